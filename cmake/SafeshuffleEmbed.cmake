@@ -1,0 +1,12 @@
+# safeshuffle_embed(target function files...): makes text files part of the program, so that nothing is
+# looked up at run time. Defines safeshuffle::core::<function>(), declared by core/embedded.hpp users,
+# which returns one {stem, text} per file.
+function(safeshuffle_embed target function)
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${function}.cpp)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DFUNCTION=${function} "-DFILES=${ARGN}"
+            -P ${PROJECT_SOURCE_DIR}/cmake/EmbedFiles.cmake
+    DEPENDS ${ARGN} ${PROJECT_SOURCE_DIR}/cmake/EmbedFiles.cmake
+    COMMENT "Embedding ${function}" VERBATIM)
+  target_sources(${target} PRIVATE ${output})
+endfunction()

@@ -1,0 +1,31 @@
+# The project's switches. Backends are AUTO (use it if it is found), ON (fail if it is not) or OFF.
+set(SAFESHUFFLE_MPI AUTO CACHE STRING "MPI transport: AUTO, ON or OFF")
+set_property(CACHE SAFESHUFFLE_MPI PROPERTY STRINGS AUTO ON OFF)
+option(SAFESHUFFLE_APPS "Build the safeshuffle command and the examples" ${PROJECT_IS_TOP_LEVEL})
+option(SAFESHUFFLE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(SAFESHUFFLE_WERROR "Treat warnings in safeshuffle's own targets as errors" ${PROJECT_IS_TOP_LEVEL})
+set(SAFESHUFFLE_SANITIZE "" CACHE STRING "Sanitizers for everything built here, such as address,undefined")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+if(SAFESHUFFLE_SANITIZE)
+  add_compile_options(-fsanitize=${SAFESHUFFLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SAFESHUFFLE_SANITIZE})
+endif()
+
+# safeshuffle_find_backend(NAME PACKAGE args...): resolves SAFESHUFFLE_<NAME> to
+# SAFESHUFFLE_WITH_<NAME> and says what came of it.
+macro(safeshuffle_find_backend name package)
+  set(SAFESHUFFLE_WITH_${name} OFF)
+  if(NOT "${SAFESHUFFLE_${name}}" STREQUAL "OFF")
+    if("${SAFESHUFFLE_${name}}" STREQUAL "ON")
+      find_package(${package} REQUIRED ${ARGN})
+    else()
+      find_package(${package} QUIET ${ARGN})
+    endif()
+    set(SAFESHUFFLE_WITH_${name} ${${package}_FOUND})
+  endif()
+  message(STATUS "safeshuffle: ${name} backend ${SAFESHUFFLE_${name}} -> ${SAFESHUFFLE_WITH_${name}}")
+endmacro()

@@ -1,0 +1,8 @@
+# safeshuffle_warnings(target): strict warnings, PRIVATE, so that neither dependencies nor consumers
+# are held to them.
+function(safeshuffle_warnings target)
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
+    -Wold-style-cast -Woverloaded-virtual -Wnull-dereference -Wdouble-promotion
+    $<$<BOOL:${SAFESHUFFLE_WERROR}>:-Werror>)
+endfunction()

@@ -1,0 +1,64 @@
+// What a checkpoint holds: files and tensors, validated once, then immutable.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "safeshuffle/dtype.hpp"
+
+namespace safeshuffle {
+
+/// Extents in elements, outermost first; empty for a scalar.
+using Shape = std::vector<std::uint64_t>;
+
+/// One tensor as stored.
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::U8;
+  Shape shape;
+  std::uint32_t file = 0;         ///< index into Catalog::files()
+  std::uint64_t file_offset = 0;  ///< first byte, counted from the start of the file
+  std::uint64_t bytes = 0;        ///< product of shape × bits(dtype) / 8
+};
+
+/// One file of a checkpoint.
+struct FileInfo {
+  std::string path;
+  std::uint64_t size = 0;           ///< bytes
+  std::uint64_t data_start = 0;     ///< 8 + header length: where tensor data begins
+  std::int64_t modified_ns = 0;     ///< modification time, to notice a file replaced while loading
+  std::uint32_t first_tensor = 0;   ///< index into Catalog::tensors()
+  std::uint32_t tensor_count = 0;
+};
+
+/// Every tensor of every file, ordered by (file, file_offset). Immutable, so safe to share between
+/// threads; identical on all ranks of a load.
+class Catalog {
+ public:
+  Catalog() = default;
+
+  /// `tensors` ordered by (file, file_offset), each `file` a valid index; fills in
+  /// `first_tensor`/`tensor_count`. Throws IoError if a name stands in two files.
+  Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors);
+
+  std::span<const FileInfo> files() const noexcept { return files_; }
+  std::span<const TensorInfo> tensors() const noexcept { return tensors_; }
+  std::span<const TensorInfo> tensors_of(const FileInfo& file) const noexcept;
+
+  /// Null if no file has it. The pointer lives as long as the catalog.
+  const TensorInfo* find(std::string_view name) const noexcept;
+
+  /// Sum of all tensors' bytes, without headers.
+  std::uint64_t tensor_bytes() const noexcept { return tensor_bytes_; }
+
+ private:
+  std::vector<FileInfo> files_;
+  std::vector<TensorInfo> tensors_;
+  std::vector<std::uint32_t> by_name_;  // tensor indices sorted by name
+  std::uint64_t tensor_bytes_ = 0;
+};
+
+}  // namespace safeshuffle

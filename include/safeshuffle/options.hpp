@@ -1,0 +1,84 @@
+// Options of a load. Every field has a default that is right for most users; each says its unit,
+// range and trade-off. Plain data: copy freely.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "safeshuffle/dtype.hpp"
+
+namespace safeshuffle {
+
+/// Which rank reads what. All are deterministic functions of the catalog and the world size.
+enum class Assignment : std::uint8_t {
+  round_robin,  ///< file i is read by rank i % world
+  balanced,     ///< whole files, largest first, each to the rank with the fewest bytes so far
+  striped,      ///< every file is cut into `world` ranges of tensors; for few or skewed files
+  automatic,    ///< striped if files < ranks or round-robin is badly skewed, else round-robin
+};
+
+/// What the plan depends on, besides catalog, placements and world size.
+struct PlanOptions {
+  Assignment assignment = Assignment::round_robin;
+
+  /// Conversion of floating-point tensors on the way.
+  DTypePolicy dtype = DTypePolicy::keep;
+
+  /// Bytes of file data one rank contributes per wave, at least 4 KiB. Larger windows mean fewer,
+  /// larger messages; device memory grows by up to three windows. A tensor larger than the window is
+  /// moved in several waves.
+  std::uint64_t window = std::uint64_t{256} << 20;
+
+  /// Peak device bytes per rank (shards + slabs + pack buffer); 0: no limit. The window is reduced
+  /// to fit; where even the smallest does not, planning throws MemoryError.
+  std::uint64_t memory_budget = 0;
+};
+
+/// The engine that reads files.
+enum class IoEngine : std::uint8_t { automatic, posix };
+
+/// Whether reads bypass the page cache (O_DIRECT).
+enum class DirectIo : std::uint8_t { automatic, on, off };
+
+/// How far a load is.
+struct Progress {
+  std::uint64_t bytes = 0;        ///< tensor bytes of the finished waves, over all ranks
+  std::uint64_t total_bytes = 0;  ///< tensor bytes to read, over all ranks
+  std::uint64_t wave = 0;         ///< finished waves
+  std::uint64_t waves = 0;
+};
+
+/// Everything a load depends on.
+struct Options {
+  PlanOptions plan;
+
+  /// Placement rules: "auto" (from config.json's model_type), "replicate", or the path of a rule
+  /// file, which rank 0 reads.
+  std::string tp_plan = "auto";
+
+  IoEngine io = IoEngine::automatic;
+
+  /// `automatic` reads through the page cache. `on` suits cold files on fast local disks; a
+  /// filesystem that refuses it is read buffered, which the report says (an error under `strict`).
+  DirectIo direct = DirectIo::automatic;
+
+  /// Reader threads per rank; 0: 4, or the number of cores if that is less.
+  unsigned threads = 0;
+
+  /// Bytes per read call; 0: 8 MiB. At least 4 KiB.
+  std::uint64_t chunk = 0;
+
+  /// Longest time without progress before a peer counts as lost, at least 1 s.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+
+  /// A fallback from what was asked for is an error (FallbackError) instead of a line in the report.
+  bool strict = false;
+
+  /// Called on the loading thread after every wave and at most every 100 ms between; must not throw
+  /// and must not call into the library.
+  std::function<void(const Progress&)> on_progress;
+};
+
+}  // namespace safeshuffle

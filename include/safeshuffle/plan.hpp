@@ -1,0 +1,78 @@
+// The plan of a load: who reads what, where every byte goes, in which wave. A pure function of
+// (catalog, placements, world size, options), the same on every rank; making and inspecting one needs
+// no GPU, no MPI and no file access.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "safeshuffle/metadata.hpp"
+#include "safeshuffle/options.hpp"
+#include "safeshuffle/placement.hpp"
+
+namespace safeshuffle {
+
+namespace plan {
+struct Schedule;
+}
+
+/// What one rank does in a plan. All byte counts are tensor bytes without alignment padding, except
+/// the three sizes of device memory. Sent, received and kept bytes count converted elements.
+struct RankSummary {
+  std::uint32_t rank = 0;
+  std::vector<std::uint32_t> files;  ///< indices of the files it reads from, ascending
+  std::uint64_t read_bytes = 0;      ///< from storage
+  std::uint64_t sent_bytes = 0;      ///< to other ranks; a broadcast counts once per receiver
+  std::uint64_t received_bytes = 0;  ///< from other ranks
+  std::uint64_t kept_bytes = 0;      ///< of all tensors it holds at the end
+  std::uint64_t arena_bytes = 0;     ///< device memory of the finished tensors
+  std::uint64_t slab_bytes = 0;      ///< device memory of one slab; there are two
+  std::uint64_t pack_bytes = 0;      ///< device memory of the pack buffer
+  std::uint64_t peak_device_bytes = 0;  ///< arena + 2 slabs + pack buffer
+};
+
+/// Immutable and cheap to copy (shared ownership); safe to share between threads.
+class Plan {
+ public:
+  std::uint32_t world() const noexcept;
+  std::uint32_t waves() const noexcept;
+
+  /// Window after the memory budget was applied, in bytes.
+  std::uint64_t window() const noexcept;
+
+  /// Resolved assignment; never `automatic`.
+  Assignment assignment() const noexcept;
+
+  /// Equal on two ranks if and only if (up to hash collisions) their plans are equal: XXH3-64 over
+  /// catalog, placements and schedule.
+  std::uint64_t hash() const noexcept;
+
+  const Catalog& catalog() const noexcept;
+
+  /// In the order of `catalog().tensors()`.
+  const std::vector<Placement>& placements() const noexcept;
+
+  /// In rank order.
+  const std::vector<RankSummary>& ranks() const noexcept;
+
+  /// Proves from the plan alone that every destination byte is written exactly once and every needed
+  /// source byte is read exactly once. Throws PlanError naming the first tensor that fails.
+  void prove() const;
+
+  const plan::Schedule& schedule() const noexcept { return *schedule_; }
+
+ private:
+  friend Plan make_plan(Catalog, std::vector<Placement>, std::uint32_t, const PlanOptions&);
+  explicit Plan(std::shared_ptr<const plan::Schedule> schedule);
+  std::shared_ptr<const plan::Schedule> schedule_;
+};
+
+/// Plans a load of `catalog` onto `world` ranks. `placements` in the order of `catalog.tensors()`.
+/// Throws PlanError (a cut inside a byte of a sub-byte type, a single rank outside the world),
+/// MemoryError (budget), or ConfigError (option out of range).
+Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t world,
+               const PlanOptions& options = {});
+
+}  // namespace safeshuffle

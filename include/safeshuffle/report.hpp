@@ -1,0 +1,63 @@
+// What a load did and how long each part took. Plain data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace safeshuffle {
+
+/// The parts of a load. On each rank the phases partition the time of the loading thread, so they add
+/// up to the total; work hidden behind another phase (reading, mostly) does not show in its own.
+enum class Phase : std::uint8_t {
+  open,      ///< discovery, headers, catalog
+  plan,      ///< placement, planning, proof, comparison of hashes
+  allocate,  ///< arena, slabs, pack buffer, reader
+  read,      ///< waiting for file data that was not there yet
+  h2d,       ///< waiting for the copy to the device
+  pack,      ///< cutting and converting
+  exchange,  ///< moving runs between ranks
+  wait,      ///< agreement with the other ranks
+  verify,    ///< re-reading and comparing (if asked for)
+};
+inline constexpr std::size_t phase_count = 9;
+
+/// "open", "plan", ...
+std::string_view name(Phase phase) noexcept;
+
+/// One rank's part. Times in seconds, sizes in bytes.
+struct RankReport {
+  std::uint32_t rank = 0;
+  std::array<double, phase_count> phases{};  ///< by Phase
+  double total_seconds = 0;                  ///< sum of the phases
+  double read_busy_seconds = 0;              ///< time during which at least one read was under way
+  double read_hidden_seconds = 0;            ///< of these, not waited for: overlapped with other phases
+  std::uint64_t read_bytes = 0;
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t received_bytes = 0;
+  std::uint64_t kept_bytes = 0;
+  std::uint64_t peak_device_bytes = 0;
+  std::uint64_t peak_pinned_bytes = 0;
+  std::uint64_t peak_resident_bytes = 0;  ///< of the whole process
+  std::string io_path;                    ///< resolved engine and mode, such as "posix buffered"
+  std::vector<std::string> fallbacks;     ///< what was asked for but not done, and why
+};
+
+/// The whole load.
+struct Report {
+  std::string device;     ///< "host"
+  std::string transport;  ///< "mpi" or "self"
+  std::uint64_t plan_hash = 0;
+  std::uint32_t waves = 0;
+  std::uint64_t window = 0;
+  std::uint64_t tensor_bytes = 0;  ///< read from storage, over all ranks
+  double seconds = 0;              ///< the slowest rank's total
+  std::vector<RankReport> ranks;
+};
+
+/// JSON, schema in docs/report.md; ends without a newline.
+std::string to_json(const Report& report);
+
+}  // namespace safeshuffle

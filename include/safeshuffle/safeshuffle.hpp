@@ -1,0 +1,13 @@
+// Everything of the library except the opt-in interop headers.
+#pragma once
+
+#include "safeshuffle/communicator.hpp"
+#include "safeshuffle/dtype.hpp"
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/loader.hpp"
+#include "safeshuffle/metadata.hpp"
+#include "safeshuffle/options.hpp"
+#include "safeshuffle/placement.hpp"
+#include "safeshuffle/plan.hpp"
+#include "safeshuffle/report.hpp"
+#include "safeshuffle/tensor.hpp"

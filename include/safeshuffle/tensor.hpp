@@ -1,0 +1,64 @@
+// Loaded tensors: an owner of device memory and the views into it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "safeshuffle/communicator.hpp"
+#include "safeshuffle/dtype.hpp"
+#include "safeshuffle/metadata.hpp"
+#include "safeshuffle/plan.hpp"
+#include "safeshuffle/report.hpp"
+
+namespace safeshuffle {
+
+/// This rank's part of one tensor: contiguous, row-major, 256-byte aligned device memory. A view
+/// owns nothing and is valid as long as any copy of its TensorSet, or `TensorSet::owner()`, lives.
+struct TensorView {
+  std::string_view name;
+  DType dtype = DType::U8;
+  std::span<const std::uint64_t> shape;  ///< of the shard; an extent may be 0
+  std::byte* data = nullptr;             ///< device address; null only if bytes == 0
+  std::uint64_t bytes = 0;
+  std::uint32_t index = 0;  ///< of the stored tensor in Plan::catalog().tensors()
+};
+
+/// All tensors one rank holds after a load, ordered by name. Cheap to copy: copies share one arena,
+/// freed with the last of them. Outlives the communicator it was loaded with. Reading from several
+/// threads is safe.
+class TensorSet {
+ public:
+  struct State;
+  explicit TensorSet(std::shared_ptr<const State> state);
+
+  std::size_t size() const noexcept;
+  const TensorView* begin() const noexcept;
+  const TensorView* end() const noexcept;
+
+  /// Null if this rank holds no such tensor.
+  const TensorView* find(std::string_view name) const noexcept;
+
+  /// Throws ConfigError if this rank holds no such tensor.
+  const TensorView& at(std::string_view name) const;
+
+  DeviceKind device() const noexcept;
+  const Plan& plan() const noexcept;
+
+  /// What the load did, for all ranks; the same on every rank.
+  const Report& report() const noexcept;
+
+  /// Shares ownership of the memory behind all views.
+  std::shared_ptr<const void> owner() const noexcept;
+
+  /// Copies a view's bytes to host memory; `destination.size()` must equal `view.bytes`.
+  void copy_to_host(const TensorView& view, std::span<std::byte> destination) const;
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace safeshuffle

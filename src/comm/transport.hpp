@@ -1,0 +1,69 @@
+// What the pipeline needs of a group of ranks: a small control plane and the exchange of one wave.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/deadline.hpp"
+#include "device/device.hpp"
+#include "safeshuffle/error.hpp"
+
+namespace safeshuffle::comm {
+
+/// One run between this rank and `peer`: contiguous device memory, any size above 0.
+struct Message {
+  std::uint32_t peer = 0;
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+/// Everything one rank moves in one wave. At most one send and one receive per peer; none to itself.
+/// A broadcast's peer is its root, where `data` is the source; all ranks list the same broadcasts
+/// (root, bytes) in the same order.
+struct Exchange {
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  std::vector<Message> broadcasts;
+
+  /// Keeps the memory behind all messages alive while they may be in flight, even if the exchange
+  /// is abandoned after a time-out.
+  std::shared_ptr<const void> keep_alive;
+};
+
+/// An exchange under way. Destroying one that is not done abandons it: the transport is then broken
+/// and every later call on it throws.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+
+  /// Drives the exchange; true once all data is in place. Throws TransportError.
+  virtual bool done() = 0;
+};
+
+/// A group of ranks. Used by one thread.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string name() const = 0;
+  virtual std::uint32_t rank() const noexcept = 0;
+  virtual std::uint32_t size() const noexcept = 0;
+
+  /// Every rank's text, in rank order; lengths may differ and exceed 2^31. Collective. Throws
+  /// TimeoutError if the peers do not all take part before the deadline expires.
+  virtual std::vector<std::string> all_gather(std::string_view mine, core::Deadline deadline) = 0;
+
+  /// Starts one wave, ordered after what is enqueued on `queue`. Collective. A second exchange must
+  /// not start before the first is done.
+  virtual std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) = 0;
+};
+
+/// The group of one rank.
+std::unique_ptr<Transport> make_self_transport();
+
+}  // namespace safeshuffle::comm

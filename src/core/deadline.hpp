@@ -1,0 +1,27 @@
+// A point in time after which waiting for a peer is given up.
+#pragma once
+
+#include <chrono>
+
+namespace safeshuffle::core {
+
+using Clock = std::chrono::steady_clock;
+
+/// Restartable stall detector: expired when `limit` has passed since construction or `restart`.
+class Deadline {
+ public:
+  explicit Deadline(std::chrono::milliseconds limit) : limit_(limit) { restart(); }
+  void restart() noexcept { due_ = Clock::now() + limit_; }
+  bool expired() const noexcept { return Clock::now() >= due_; }
+  std::chrono::milliseconds limit() const noexcept { return limit_; }
+
+ private:
+  std::chrono::milliseconds limit_;
+  Clock::time_point due_;
+};
+
+inline double seconds_since(Clock::time_point start) noexcept {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace safeshuffle::core

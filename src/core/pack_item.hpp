@@ -1,0 +1,40 @@
+// The unit of packing: one strided copy, with or without conversion. The plan makes tables of these,
+// the device executes them; POD, so that a table can be handed to a kernel as it is.
+#pragma once
+
+#include <cstdint>
+
+#include "safeshuffle/dtype.hpp"
+
+namespace safeshuffle {
+
+/// Which buffer a pack item writes to.
+enum class PackTarget : std::uint8_t {
+  arena,  ///< the rank's own finished tensors
+  send,   ///< the pack buffer, from which runs are sent
+};
+
+/// `rows` rows of `row_bytes` bytes, `source_stride` bytes apart in the slab, become rows
+/// `destination_stride` bytes apart in the target, each element converted from `from` to `to`.
+/// A destination row has row_bytes / bits(from) × bits(to) bytes. `rows`, `row_bytes` > 0; strides
+/// are at least a row. Source offsets may have any alignment. `from == to`, or both are among F16,
+/// BF16, F32. Destinations of one table do not overlap.
+struct PackItem {
+  std::uint64_t source = 0;              ///< bytes from the start of the slab
+  std::uint64_t destination = 0;         ///< bytes from the start of the target
+  std::uint64_t rows = 0;
+  std::uint64_t row_bytes = 0;           ///< in the source
+  std::uint64_t source_stride = 0;       ///< bytes
+  std::uint64_t destination_stride = 0;  ///< bytes
+  DType from = DType::U8;
+  DType to = DType::U8;
+  PackTarget target = PackTarget::arena;
+};
+
+/// Bytes of one destination row.
+inline std::uint64_t destination_row_bytes(const PackItem& item) noexcept {
+  return item.from == item.to ? item.row_bytes
+                              : item.row_bytes / (bits(item.from) / 8) * (bits(item.to) / 8);
+}
+
+}  // namespace safeshuffle

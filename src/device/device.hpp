@@ -1,0 +1,90 @@
+// What the pipeline needs of a device: memory, an ordered queue that packs, and staging, the way by
+// which file data reaches device memory. Nothing above this interface knows which device it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/pack_item.hpp"
+#include "safeshuffle/communicator.hpp"
+
+namespace safeshuffle::device {
+
+/// The buffers of one pack: a slab is read, the two targets are written.
+struct PackBuffers {
+  const std::byte* slab = nullptr;
+  std::byte* arena = nullptr;
+  std::byte* send = nullptr;
+};
+
+/// Work in order. Not thread-safe; used by the loading thread only.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+
+  /// Enqueues one pass over the table; may return before it is done. The table may be freed on
+  /// return, the buffers must live until the queue is idle. Throws TransportError.
+  virtual void pack(std::span<const PackItem> items, const PackBuffers& buffers) = 0;
+
+  /// Whether everything enqueued is done. Throws TransportError if the device failed.
+  virtual bool idle() = 0;
+};
+
+/// Host memory for one piece of file data on its way to `device_destination`.
+struct StagingSlot {
+  std::span<std::byte> host;               ///< what the reader fills
+  std::byte* device_destination = nullptr;
+  std::size_t index = 0;                   ///< private to the Staging that made it
+};
+
+/// The way of file data into device memory. Thread-safe.
+class Staging {
+ public:
+  virtual ~Staging() = default;
+
+  /// A slot of `bytes` <= the staging's slot size. May block until one is free. A device whose
+  /// memory the host can write hands out the destination itself.
+  virtual StagingSlot acquire(std::byte* device_destination, std::size_t bytes) = 0;
+
+  /// Starts the transfer of a filled slot; `landed` is called, on any thread, once the data is in
+  /// device memory and the slot is free again. It must not throw.
+  virtual void commit(StagingSlot slot, std::function<void()> landed) = 0;
+
+  /// Gives a slot back without transfer.
+  virtual void discard(StagingSlot slot) noexcept = 0;
+
+  /// Page-locked bytes held.
+  virtual std::uint64_t pinned_bytes() const noexcept = 0;
+};
+
+/// One device. Thread-safe; shared by everything that holds memory on it.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual DeviceKind kind() const noexcept = 0;
+
+  /// For reports, such as "host".
+  virtual std::string description() const = 0;
+
+  /// Memory aligned to at least 4096 bytes, uninitialised, `bytes` > 0. The owner may outlive the
+  /// handle it was allocated through. Throws MemoryError.
+  virtual std::shared_ptr<std::byte> allocate(std::uint64_t bytes) = 0;
+
+  virtual std::unique_ptr<Queue> make_queue() = 0;
+
+  /// `slots` pieces of up to `slot_bytes` may be on their way at once.
+  virtual std::unique_ptr<Staging> make_staging(std::size_t slot_bytes, std::size_t slots) = 0;
+
+  /// Copies and waits. Throws TransportError.
+  virtual void copy_to_host(std::byte* destination, const std::byte* source,
+                            std::uint64_t bytes) = 0;
+};
+
+/// Opens the device that `spec` names.
+std::shared_ptr<Device> open_device(const DeviceSpec& spec);
+
+}  // namespace safeshuffle::device

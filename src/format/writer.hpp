@@ -1,0 +1,72 @@
+// Writing safetensors files that any safetensors library reads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "safeshuffle/metadata.hpp"
+
+namespace safeshuffle::format {
+
+/// A tensor to be written.
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::U8;
+  Shape shape;
+};
+
+/// A header ready to be written, and where the data of each tensor goes.
+struct HeaderLayout {
+  std::string bytes;                       ///< length prefix + JSON + padding
+  std::vector<std::uint64_t> file_offset;  ///< of each tensor, in the order given
+  std::uint64_t file_size = 0;             ///< header and data
+};
+
+/// Lays tensors out in the order given. The JSON is padded with spaces until the data starts at a
+/// multiple of `alignment` (1: none). Throws ConfigError on a duplicate name, a size that overflows
+/// or does not fill whole bytes, or a header above the format's limit.
+HeaderLayout layout_header(const std::vector<TensorSpec>& tensors,
+                           const std::map<std::string, std::string>& metadata = {},
+                           std::uint64_t alignment = 8);
+
+/// Writes one file under a temporary name beside its final one. `commit` makes it appear under the
+/// final name, durable and complete; destroyed without it, nothing remains. Not thread-safe.
+class FileWriter {
+ public:
+  /// Creates the temporary file and writes the header. Throws IoError.
+  FileWriter(std::filesystem::path path, HeaderLayout layout);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  const HeaderLayout& layout() const noexcept { return layout_; }
+
+  /// Writes data of tensor `index` from `offset_in_tensor` on. Throws IoError.
+  void write(std::size_t index, std::uint64_t offset_in_tensor, std::span<const std::byte> data);
+
+  /// Extends the file to its full size without writing, leaving holes.
+  void extend();
+
+  /// Flushes to storage, so that `commit` is only a rename. Throws IoError.
+  void flush();
+
+  /// Renames to the final name; `flush` first. Throws IoError.
+  void commit();
+
+ private:
+  void discard() noexcept;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  HeaderLayout layout_;
+  std::fstream stream_;
+  bool committed_ = false;
+};
+
+}  // namespace safeshuffle::format

@@ -1,0 +1,79 @@
+// Reading file ranges into device memory: batches of ranges, polled for completion.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/device.hpp"
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/metadata.hpp"
+#include "safeshuffle/options.hpp"
+
+namespace safeshuffle::io {
+
+/// One contiguous range of a file. `destination` is device memory; the planner keeps
+/// destination ≡ file offset (mod 4096), so that direct reads need no copy.
+struct ReadRange {
+  std::uint32_t file = 0;  ///< index into the files the reader was made with
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::byte* destination = nullptr;
+};
+
+/// Identifies a submitted batch; counts up from 0.
+using BatchId = std::uint64_t;
+
+/// How far a batch is.
+struct BatchStatus {
+  bool done = false;                 ///< all data landed on the device, or the batch failed and rests
+  std::uint64_t bytes = 0;           ///< landed so far
+  std::optional<ErrorRecord> error;  ///< the first failure: file, offset, errno, cause
+};
+
+/// What a reader turned out to do, for the report.
+struct IoPath {
+  std::string engine;                  ///< "posix"
+  std::string mode;                    ///< "buffered", "direct", or "mixed"
+  std::vector<std::string> fallbacks;  ///< asked for but not done, and why
+};
+
+/// Reads batches in order of submission. Used by one thread. The destructor waits for reads under
+/// way and drops the rest.
+class Reader {
+ public:
+  virtual ~Reader() = default;
+
+  /// Starts reading all ranges; returns at once. Files are opened on first use. A failed range does
+  /// not stop the others: the bytes of a failed range are unspecified.
+  virtual BatchId submit(std::span<const ReadRange> ranges) = 0;
+
+  /// Waits up to `patience` for the batch to be done. A failure is reported, not thrown.
+  virtual BatchStatus poll(BatchId batch, std::chrono::microseconds patience) = 0;
+
+  /// Total time during which at least one read was under way, in seconds.
+  virtual double busy_seconds() const = 0;
+
+  /// The path taken so far.
+  virtual IoPath path() const = 0;
+};
+
+struct ReaderOptions {
+  IoEngine engine = IoEngine::automatic;
+  DirectIo direct = DirectIo::automatic;
+  unsigned threads = 4;
+  std::uint64_t chunk = std::uint64_t{8} << 20;  ///< bytes per read call
+};
+
+/// A reader of `files` (kept by copy) that lands data through `staging`, which must outlive it. Before a
+/// file is read it is checked to be the one whose header was read (size, modification time); a file
+/// that changed, shrank or ended early is an error, never silent.
+std::unique_ptr<Reader> make_reader(const ReaderOptions& options, std::vector<FileInfo> files,
+                                    device::Staging& staging);
+
+}  // namespace safeshuffle::io

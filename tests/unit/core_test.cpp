@@ -1,0 +1,71 @@
+// core: arithmetic, dtypes, errors, the thread pool.
+#include <atomic>
+#include <vector>
+
+#include "core/arithmetic.hpp"
+#include "core/thread_pool.hpp"
+#include "safeshuffle/dtype.hpp"
+#include "safeshuffle/error.hpp"
+#include "support/catch.hpp"
+
+using namespace safeshuffle;
+
+TEST_CASE("checked arithmetic refuses to wrap", "[core]") {
+  constexpr std::uint64_t max = ~std::uint64_t{0};
+  CHECK(core::checked_mul(max, 1) == max);
+  CHECK_FALSE(core::checked_mul(max, 2));
+  CHECK(core::checked_add(max, 0) == max);
+  CHECK_FALSE(core::checked_add(max, 1));
+  CHECK(core::in_bounds(3, 4, 7));
+  CHECK_FALSE(core::in_bounds(3, 5, 7));
+  CHECK_FALSE(core::in_bounds(8, max, 7));
+  CHECK(core::ceil_div(max, 2) == max / 2 + 1);
+}
+
+TEST_CASE("dtype names round-trip and widths are the format's", "[core]") {
+  for (int i = 0; i <= static_cast<int>(DType::U64); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    CHECK(parse_dtype(name(dtype)) == dtype);
+  }
+  CHECK_FALSE(parse_dtype("bf16"));
+  CHECK(bits(DType::F4) == 4);
+  CHECK(bits(DType::F6_E3M2) == 6);
+  CHECK(bits(DType::F8_E5M2FNUZ) == 8);
+  CHECK(bits(DType::BF16) == 16);
+  CHECK(bits(DType::F32) == 32);
+  CHECK(bits(DType::C64) == 64);
+}
+
+TEST_CASE("a dtype policy touches F16, BF16 and F32 only", "[core]") {
+  CHECK(converted(DType::BF16, DTypePolicy::f16) == DType::F16);
+  CHECK(converted(DType::F32, DTypePolicy::bf16) == DType::BF16);
+  CHECK(converted(DType::F16, DTypePolicy::keep) == DType::F16);
+  for (const DType other : {DType::F64, DType::I32, DType::BOOL, DType::F8_E4M3, DType::F4}) {
+    CHECK(converted(other, DTypePolicy::f16) == other);
+  }
+}
+
+TEST_CASE("raise throws the type of the kind, with everything known", "[core]") {
+  const ErrorRecord record{.kind = ErrorKind::io,
+                           .code = 5,
+                           .rank = 3,
+                           .file = "a.safetensors",
+                           .tensor = "w",
+                           .offset = 17,
+                           .cause = "cannot read"};
+  try {
+    raise(record);
+    FAIL("no exception");
+  } catch (const IoError& error) {
+    CHECK(error.record().code == 5);
+    CHECK(std::string(error.what()) == "rank 3: a.safetensors: tensor 'w': byte 17: cannot read");
+  }
+}
+
+TEST_CASE("parallel_for runs every index once, also with more indices than workers", "[core]") {
+  core::ThreadPool pool(3);
+  std::vector<std::atomic<int>> hits(1000);
+  pool.parallel_for(hits.size(), [&](std::size_t i) { ++hits[i]; });
+  for (const auto& hit : hits) CHECK(hit == 1);
+  pool.parallel_for(0, [](std::size_t) { FAIL("no index"); });
+}
