@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "safeshuffle/communicator.hpp"
 #include "safeshuffle/error.hpp"

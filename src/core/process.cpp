@@ -1,0 +1,24 @@
+#include "core/process.hpp"
+
+#include <algorithm>
+#include <sched.h>
+#include <sys/resource.h>
+#include <thread>
+
+namespace safeshuffle::core {
+
+std::uint64_t peak_resident_bytes() noexcept {
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;  // Linux counts KiB
+}
+
+unsigned available_cores() noexcept {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+    return static_cast<unsigned>(std::max(1, CPU_COUNT(&allowed)));
+  }
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+}  // namespace safeshuffle::core

@@ -1,0 +1,14 @@
+// What the operating system says of this process.
+#pragma once
+
+#include <cstdint>
+
+namespace safeshuffle::core {
+
+/// Largest resident set so far, in bytes.
+std::uint64_t peak_resident_bytes() noexcept;
+
+/// Cores this process may run on, at least 1.
+unsigned available_cores() noexcept;
+
+}  // namespace safeshuffle::core

@@ -1,0 +1,223 @@
+#include "pipeline/executor.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/backoff.hpp"
+#include "core/process.hpp"
+
+namespace safeshuffle::pipeline {
+namespace {
+
+constexpr std::uint64_t default_chunk = std::uint64_t{8} << 20;
+constexpr unsigned default_threads = 4;
+constexpr std::chrono::microseconds poll_patience{1000};
+constexpr std::chrono::milliseconds progress_interval{100};
+
+io::ReaderOptions reader_options(const Options& options) {
+  io::ReaderOptions reader;
+  reader.engine = options.io;
+  reader.direct = options.direct;
+  reader.threads =
+      options.threads != 0 ? options.threads : std::min(default_threads, core::available_cores());
+  reader.chunk = options.chunk != 0 ? options.chunk : default_chunk;
+  return reader;
+}
+
+std::shared_ptr<std::byte> allocate(device::Device& device, std::uint64_t bytes) {
+  return bytes == 0 ? nullptr : device.allocate(bytes);
+}
+
+std::shared_ptr<Buffers> allocate_buffers(device::Device& device, const RankSummary& rank) {
+  const auto buffers = std::make_shared<Buffers>();
+  buffers->arena = allocate(device, rank.arena_bytes);
+  for (auto& slab : buffers->slabs) slab = allocate(device, rank.slab_bytes);
+  buffers->send = allocate(device, rank.pack_bytes);
+  return buffers;
+}
+
+std::vector<std::uint64_t> cumulative_bytes(const plan::Schedule& schedule) {
+  std::vector<std::uint64_t> totals(schedule.waves);
+  std::uint64_t total = 0;
+  for (std::uint32_t wave = 0; wave < schedule.waves; ++wave) {
+    for (std::uint32_t reader = 0; reader < schedule.world; ++reader) {
+      for (const plan::Extent& extent : schedule.slab(wave, reader).extents) total += extent.bytes;
+    }
+    totals[wave] = total;
+  }
+  return totals;
+}
+
+std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
+  const auto files = schedule.catalog.files();
+  return {files.begin(), files.end()};
+}
+
+[[noreturn]] void fail_stalled(const std::string& what, std::chrono::milliseconds limit) {
+  throw TimeoutError(what + " made no progress for " +
+                     std::to_string(std::chrono::duration<double>(limit).count()) + " s");
+}
+
+}  // namespace
+
+Executor::Executor(const Plan& plan, const Communicator& comm, const Options& options,
+                   PhaseClock& clock)
+    : schedule_(plan.schedule()),
+      transport_(comm.transport()),
+      device_(comm.device_handle()),
+      options_(options),
+      clock_(clock),
+      buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()])),
+      queue_(device_->make_queue()),
+      planner_(schedule_),
+      deadline_(options.timeout),
+      bytes_after_wave_(cumulative_bytes(schedule_)),
+      last_report_(core::Clock::now()) {
+  const io::ReaderOptions reader = reader_options(options);
+  // Twice the threads: each can fill one slot while another is on its way to the device.
+  staging_ = device_->make_staging(reader.chunk, std::size_t{2} * reader.threads);
+  reader_ = io::make_reader(reader, files_of(schedule_), *staging_);
+  progress_.waves = schedule_.waves;
+  progress_.total_bytes = bytes_after_wave_.empty() ? 0 : bytes_after_wave_.back();
+}
+
+Executor::~Executor() = default;
+
+void Executor::run() {
+  WaveBatch reading = start_reading(0);
+  for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
+    // The other slab is free since the exchange of the wave before; keep the disk busy from now on.
+    const WaveBatch next = start_reading(wave + 1);
+    const plan::Transfers transfers = plan_transfers(wave);
+    await_reading(reading);
+    pack(transfers, wave);
+    exchange(transfers, wave);
+    report_progress(true);
+    reading = next;
+  }
+}
+
+Executor::WaveBatch Executor::start_reading(std::uint32_t wave) {
+  WaveBatch reading{wave, {}};
+  if (wave >= schedule_.waves || error_) return reading;
+  const plan::Slab& slab = schedule_.slab(wave, transport_.rank());
+  if (slab.extents.empty()) return reading;
+  std::vector<io::ReadRange> ranges;
+  ranges.reserve(slab.extents.size());
+  for (const plan::Extent& extent : slab.extents) {
+    ranges.push_back({extent.file, extent.file_offset, extent.bytes,
+                      buffers_->slabs[wave % 2].get() + extent.slab_offset});
+  }
+  reading.batch = reader_->submit(ranges);
+  return reading;
+}
+
+void Executor::await_reading(const WaveBatch& reading) {
+  if (!reading.batch) return;
+  const PhaseScope scope(clock_, Phase::read);
+  deadline_.restart();
+  std::uint64_t landed = 0;
+  for (;;) {
+    const io::BatchStatus status = reader_->poll(*reading.batch, poll_patience);
+    if (status.error) note_failure(*status.error);
+    if (status.done) break;
+    if (status.bytes != landed) deadline_.restart();
+    landed = status.bytes;
+    if (deadline_.expired()) {
+      abandon_reader();
+      fail_stalled("reading", deadline_.limit());
+    }
+    report_progress(false);
+  }
+  check_fallbacks();
+}
+
+// A thread that hangs in the kernel cannot be joined, so all that it may still use is left to it,
+// for good; the alternative is to hang with it.
+void Executor::abandon_reader() {
+  struct Abandoned {
+    std::shared_ptr<device::Device> device;
+    std::shared_ptr<Buffers> buffers;
+    std::unique_ptr<device::Staging> staging;
+    std::unique_ptr<io::Reader> reader;
+  };
+  static_cast<void>(
+      new Abandoned{device_, buffers_, std::move(staging_), std::move(reader_)});  // never freed
+}
+
+void Executor::note_failure(const ErrorRecord& error) {
+  if (!error_) error_ = error;
+}
+
+void Executor::check_fallbacks() {
+  if (!options_.strict) return;
+  const io::IoPath path = reader_->path();
+  if (path.fallbacks.empty()) return;
+  note_failure({.kind = ErrorKind::fallback,
+                .file = {},
+                .tensor = {},
+                .offset = {},
+                .cause = "strict: " + path.fallbacks.front()});
+}
+
+plan::Transfers Executor::plan_transfers(std::uint32_t wave) {
+  const PhaseScope scope(clock_, Phase::pack);
+  return planner_.transfers(wave, transport_.rank());
+}
+
+void Executor::pack(const plan::Transfers& transfers, std::uint32_t wave) {
+  const PhaseScope scope(clock_, Phase::pack);
+  queue_->pack(transfers.items,
+               {buffers_->slabs[wave % 2].get(), buffers_->arena.get(), buffers_->send.get()});
+}
+
+void Executor::exchange(const plan::Transfers& transfers, std::uint32_t wave) {
+  const PhaseScope scope(clock_, Phase::exchange);
+  deadline_.restart();
+  const auto pending = transport_.exchange(messages(transfers, wave), *queue_);
+  core::Backoff backoff;
+  while (!pending->done()) {
+    if (deadline_.expired()) {
+      fail_stalled("the exchange of wave " + std::to_string(wave), deadline_.limit());
+    }
+    report_progress(false);
+    backoff.pause();
+  }
+}
+
+comm::Exchange Executor::messages(const plan::Transfers& transfers, std::uint32_t wave) const {
+  const auto convert = [&](const std::vector<plan::Run>& runs) {
+    std::vector<comm::Message> list;
+    list.reserve(runs.size());
+    for (const plan::Run& run : runs) list.push_back({run.peer, address(run, wave), run.bytes});
+    return list;
+  };
+  return {convert(transfers.sends), convert(transfers.receives), convert(transfers.broadcasts),
+          buffers_};
+}
+
+std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
+  switch (run.memory) {
+    case plan::RunMemory::arena:
+      return buffers_->arena.get() + run.offset;
+    case plan::RunMemory::send:
+      return buffers_->send.get() + run.offset;
+    case plan::RunMemory::slab:
+      break;
+  }
+  return buffers_->slabs[wave % 2].get() + run.offset;
+}
+
+void Executor::report_progress(bool wave_finished) {
+  if (wave_finished) progress_.bytes = bytes_after_wave_[progress_.wave++];
+  if (!options_.on_progress) return;
+  const core::Clock::time_point now = core::Clock::now();
+  if (!wave_finished && now - last_report_ < progress_interval) return;
+  last_report_ = now;
+  options_.on_progress(progress_);
+}
+
+}  // namespace safeshuffle::pipeline

@@ -1,0 +1,164 @@
+// The load from first to last.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "safeshuffle/loader.hpp"
+
+#include "comm/agreement.hpp"
+#include "core/process.hpp"
+#include "device/device.hpp"
+#include "pipeline/executor.hpp"
+#include "pipeline/open.hpp"
+#include "pipeline/phase_clock.hpp"
+#include "pipeline/report_wire.hpp"
+#include "pipeline/tensor_state.hpp"
+#include "plan/schedule.hpp"
+
+namespace safeshuffle {
+namespace {
+
+using pipeline::PhaseClock;
+using pipeline::PhaseScope;
+
+constexpr std::uint64_t smallest_chunk = 4096;
+constexpr std::chrono::milliseconds shortest_timeout{1000};
+constexpr unsigned most_threads = 1024;
+
+void check_options(const Options& options) {
+  if (options.threads > most_threads) {
+    throw ConfigError("at most " + std::to_string(most_threads) + " reader threads are possible");
+  }
+  if (options.chunk != 0 && options.chunk < smallest_chunk) {
+    throw ConfigError("the chunk must be at least " + std::to_string(smallest_chunk) + " bytes");
+  }
+  if (options.timeout < shortest_timeout) throw ConfigError("the time-out must be at least 1 s");
+}
+
+core::Deadline deadline_of(const Options& options) {
+  return core::Deadline(options.timeout);
+}
+
+Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Options& options) {
+  std::optional<Plan> plan;
+  comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
+    auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
+    plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
+                     options.plan);
+    plan->prove();
+    return {};
+  });
+  return *plan;
+}
+
+// Every rank sees every hash, so all of them throw or none.
+void compare_plans(const Plan& plan, const Communicator& comm, const Options& options) {
+  const auto hashes = comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
+    if (plan.world() != comm.size()) {
+      throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
+                        std::to_string(comm.size()));
+    }
+    return std::to_string(plan.hash());
+  });
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
+    if (hashes[rank] == hashes.front()) continue;
+    raise({.kind = ErrorKind::plan,
+           .rank = static_cast<std::int32_t>(rank),
+           .file = {},
+           .tensor = {},
+           .offset = {},
+           .cause = "made another plan than rank 0: do all ranks run the same program with the "
+                    "same options?"});
+  }
+}
+
+RankReport rank_report(const RankSummary& planned, const pipeline::Executor& executor,
+                       PhaseClock& clock) {
+  RankReport report;
+  report.rank = planned.rank;
+  report.phases = clock.read();
+  report.total_seconds = std::accumulate(report.phases.begin(), report.phases.end(), 0.0);
+  report.read_busy_seconds = executor.read_busy_seconds();
+  report.read_hidden_seconds = std::max(
+      0.0, report.read_busy_seconds - report.phases[static_cast<std::size_t>(Phase::read)]);
+  report.read_bytes = planned.read_bytes;
+  report.sent_bytes = planned.sent_bytes;
+  report.received_bytes = planned.received_bytes;
+  report.kept_bytes = planned.kept_bytes;
+  report.peak_device_bytes = planned.peak_device_bytes;
+  report.peak_pinned_bytes = executor.pinned_bytes();
+  report.peak_resident_bytes = core::peak_resident_bytes();
+  const io::IoPath path = executor.io_path();
+  report.io_path = path.engine + " " + path.mode;
+  report.fallbacks = path.fallbacks;
+  return report;
+}
+
+Report gather_report(const Plan& plan, const Communicator& comm, const RankReport& mine,
+                     const Options& options) {
+  Report report;
+  report.device = comm.device_handle()->description();
+  report.transport = comm.transport_name();
+  report.plan_hash = plan.hash();
+  report.waves = plan.waves();
+  report.window = plan.window();
+  for (const std::string& bytes :
+       comm.transport().all_gather(pipeline::encode(mine), deadline_of(options))) {
+    report.ranks.push_back(pipeline::decode_rank_report(bytes));
+    report.tensor_bytes += report.ranks.back().read_bytes;
+    report.seconds = std::max(report.seconds, report.ranks.back().total_seconds);
+  }
+  return report;
+}
+
+std::unique_ptr<pipeline::Executor> allocate_together(const Plan& plan, const Communicator& comm,
+                                                      const Options& options, PhaseClock& clock) {
+  const PhaseScope scope(clock, Phase::allocate);
+  std::unique_ptr<pipeline::Executor> executor;
+  comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
+    executor = std::make_unique<pipeline::Executor>(plan, comm, options, clock);
+    return {};
+  });
+  return executor;
+}
+
+TensorSet execute(const Plan& plan, const Communicator& comm, const Options& options,
+                  PhaseClock& clock) {
+  compare_plans(plan, comm, options);
+  const auto executor = allocate_together(plan, comm, options, clock);
+  executor->run();
+  clock.enter(Phase::wait);
+  comm::agree(comm.transport(), {}, executor->error(), deadline_of(options));
+  const auto state =
+      pipeline::make_state(plan, comm.rank(), comm.device_handle(), executor->arena());
+  state->report =
+      gather_report(plan, comm, rank_report(plan.ranks()[comm.rank()], *executor, clock), options);
+  return TensorSet(state);
+}
+
+}  // namespace
+
+TensorSet load(const Plan& plan, const Communicator& comm, const Options& options) {
+  PhaseClock clock(Phase::plan);
+  check_options(options);
+  return execute(plan, comm, options, clock);
+}
+
+TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,
+               const Options& options) {
+  PhaseClock clock(Phase::open);
+  check_options(options);
+  auto opened =
+      pipeline::open_together(paths, options.tp_plan, comm.transport(), deadline_of(options));
+  clock.enter(Phase::plan);
+  return execute(plan_together(std::move(opened), comm, options), comm, options, clock);
+}
+
+TensorSet load(const std::string& path, const Communicator& comm, const Options& options) {
+  return load(std::vector<std::string>{path}, comm, options);
+}
+
+}  // namespace safeshuffle

@@ -1,0 +1,112 @@
+#include "pipeline/open.hpp"
+
+#include <cstddef>
+#include <utility>
+
+#include "comm/agreement.hpp"
+#include "core/wire.hpp"
+#include "format/checkpoint.hpp"
+#include "pipeline/tp_rules.hpp"
+
+namespace safeshuffle {
+namespace pipeline {
+namespace {
+
+// What rank 0 finds and the others are told.
+struct Found {
+  format::Listing listing;
+  std::string rules_json;
+};
+
+std::string encode(const Found& found) {
+  core::WireWriter out;
+  out.put(found.rules_json).put(found.listing.config_json);
+  out.put(found.listing.index_path).put(found.listing.index_json);
+  for (const std::string& file : found.listing.files) out.put(file);
+  return out.take();
+}
+
+Found decode_found(const std::string& bytes) {
+  core::WireReader in(bytes);
+  Found found;
+  found.rules_json = in.text();
+  found.listing.config_json = in.text();
+  found.listing.index_path = in.text();
+  found.listing.index_json = in.text();
+  while (!in.at_end()) found.listing.files.push_back(in.text());
+  return found;
+}
+
+std::string read_headers(const std::vector<std::string>& files, std::size_t first,
+                         std::size_t step) {
+  core::WireWriter out;
+  for (std::size_t i = first; i < files.size(); i += step) {
+    const format::RawHeader header = format::read_header(files[i]);
+    out.put(header.json).put(header.file_size);
+    out.put(static_cast<std::uint64_t>(header.modified_ns));
+  }
+  return out.take();
+}
+
+std::vector<format::RawHeader> decode_headers(const std::vector<std::string>& by_rank,
+                                              std::size_t files) {
+  std::vector<format::RawHeader> headers(files);
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    core::WireReader in(by_rank[rank]);
+    for (std::size_t i = rank; i < files; i += by_rank.size()) {
+      headers[i].json = in.text();
+      headers[i].file_size = in.number();
+      headers[i].modified_ns = static_cast<std::int64_t>(in.number());
+    }
+  }
+  return headers;
+}
+
+}  // namespace
+
+Opened open_together(const std::vector<std::string>& paths, const std::string& tp_plan,
+                     comm::Transport& transport, core::Deadline deadline) {
+  deadline.restart();
+  const auto told = comm::agree_on(transport, deadline, [&]() -> std::string {
+    if (transport.rank() != 0) return {};
+    return encode(Found{format::discover(paths), read_rules(tp_plan)});
+  });
+  const Found found = decode_found(told.front());
+
+  deadline.restart();
+  const auto raw = comm::agree_on(transport, deadline, [&] {
+    return read_headers(found.listing.files, transport.rank(), transport.size());
+  });
+
+  Checkpoint checkpoint;
+  checkpoint.config_json = found.listing.config_json;
+  TpPlan rules = TpPlan::replicate_all();
+  deadline.restart();
+  comm::agree_on(transport, deadline, [&]() -> std::string {
+    checkpoint.catalog =
+        format::make_catalog(found.listing, decode_headers(raw, found.listing.files.size()));
+    rules = make_tp_plan(tp_plan, found.rules_json, checkpoint.config_json);
+    return {};
+  });
+  return {std::move(checkpoint), std::move(rules)};
+}
+
+}  // namespace pipeline
+
+Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
+  const format::Listing listing = format::discover(paths);
+  std::vector<format::RawHeader> headers;
+  headers.reserve(listing.files.size());
+  for (const std::string& file : listing.files) headers.push_back(format::read_header(file));
+  return {format::make_catalog(listing, headers), listing.config_json};
+}
+
+Checkpoint open_checkpoint(const std::string& path) {
+  return open_checkpoint(std::vector<std::string>{path});
+}
+
+TpPlan select_tp_plan(std::string_view tp_plan, const Checkpoint& checkpoint) {
+  return pipeline::make_tp_plan(tp_plan, pipeline::read_rules(tp_plan), checkpoint.config_json);
+}
+
+}  // namespace safeshuffle

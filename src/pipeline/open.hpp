@@ -1,0 +1,25 @@
+// Opening a checkpoint together: each file's header is read by one rank, all ranks get the catalog.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "safeshuffle/loader.hpp"
+
+#include "comm/transport.hpp"
+#include "core/deadline.hpp"
+
+namespace safeshuffle::pipeline {
+
+/// A checkpoint and the rules to place it by.
+struct Opened {
+  Checkpoint checkpoint;
+  TpPlan tp_plan;
+};
+
+/// Collective. Rank 0 finds the files and reads the rules; rank r reads the headers of files
+/// r, r + N, … Errors are agreed on.
+Opened open_together(const std::vector<std::string>& paths, const std::string& tp_plan,
+                     comm::Transport& transport, core::Deadline deadline);
+
+}  // namespace safeshuffle::pipeline

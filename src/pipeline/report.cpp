@@ -1,0 +1,103 @@
+#include "safeshuffle/report.hpp"
+
+#include <iomanip>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "core/wire.hpp"
+#include "pipeline/report_wire.hpp"
+
+namespace safeshuffle {
+namespace {
+
+constexpr std::array<std::string_view, phase_count> phase_names{
+    "open", "plan", "allocate", "read", "h2d", "pack", "exchange", "wait", "verify"};
+
+constexpr int schema_version = 1;
+
+double gigabytes_per_second(std::uint64_t bytes, double seconds) {
+  return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0;
+}
+
+std::string hexadecimal(std::uint64_t value) {
+  std::ostringstream text;
+  text << std::hex << std::setw(16) << std::setfill('0') << value;
+  return text.str();
+}
+
+nlohmann::ordered_json rank_json(const RankReport& rank) {
+  nlohmann::ordered_json json{{"rank", rank.rank}, {"total_seconds", rank.total_seconds}};
+  for (std::size_t i = 0; i < phase_count; ++i) json["phases"][phase_names[i]] = rank.phases[i];
+  json["overlap"] = {{"read_busy_seconds", rank.read_busy_seconds},
+                     {"read_hidden_seconds", rank.read_hidden_seconds}};
+  json["read_bytes"] = rank.read_bytes;
+  json["sent_bytes"] = rank.sent_bytes;
+  json["received_bytes"] = rank.received_bytes;
+  json["kept_bytes"] = rank.kept_bytes;
+  json["peak_device_bytes"] = rank.peak_device_bytes;
+  json["peak_pinned_bytes"] = rank.peak_pinned_bytes;
+  json["peak_resident_bytes"] = rank.peak_resident_bytes;
+  json["read_gigabytes_per_second"] = gigabytes_per_second(rank.read_bytes, rank.read_busy_seconds);
+  json["io"] = {{"path", rank.io_path}, {"fallbacks", rank.fallbacks}};
+  return json;
+}
+
+}  // namespace
+
+std::string_view name(Phase phase) noexcept {
+  return phase_names[static_cast<std::size_t>(phase)];
+}
+
+std::string to_json(const Report& report) {
+  nlohmann::ordered_json json{
+      {"schema_version", schema_version},
+      {"device", report.device},
+      {"transport", report.transport},
+      {"world", report.ranks.size()},
+      {"plan_hash", hexadecimal(report.plan_hash)},
+      {"waves", report.waves},
+      {"window", report.window},
+      {"tensor_bytes", report.tensor_bytes},
+      {"seconds", report.seconds},
+      {"gigabytes_per_second", gigabytes_per_second(report.tensor_bytes, report.seconds)}};
+  json["ranks"] = nlohmann::ordered_json::array();
+  for (const RankReport& rank : report.ranks) json["ranks"].push_back(rank_json(rank));
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+namespace pipeline {
+
+std::string encode(const RankReport& rank) {
+  core::WireWriter out;
+  for (const double seconds : rank.phases) out.put(seconds);
+  out.put(rank.total_seconds).put(rank.read_busy_seconds).put(rank.read_hidden_seconds);
+  out.put(std::uint64_t{rank.rank}).put(rank.read_bytes).put(rank.sent_bytes);
+  out.put(rank.received_bytes).put(rank.kept_bytes).put(rank.peak_device_bytes);
+  out.put(rank.peak_pinned_bytes).put(rank.peak_resident_bytes).put(rank.io_path);
+  for (const std::string& fallback : rank.fallbacks) out.put(fallback);
+  return out.take();
+}
+
+RankReport decode_rank_report(std::string_view bytes) {
+  core::WireReader in(bytes);
+  RankReport rank;
+  for (double& seconds : rank.phases) seconds = in.real();
+  rank.total_seconds = in.real();
+  rank.read_busy_seconds = in.real();
+  rank.read_hidden_seconds = in.real();
+  rank.rank = static_cast<std::uint32_t>(in.number());
+  rank.read_bytes = in.number();
+  rank.sent_bytes = in.number();
+  rank.received_bytes = in.number();
+  rank.kept_bytes = in.number();
+  rank.peak_device_bytes = in.number();
+  rank.peak_pinned_bytes = in.number();
+  rank.peak_resident_bytes = in.number();
+  rank.io_path = in.text();
+  while (!in.at_end()) rank.fallbacks.push_back(in.text());
+  return rank;
+}
+
+}  // namespace pipeline
+}  // namespace safeshuffle

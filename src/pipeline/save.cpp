@@ -1,0 +1,101 @@
+// Saving each rank's tensors as a safetensors file of its own.
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "safeshuffle/loader.hpp"
+
+#include "comm/agreement.hpp"
+#include "format/writer.hpp"
+
+namespace safeshuffle {
+namespace {
+
+constexpr std::uint64_t save_chunk = std::uint64_t{16} << 20;
+
+// Widest elements first, then by name, as the reference library writes: so all data is aligned to
+// its element size.
+std::vector<const TensorView*> in_file_order(const TensorSet& model) {
+  std::vector<const TensorView*> views;
+  for (const TensorView& view : model) views.push_back(&view);
+  std::stable_sort(views.begin(), views.end(), [](const TensorView* a, const TensorView* b) {
+    return bits(a->dtype) > bits(b->dtype);
+  });
+  return views;
+}
+
+format::HeaderLayout layout(const std::vector<const TensorView*>& views) {
+  std::vector<format::TensorSpec> specs;
+  for (const TensorView* view : views) {
+    specs.push_back(
+        {std::string(view->name), view->dtype, {view->shape.begin(), view->shape.end()}});
+  }
+  return format::layout_header(specs, {{"format", "pt"}});
+}
+
+void write_tensor(format::FileWriter& writer, std::size_t index, const TensorSet& model,
+                  TensorView view, std::vector<std::byte>& buffer) {
+  const std::uint64_t total = view.bytes;
+  for (std::uint64_t done = 0; done < total; done += view.bytes, view.data += view.bytes) {
+    view.bytes = std::min(save_chunk, total - done);
+    buffer.resize(view.bytes);
+    model.copy_to_host(view, buffer);
+    writer.write(index, done, buffer);
+  }
+}
+
+std::unique_ptr<format::FileWriter> write_file(const TensorSet& model,
+                                               const std::filesystem::path& path) {
+  const auto views = in_file_order(model);
+  auto writer = std::make_unique<format::FileWriter>(path, layout(views));
+  std::vector<std::byte> buffer;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    write_tensor(*writer, i, model, *views[i], buffer);
+  }
+  writer->flush();
+  return writer;
+}
+
+void create_output(const std::filesystem::path& directory) {
+  std::error_code code;
+  std::filesystem::create_directories(directory, code);
+  if (!code) return;
+  raise({.kind = ErrorKind::io,
+         .code = code.value(),
+         .file = directory.string(),
+         .tensor = {},
+         .offset = {},
+         .cause = "cannot create the directory: " + code.message()});
+}
+
+}  // namespace
+
+void save_sharded(const TensorSet& model, const std::filesystem::path& directory,
+                  const Communicator& comm, const Options& options) {
+  const core::Deadline deadline(options.timeout);
+  const std::filesystem::path path =
+      directory / ("model-rank-" + std::to_string(comm.rank()) + "-part-0.safetensors");
+  std::unique_ptr<format::FileWriter> writer;
+  comm::agree_on(comm.transport(), deadline, [&]() -> std::string {
+    create_output(directory);
+    writer = write_file(model, path);
+    return {};
+  });
+  // Only renames are left; should one fail after all, the other ranks take theirs back.
+  try {
+    comm::agree_on(comm.transport(), deadline, [&]() -> std::string {
+      writer->commit();
+      return {};
+    });
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    throw;
+  }
+}
+
+}  // namespace safeshuffle

@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+
+#include "pipeline/tensor_state.hpp"
+#include "plan/schedule.hpp"
+
+namespace safeshuffle {
+namespace {
+
+std::uint64_t bytes_of(const Shape& shape, DType dtype) {
+  std::uint64_t bit_count = bits(dtype);
+  for (const std::uint64_t extent : shape) bit_count *= extent;
+  return bit_count / 8;
+}
+
+}  // namespace
+
+namespace pipeline {
+
+std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t rank,
+                                             std::shared_ptr<device::Device> device,
+                                             std::shared_ptr<std::byte> arena) {
+  const plan::Schedule& schedule = plan.schedule();
+  const auto tensors = schedule.catalog.tensors();
+  auto state = std::make_shared<TensorSet::State>(
+      TensorSet::State{plan, rank, std::move(device), std::move(arena), {}, {}, {}});
+  state->shapes.resize(tensors.size());
+  for (std::uint32_t i = 0; i < tensors.size(); ++i) {
+    const Placement& placement = schedule.placements[i];
+    if (!holds(placement, rank)) continue;
+    state->shapes[i] = shard_shape(tensors[i], placement, rank, schedule.world);
+    const std::uint64_t offset = schedule.arena_offsets[rank][i];
+    state->views.push_back({tensors[i].name, schedule.dtypes[i], state->shapes[i],
+                            offset == plan::not_held ? nullptr : state->arena.get() + offset,
+                            bytes_of(state->shapes[i], schedule.dtypes[i]), i});
+  }
+  std::sort(state->views.begin(), state->views.end(),
+            [](const TensorView& a, const TensorView& b) { return a.name < b.name; });
+  return state;
+}
+
+}  // namespace pipeline
+
+TensorSet::TensorSet(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+std::size_t TensorSet::size() const noexcept {
+  return state_->views.size();
+}
+const TensorView* TensorSet::begin() const noexcept {
+  return state_->views.data();
+}
+const TensorView* TensorSet::end() const noexcept {
+  return begin() + size();
+}
+DeviceKind TensorSet::device() const noexcept {
+  return state_->device->kind();
+}
+const Plan& TensorSet::plan() const noexcept {
+  return state_->plan;
+}
+const Report& TensorSet::report() const noexcept {
+  return state_->report;
+}
+std::shared_ptr<const void> TensorSet::owner() const noexcept {
+  return state_;
+}
+
+const TensorView* TensorSet::find(std::string_view name) const noexcept {
+  const TensorView* at = std::lower_bound(
+      begin(), end(), name,
+      [](const TensorView& view, std::string_view wanted) { return view.name < wanted; });
+  return at != end() && at->name == name ? at : nullptr;
+}
+
+const TensorView& TensorSet::at(std::string_view name) const {
+  const TensorView* view = find(name);
+  if (view == nullptr) {
+    throw ConfigError("rank " + std::to_string(state_->rank) + " holds no tensor '" +
+                      std::string(name) + "'");
+  }
+  return *view;
+}
+
+void TensorSet::copy_to_host(const TensorView& view, std::span<std::byte> destination) const {
+  if (destination.size() != view.bytes) {
+    throw ConfigError("the destination has " + std::to_string(destination.size()) + " bytes, '" +
+                      std::string(view.name) + "' has " + std::to_string(view.bytes));
+  }
+  if (view.bytes != 0) state_->device->copy_to_host(destination.data(), view.data, view.bytes);
+}
+
+}  // namespace safeshuffle

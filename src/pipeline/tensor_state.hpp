@@ -1,0 +1,33 @@
+// What stands behind a TensorSet.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "safeshuffle/tensor.hpp"
+
+#include "device/device.hpp"
+
+namespace safeshuffle {
+
+struct TensorSet::State {
+  Plan plan;
+  std::uint32_t rank = 0;
+  std::shared_ptr<device::Device> device;
+  std::shared_ptr<std::byte> arena;
+  std::vector<Shape> shapes;      ///< of the views; views point into it
+  std::vector<TensorView> views;  ///< by name
+  Report report;
+};
+
+namespace pipeline {
+
+/// The views of `rank` into a finished arena.
+std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t rank,
+                                             std::shared_ptr<device::Device> device,
+                                             std::shared_ptr<std::byte> arena);
+
+}  // namespace pipeline
+}  // namespace safeshuffle

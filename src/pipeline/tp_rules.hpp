@@ -1,0 +1,18 @@
+// Options::tp_plan → rules.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "safeshuffle/placement.hpp"
+
+namespace safeshuffle::pipeline {
+
+/// The text of the rule file that `tp_plan` names; empty for the built-in choices. Throws IoError.
+std::string read_rules(std::string_view tp_plan);
+
+/// Rules from the option and, if it names a file, the file's text. Throws ConfigError.
+TpPlan make_tp_plan(std::string_view tp_plan, std::string_view rules_json,
+                    std::string_view config_json);
+
+}  // namespace safeshuffle::pipeline

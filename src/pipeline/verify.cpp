@@ -1,0 +1,204 @@
+// Verification: every byte a rank holds against the files, by a path that shares nothing with the
+// load but the placement itself: no plan, no pack items, no vector code, no reader.
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "safeshuffle/loader.hpp"
+
+#include "comm/agreement.hpp"
+#include "core/deadline.hpp"
+#include "device/convert.hpp"
+#include "format/checkpoint.hpp"
+#include "format/header.hpp"
+
+namespace safeshuffle {
+namespace {
+
+constexpr std::uint64_t verify_chunk = std::uint64_t{8} << 20;
+
+std::uint64_t element_bits_to_bytes(std::uint64_t elements, DType dtype) {
+  return elements * bits(dtype) / 8;
+}
+
+// A file of the checkpoint, opened and parsed afresh.
+class SourceFile {
+ public:
+  explicit SourceFile(const std::string& path) : path_(path) {
+    stream_.rdbuf()->pubsetbuf(nullptr, 0);  // the ranges read are larger than a buffer, or strided
+    stream_.open(path, std::ios::binary);
+    const format::RawHeader raw = format::read_header(path);
+    for (TensorInfo& tensor : format::parse_header(raw.json, raw.file_size, path).tensors) {
+      tensors_.emplace(tensor.name, tensor);
+    }
+  }
+
+  const TensorInfo& tensor(const std::string& name) const {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) fail(name, 0, "the file no longer has this tensor");
+    return found->second;
+  }
+
+  void read(const TensorInfo& tensor, std::uint64_t offset, std::vector<std::byte>& out) {
+    errno = 0;
+    stream_.seekg(static_cast<std::streamoff>(tensor.file_offset + offset));
+    stream_.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
+    if (stream_.good()) return;
+    fail(tensor.name, tensor.file_offset + offset,
+         "cannot be read again: " + std::generic_category().message(errno));
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& tensor, std::uint64_t offset,
+                         const std::string& cause) const {
+    raise({.kind = ErrorKind::io,
+           .code = errno,
+           .file = path_,
+           .tensor = tensor,
+           .offset = offset,
+           .cause = cause});
+  }
+
+  std::string path_;
+  std::ifstream stream_;
+  std::map<std::string, TensorInfo> tensors_;
+};
+
+// Walks what one rank holds of one tensor in order, element range by element range.
+class TensorVerifier {
+ public:
+  TensorVerifier(const TensorSet& model, const TensorView& view, SourceFile& source,
+                 const std::string& path)
+      : model_(model),
+        view_(view),
+        source_(source),
+        path_(path),
+        stored_(source.tensor(std::string(view.name))) {}
+
+  void run(const Placement& placement, std::uint32_t rank, std::uint32_t world) {
+    if (view_.bytes == 0) return;
+    if (placement.kind != Placement::Kind::sharded) {
+      compare(0, elements(0));
+    } else {
+      run_cut(placement.split, rank, world);
+    }
+    if (verified_bytes_ != view_.bytes) fail(0, "has the wrong size");
+  }
+
+ private:
+  void run_cut(const Split& split, std::uint32_t rank, std::uint32_t world) {
+    const std::uint64_t extent = stored_.shape[split.axis];
+    const std::uint64_t inner = elements(split.axis + 1);
+    const std::uint64_t outer = elements(0) / (extent * inner);
+    std::vector<Interval> intervals;
+    append_intervals(split, extent, rank, world, intervals);
+    for (std::uint64_t i = 0; i < outer; ++i) {
+      for (const Interval& interval : intervals) {
+        compare((i * extent + interval.begin) * inner, interval.length * inner);
+      }
+    }
+  }
+
+  // Product of the extents from dimension `first` on.
+  std::uint64_t elements(std::size_t first) const {
+    std::uint64_t count = 1;
+    for (std::size_t i = first; i < stored_.shape.size(); ++i) count *= stored_.shape[i];
+    return count;
+  }
+
+  void compare(std::uint64_t first_element, std::uint64_t count) {
+    // A multiple of 8 elements is whole bytes, whatever their width.
+    const std::uint64_t step = verify_chunk / bits(stored_.dtype) * 8;
+    for (std::uint64_t done = 0; done < count; done += step) {
+      compare_block(first_element + done, std::min(step, count - done));
+    }
+  }
+
+  void compare_block(std::uint64_t first_element, std::uint64_t count) {
+    const std::uint64_t offset = element_bits_to_bytes(first_element, stored_.dtype);
+    expected_.resize(element_bits_to_bytes(count, stored_.dtype));
+    source_.read(stored_, offset, expected_);
+    convert(count);
+    fetch(expected_.size());
+    if (expected_ != loaded_) fail_at_difference(first_element);
+    verified_bytes_ += loaded_.size();
+  }
+
+  void convert(std::uint64_t count) {
+    if (view_.dtype == stored_.dtype) return;
+    std::vector<std::byte> converted(element_bits_to_bytes(count, view_.dtype));
+    device::scalar_convert(stored_.dtype, view_.dtype)(expected_.data(), converted.data(), count);
+    expected_.swap(converted);
+  }
+
+  void fetch(std::uint64_t bytes) {
+    if (bytes > view_.bytes - verified_bytes_) fail(0, "has the wrong size");
+    TensorView part = view_;
+    part.data += verified_bytes_;
+    part.bytes = bytes;
+    loaded_.resize(bytes);
+    model_.copy_to_host(part, loaded_);
+  }
+
+  [[noreturn]] void fail_at_difference(std::uint64_t first_element) const {
+    const auto [expected, loaded] =
+        std::mismatch(expected_.begin(), expected_.end(), loaded_.begin());
+    const auto byte = static_cast<std::uint64_t>(expected - expected_.begin());
+    const std::uint64_t element = first_element + byte * 8 / bits(view_.dtype);
+    fail(stored_.file_offset + element_bits_to_bytes(element, stored_.dtype),
+         "element " + std::to_string(element) + " differs from the file");
+  }
+
+  [[noreturn]] void fail(std::uint64_t offset, const std::string& cause) const {
+    raise({.kind = ErrorKind::verification,
+           .file = path_,
+           .tensor = std::string(view_.name),
+           .offset = offset,
+           .cause = cause});
+  }
+
+  const TensorSet& model_;
+  const TensorView& view_;
+  SourceFile& source_;
+  const std::string& path_;
+  TensorInfo stored_;
+  std::vector<std::byte> expected_;
+  std::vector<std::byte> loaded_;
+  std::uint64_t verified_bytes_ = 0;
+};
+
+void verify_rank(const TensorSet& model, std::uint32_t rank) {
+  const Catalog& catalog = model.plan().catalog();
+  std::map<std::uint32_t, std::vector<const TensorView*>> by_file;
+  for (const TensorView& view : model) {
+    by_file[catalog.tensors()[view.index].file].push_back(&view);
+  }
+  for (const auto& [file, views] : by_file) {
+    const std::string& path = catalog.files()[file].path;
+    SourceFile source(path);
+    for (const TensorView* view : views) {
+      TensorVerifier(model, *view, source, path)
+          .run(model.plan().placements()[view->index], rank, model.plan().world());
+    }
+  }
+}
+
+}  // namespace
+
+double verify(const TensorSet& model, const Communicator& comm, const Options& options) {
+  const core::Clock::time_point start = core::Clock::now();
+  comm::agree_on(comm.transport(), core::Deadline(options.timeout), [&]() -> std::string {
+    verify_rank(model, comm.rank());
+    return {};
+  });
+  return core::seconds_since(start);
+}
+
+}  // namespace safeshuffle

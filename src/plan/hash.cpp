@@ -1,0 +1,101 @@
+#include "plan/hash.hpp"
+
+#include <memory>
+#include <string_view>
+#include <type_traits>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace safeshuffle::plan {
+namespace {
+
+// Feeds values one by one, so that struct padding never counts.
+class Hasher {
+ public:
+  Hasher() : state_(XXH3_createState(), XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
+
+  template <class T>
+  requires std::is_integral_v<T> || std::is_enum_v<T>
+  void add(T value) { update(&value, sizeof value); }
+
+  void add(std::string_view text) {
+    add(text.size());
+    update(text.data(), text.size());
+  }
+
+  void add(const std::vector<std::uint64_t>& values) {
+    add(values.size());
+    update(values.data(), values.size() * sizeof(std::uint64_t));
+  }
+
+  std::uint64_t digest() const { return XXH3_64bits_digest(state_.get()); }
+
+ private:
+  void update(const void* data, std::size_t bytes) {
+    XXH3_64bits_update(state_.get(), data, bytes);
+  }
+
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
+};
+
+void add(Hasher& hasher, const TensorInfo& tensor) {
+  hasher.add(std::string_view(tensor.name));
+  hasher.add(tensor.dtype);
+  hasher.add(tensor.shape);
+  hasher.add(tensor.file);
+  hasher.add(tensor.file_offset);
+  hasher.add(tensor.bytes);
+}
+
+void add(Hasher& hasher, const Sharing& sharing) {
+  hasher.add(sharing.units);
+  hasher.add(sharing.uneven);
+  hasher.add(sharing.replicate);
+}
+
+void add(Hasher& hasher, const Placement& placement) {
+  hasher.add(placement.kind);
+  hasher.add(placement.rank);
+  hasher.add(placement.split.axis);
+  add(hasher, placement.split.sharing);
+  hasher.add(placement.split.parts.size());
+  for (const Part& part : placement.split.parts) {
+    hasher.add(part.length);
+    add(hasher, part.sharing);
+  }
+}
+
+void add(Hasher& hasher, const Slab& slab) {
+  hasher.add(slab.extents.size());
+  for (const Extent& extent : slab.extents) {
+    hasher.add(extent.file);
+    hasher.add(extent.file_offset);
+    hasher.add(extent.bytes);
+    hasher.add(extent.slab_offset);
+  }
+  hasher.add(slab.pieces.size());
+  for (const Piece& piece : slab.pieces) {
+    hasher.add(piece.tensor);
+    hasher.add(piece.begin);
+    hasher.add(piece.end);
+    hasher.add(piece.slab_offset);
+  }
+}
+
+}  // namespace
+
+std::uint64_t hash_of(const Schedule& schedule) {
+  Hasher hasher;
+  hasher.add(schedule.world);
+  hasher.add(schedule.waves);
+  for (const FileInfo& file : schedule.catalog.files()) hasher.add(file.size);
+  for (const TensorInfo& tensor : schedule.catalog.tensors()) add(hasher, tensor);
+  for (const Placement& placement : schedule.placements) add(hasher, placement);
+  for (const DType dtype : schedule.dtypes) hasher.add(dtype);
+  for (const Slab& slab : schedule.slabs) add(hasher, slab);
+  for (const auto& offsets : schedule.arena_offsets) hasher.add(offsets);
+  return hasher.digest();
+}
+
+}  // namespace safeshuffle::plan

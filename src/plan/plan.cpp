@@ -1,0 +1,154 @@
+#include "safeshuffle/plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+
+#include "plan/arena.hpp"
+#include "plan/assignment.hpp"
+#include "plan/cut.hpp"
+#include "plan/hash.hpp"
+#include "plan/proof.hpp"
+#include "plan/schedule.hpp"
+#include "plan/waves.hpp"
+
+namespace safeshuffle {
+namespace {
+
+constexpr std::uint64_t smallest_window = 4096;
+
+using plan::Schedule;
+
+void check_arguments(const Schedule& schedule, const PlanOptions& options) {
+  if (schedule.world == 0) throw ConfigError("the world size must be at least 1");
+  if (schedule.placements.size() != schedule.catalog.tensors().size()) {
+    throw ConfigError("there must be one placement per tensor");
+  }
+  if (options.window < smallest_window) {
+    throw ConfigError("the window must be at least " + std::to_string(smallest_window) + " bytes");
+  }
+  for (std::size_t i = 0; i < schedule.placements.size(); ++i) {
+    const Placement& placement = schedule.placements[i];
+    if (placement.kind == Placement::Kind::single && placement.rank >= schedule.world) {
+      raise({.kind = ErrorKind::plan,
+             .file = {},
+             .tensor = schedule.catalog.tensors()[i].name,
+             .offset = {},
+             .cause = "it is placed on rank " + std::to_string(placement.rank) +
+                      ", but there are only " + std::to_string(schedule.world) + " ranks"});
+    }
+  }
+}
+
+void fill(Schedule& schedule, Assignment assignment, std::uint64_t window) {
+  const auto units = plan::read_units(schedule.catalog, schedule.placements, window);
+  schedule.window = window;
+  schedule.assignment = plan::resolve(assignment, schedule.catalog, units, schedule.world);
+  std::vector<std::vector<plan::Slab>> rank_slabs;
+  for (const auto& mine :
+       plan::assign(schedule.assignment, schedule.catalog, units, schedule.world)) {
+    rank_slabs.push_back(plan::fill_slabs(schedule.catalog, mine, window));
+  }
+  schedule.slabs.clear();
+  schedule.waves = plan::interleave(std::move(rank_slabs), schedule.slabs);
+  plan::layout_arenas(schedule);
+}
+
+const RankSummary& neediest(const Schedule& schedule) {
+  return *std::max_element(schedule.ranks.begin(), schedule.ranks.end(),
+                           [](const RankSummary& a, const RankSummary& b) {
+                             return a.peak_device_bytes < b.peak_device_bytes;
+                           });
+}
+
+// The tensor at which a rank's shards, in arena order, outgrow the budget; else the last one.
+const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std::uint64_t budget) {
+  const auto& offsets = schedule.arena_offsets[rank];
+  std::size_t found = 0;
+  std::uint64_t found_offset = 0;
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i] == plan::not_held || offsets[i] > budget) continue;
+    if (offsets[i] >= found_offset) {
+      found = i;
+      found_offset = offsets[i];
+    }
+  }
+  return schedule.catalog.tensors()[found];
+}
+
+[[noreturn]] void fail_budget(const Schedule& schedule, std::uint64_t budget) {
+  const RankSummary& rank = neediest(schedule);
+  const TensorInfo& tensor = first_beyond(schedule, rank.rank, budget);
+  raise({.kind = ErrorKind::memory,
+         .rank = static_cast<std::int32_t>(rank.rank),
+         .file = {},
+         .tensor = tensor.name,
+         .offset = {},
+         .cause = "the memory budget of " + std::to_string(budget) + " bytes cannot hold the " +
+                  std::to_string(rank.peak_device_bytes) + " bytes of the plan (shards " +
+                  std::to_string(rank.arena_bytes) + ", slabs 2 x " +
+                  std::to_string(rank.slab_bytes) + ", pack buffer " +
+                  std::to_string(rank.pack_bytes) + "; this tensor has " +
+                  std::to_string(tensor.bytes) + " stored bytes)"});
+}
+
+}  // namespace
+
+Plan::Plan(std::shared_ptr<const Schedule> schedule) : schedule_(std::move(schedule)) {}
+
+std::uint32_t Plan::world() const noexcept {
+  return schedule_->world;
+}
+std::uint32_t Plan::waves() const noexcept {
+  return schedule_->waves;
+}
+std::uint64_t Plan::window() const noexcept {
+  return schedule_->window;
+}
+Assignment Plan::assignment() const noexcept {
+  return schedule_->assignment;
+}
+std::uint64_t Plan::hash() const noexcept {
+  return schedule_->hash;
+}
+const Catalog& Plan::catalog() const noexcept {
+  return schedule_->catalog;
+}
+const std::vector<Placement>& Plan::placements() const noexcept {
+  return schedule_->placements;
+}
+const std::vector<RankSummary>& Plan::ranks() const noexcept {
+  return schedule_->ranks;
+}
+void Plan::prove() const {
+  plan::prove(*schedule_);
+}
+
+Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t world,
+               const PlanOptions& options) {
+  const auto schedule = std::make_shared<Schedule>();
+  schedule->catalog = std::move(catalog);
+  schedule->placements = std::move(placements);
+  schedule->world = world;
+  check_arguments(*schedule, options);
+  for (const TensorInfo& tensor : schedule->catalog.tensors()) {
+    schedule->dtypes.push_back(converted(tensor.dtype, options.dtype));
+  }
+  fill(*schedule, options.assignment, options.window);
+  // The shards need the same memory whatever the window is; slabs and pack buffer shrink with it.
+  const std::uint64_t budget = options.memory_budget;
+  while (budget != 0 && neediest(*schedule).peak_device_bytes > budget) {
+    const std::uint64_t smaller = std::bit_ceil(schedule->window) / 2;
+    if (neediest(*schedule).arena_bytes > budget || smaller < smallest_window) {
+      fail_budget(*schedule, budget);
+    }
+    fill(*schedule, options.assignment, smaller);
+  }
+  schedule->hash = plan::hash_of(*schedule);
+  return Plan(schedule);
+}
+
+}  // namespace safeshuffle

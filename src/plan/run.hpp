@@ -1,0 +1,61 @@
+// Walking the pieces that one reader contributes to one destination in one wave. The arena layout,
+// the sizes of messages and the packing all follow from this one order.
+#pragma once
+
+#include <cstdint>
+
+#include "core/arithmetic.hpp"
+#include "plan/cut.hpp"
+#include "plan/schedule.hpp"
+
+namespace safeshuffle::plan {
+
+/// What a destination gets of one piece.
+struct RunEntry {
+  const Piece* piece = nullptr;
+  Cut cut;
+  Share share;                   ///< in stored bytes
+  std::uint64_t run_offset = 0;  ///< from the start of the run
+  std::uint64_t bytes = 0;       ///< converted
+};
+
+/// Walks the runs of one schedule. Holds scratch memory; not thread-safe.
+class RunWalker {
+ public:
+  explicit RunWalker(const Schedule& schedule) : schedule_(schedule) {}
+
+  /// Calls visit(entry, columns) for every piece of `slab` of which `destination` gets a share, in
+  /// run order; replicated pieces only, or all others. Returns the bytes of the run, alignment gaps
+  /// included.
+  template <class Visit>
+  std::uint64_t walk(const Slab& slab, std::uint32_t destination, bool replicated, Visit visit) {
+    std::uint64_t cursor = 0;
+    std::uint64_t run_bytes = 0;
+    for (const Piece& piece : slab.pieces) {
+      const Placement& placement = schedule_.placements[piece.tensor];
+      if ((placement.kind == Placement::Kind::replicated) != replicated) continue;
+      const RunEntry entry = entry_of(piece, placement, destination, cursor);
+      if (entry.bytes == 0) continue;
+      visit(entry, columns_);
+      run_bytes = cursor + entry.bytes;
+      cursor = core::align_up(run_bytes, arena_alignment);
+    }
+    return run_bytes;
+  }
+
+ private:
+  RunEntry entry_of(const Piece& piece, const Placement& placement, std::uint32_t destination,
+                    std::uint64_t run_offset) {
+    const TensorInfo& tensor = schedule_.catalog.tensors()[piece.tensor];
+    const Cut cut = cut_of(tensor, placement);
+    columns_.assign(tensor, placement, cut, destination, schedule_.world);
+    const Share share = share_of(cut, columns_, piece.begin, piece.end);
+    return {&piece, cut, share, run_offset,
+            converted_bytes(share.bytes, tensor.dtype, schedule_.dtypes[piece.tensor])};
+  }
+
+  const Schedule& schedule_;
+  RankColumns columns_;
+};
+
+}  // namespace safeshuffle::plan

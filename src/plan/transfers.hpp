@@ -1,0 +1,53 @@
+// What one rank does in one wave: the table of its pack pass and the messages that follow.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/pack_item.hpp"
+#include "plan/run.hpp"
+#include "plan/schedule.hpp"
+
+namespace safeshuffle::plan {
+
+/// Where a run lies in the memory of its rank.
+enum class RunMemory : std::uint8_t { arena, send, slab };
+
+/// One run, as one rank sees it. `peer` is the other side, or the root of a broadcast.
+struct Run {
+  std::uint32_t peer = 0;
+  RunMemory memory = RunMemory::arena;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Runs have more than 0 bytes; at most one send and one receive per peer, none to itself.
+struct Transfers {
+  std::vector<PackItem> items;
+  std::vector<Run> sends;       ///< ascending peer
+  std::vector<Run> receives;    ///< ascending peer; memory is the arena
+  std::vector<Run> broadcasts;  ///< ascending root, the same on all ranks but for the offset
+};
+
+/// Computes transfers of one schedule. Holds scratch memory; not thread-safe.
+class TransferPlanner {
+ public:
+  explicit TransferPlanner(const Schedule& schedule) : schedule_(schedule), walker_(schedule) {}
+
+  Transfers transfers(std::uint32_t wave, std::uint32_t rank);
+
+ private:
+  void pack_own(const Slab& slab, std::uint32_t rank, bool replicated);
+  void pack_send(const Slab& slab, std::uint32_t destination);
+  void expect(const Slab& slab, std::uint32_t reader, std::uint32_t rank);
+  void append_items(const RunEntry& entry, const RankColumns& columns, std::uint64_t destination,
+                    PackTarget target);
+  bool send_from_slab(std::size_t first_item, Run& run);
+
+  const Schedule& schedule_;
+  RunWalker walker_;
+  Transfers result_;
+  std::uint64_t send_cursor_ = 0;
+};
+
+}  // namespace safeshuffle::plan
