@@ -20,8 +20,8 @@ inline constexpr std::uint64_t prefix_bytes = 8;
 
 /// A parsed header.
 struct Header {
-  std::uint64_t data_start = 0;               ///< prefix + header length
-  std::vector<TensorInfo> tensors;            ///< by file_offset (then name); `file` left 0
+  std::uint64_t data_start = 0;                 ///< prefix + header length
+  std::vector<TensorInfo> tensors;              ///< by (file_offset, end, name); `file` left 0
   std::map<std::string, std::string> metadata;  ///< `__metadata__`; empty if absent or null
 };
 
@@ -31,8 +31,10 @@ std::uint64_t parse_header_length(std::string_view prefix, std::uint64_t file_si
                                   const std::string& path);
 
 /// Parses and validates the JSON text of a header (without prefix) of a file of `file_size` bytes.
-/// At least as strict as the reference library; one FormatErrc per kind of defect, thrown as
-/// FormatError with `path`, the tensor where known, and the byte offset in the file.
+/// One FormatErrc per kind of defect, thrown as FormatError with `path`, the tensor where known,
+/// and the byte offset in the file: of the byte that is wrong, else of the entry's key. Stricter
+/// than the reference library, which takes the last of several equal tensor names, ignores unknown
+/// fields, leading white space, and reads an entry or a dtype in serde's other notations.
 Header parse_header(std::string_view json, std::uint64_t file_size, const std::string& path);
 
 }  // namespace safeshuffle::format

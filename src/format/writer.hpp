@@ -4,13 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "safeshuffle/metadata.hpp"
+
+#include "core/posix_file.hpp"
 
 namespace safeshuffle::format {
 
@@ -47,16 +48,19 @@ class FileWriter {
 
   const HeaderLayout& layout() const noexcept { return layout_; }
 
-  /// Writes data of tensor `index` from `offset_in_tensor` on. Throws IoError.
+  /// Writes data of tensor `index` from `offset_in_tensor` on. Throws IoError, also if the data
+  /// goes past the end of the tensor.
   void write(std::size_t index, std::uint64_t offset_in_tensor, std::span<const std::byte> data);
 
   /// Extends the file to its full size without writing, leaving holes.
   void extend();
 
-  /// Flushes to storage, so that `commit` is only a rename. Throws IoError.
+  /// Flushes to storage, so that `commit` is only a rename. Throws IoError, also if the file has
+  /// not reached its full size.
   void flush();
 
-  /// Renames to the final name; `flush` first. Throws IoError.
+  /// Renames to the final name, in place of a file that has it; flushes what is not yet
+  /// flushed. Throws IoError.
   void commit();
 
  private:
@@ -65,7 +69,8 @@ class FileWriter {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   HeaderLayout layout_;
-  std::fstream stream_;
+  core::PosixFile file_;
+  bool flushed_ = false;
   bool committed_ = false;
 };
 

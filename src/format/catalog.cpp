@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/metadata.hpp"
+
+namespace safeshuffle {
+namespace {
+
+void count_tensors(std::vector<FileInfo>& files, const std::vector<TensorInfo>& tensors) {
+  for (FileInfo& file : files) file.tensor_count = 0;
+  for (const TensorInfo& tensor : tensors) ++files[tensor.file].tensor_count;
+  std::uint32_t first = 0;
+  for (FileInfo& file : files) file.first_tensor = std::exchange(first, first + file.tensor_count);
+}
+
+std::vector<std::uint32_t> order_by_name(const std::vector<TensorInfo>& tensors) {
+  std::vector<std::uint32_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    const int names = tensors[a].name.compare(tensors[b].name);
+    return names < 0 || (names == 0 && a < b);
+  });
+  return order;
+}
+
+[[noreturn]] void refuse_twin(const FileInfo& first, const FileInfo& second,
+                              const TensorInfo& tensor) {
+  throw IoError(ErrorRecord{.file = second.path,
+                            .tensor = tensor.name,
+                            .offset = {},
+                            .cause = "the tensor also stands in " + first.path});
+}
+
+}  // namespace
+
+Catalog::Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors)
+    : files_(std::move(files)), tensors_(std::move(tensors)), by_name_(order_by_name(tensors_)) {
+  count_tensors(files_, tensors_);
+  for (const TensorInfo& tensor : tensors_) tensor_bytes_ += tensor.bytes;
+  const auto twin = std::adjacent_find(by_name_.begin(), by_name_.end(), [&](auto a, auto b) {
+    return tensors_[a].name == tensors_[b].name;
+  });
+  if (twin == by_name_.end()) return;
+  const TensorInfo& second = tensors_[*std::next(twin)];
+  refuse_twin(files_[tensors_[*twin].file], files_[second.file], second);
+}
+
+std::span<const TensorInfo> Catalog::tensors_of(const FileInfo& file) const noexcept {
+  return tensors().subspan(file.first_tensor, file.tensor_count);
+}
+
+const TensorInfo* Catalog::find(std::string_view name) const noexcept {
+  const auto found = std::lower_bound(
+      by_name_.begin(), by_name_.end(), name,
+      [&](std::uint32_t i, std::string_view key) { return tensors_[i].name < key; });
+  if (found == by_name_.end() || tensors_[*found].name != name) return nullptr;
+  return &tensors_[*found];
+}
+
+}  // namespace safeshuffle

@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/posix_file.hpp"
+#include "format/checkpoint.hpp"
+#include "format/header.hpp"
+#include "format/index.hpp"
+
+namespace safeshuffle::format {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An index repeats tensor names that headers hold; none is larger than the largest header.
+constexpr std::uint64_t max_text_bytes = max_header_bytes;
+
+[[noreturn]] void refuse(const std::string& path, std::string cause, std::string tensor = {}) {
+  throw IoError(ErrorRecord{
+      .file = path, .tensor = std::move(tensor), .offset = {}, .cause = std::move(cause)});
+}
+
+/// Whether the name stands in its directory, be it as a symlink to nothing: then opening it gives
+/// the user a better error than leaving it out.
+bool stands(const fs::path& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
+}
+
+bool is_directory(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+/// Names in a directory that end in `suffix`, sorted. Hidden files are not part of a checkpoint:
+/// they are other programs' shadows and unfinished copies.
+std::vector<std::string> names_with(const std::string& directory, const std::string& suffix) try {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    std::string name = entry.path().filename().string();
+    if (!name.starts_with('.') && name.ends_with(suffix)) names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+} catch (const fs::filesystem_error& error) {
+  core::raise_errno(error.code().value(), directory, "cannot list the directory");
+}
+
+/// The index of a directory; empty if there is none, or several of equal rank.
+std::string find_index(const std::string& directory) {
+  const fs::path usual = fs::path(directory) / "model.safetensors.index.json";
+  if (stands(usual)) return usual.string();
+  const std::vector<std::string> names = names_with(directory, ".safetensors.index.json");
+  return names.size() == 1 ? (fs::path(directory) / names.front()).string() : std::string();
+}
+
+/// One tensor of every file that an index names, by file name.
+std::map<std::string, std::string> files_of(const WeightMap& weight_map) {
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : weight_map) files.try_emplace(file, tensor);
+  return files;
+}
+
+/// Checks that a file that an index names is there, on behalf of one of its tensors.
+void check_indexed_file(const std::string& path, const std::string& tensor) try {
+  static_cast<void>(core::identify(path));
+} catch (const IoError& error) {
+  ErrorRecord record = error.record();
+  record.tensor = tensor;
+  record.cause = "the index names this file, but it cannot be used: " + record.cause;
+  raise(std::move(record));
+}
+
+/// Two names for one file would make every tensor of it stand twice.
+void refuse_repeats(const std::vector<std::string>& files) {
+  std::map<fs::path, std::string> seen;
+  for (const std::string& file : files) {
+    std::error_code error;
+    const fs::path target = fs::canonical(file, error);
+    if (error) core::raise_errno(error.value(), file, "cannot resolve the path");
+    const auto [first, inserted] = seen.try_emplace(target, file);
+    if (!inserted) refuse(file, "the same file is also given as " + first->second);
+  }
+}
+
+std::string config_beside(const fs::path& file) {
+  const fs::path path = file.parent_path() / "config.json";
+  return stands(path) ? core::read_text(path.string(), max_text_bytes) : std::string();
+}
+
+Listing list_index(const std::string& path) {
+  Listing listing{.files = {},
+                  .config_json = config_beside(path),
+                  .index_path = path,
+                  .index_json = core::read_text(path, max_text_bytes)};
+  for (const auto& [name, tensor] : files_of(parse_index(listing.index_json, path))) {
+    listing.files.push_back(indexed_path(path, name));
+    check_indexed_file(listing.files.back(), tensor);
+  }
+  if (listing.files.empty()) refuse(path, "the index names no file");
+  return listing;
+}
+
+Listing list_files(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) static_cast<void>(core::identify(path));
+  return {.files = paths,
+          .config_json = config_beside(paths.front()),
+          .index_path = {},
+          .index_json = {}};
+}
+
+Listing list_directory(const std::string& directory) {
+  const std::string index = find_index(directory);
+  if (!index.empty()) return list_index(index);
+  std::vector<std::string> paths;
+  for (const std::string& name : names_with(directory, ".safetensors")) {
+    paths.push_back((fs::path(directory) / name).string());
+  }
+  if (paths.empty()) refuse(directory, "no .safetensors file in the directory");
+  return list_files(paths);
+}
+
+Listing list_paths(const std::vector<std::string>& paths) {
+  if (paths.empty()) throw IoError("no checkpoint path given");
+  if (paths.size() > 1) return list_files(paths);
+  const std::string& path = paths.front();
+  if (is_directory(path)) return list_directory(path);
+  return path.ends_with(".json") ? list_index(path) : list_files(paths);
+}
+
+}  // namespace
+
+Listing discover(const std::vector<std::string>& paths) {
+  Listing listing = list_paths(paths);
+  refuse_repeats(listing.files);
+  return listing;
+}
+
+}  // namespace safeshuffle::format

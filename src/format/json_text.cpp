@@ -1,0 +1,98 @@
+#include "format/json_text.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include <nlohmann/json.hpp>
+
+#include "format/format_error.hpp"
+
+namespace safeshuffle::format {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Iterates over bytes through a pointer that others can look at: the parser keeps iterators to
+/// itself and tells where it is in errors only.
+class SharedCursor {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  explicit SharedCursor(const char*& at) noexcept : at_(&at) {}
+  reference operator*() const noexcept { return **at_; }
+  SharedCursor& operator++() noexcept {
+    ++*at_;
+    return *this;
+  }
+  bool operator==(const SharedCursor& other) const noexcept { return *at_ == *other.at_; }
+  bool operator!=(const SharedCursor& other) const noexcept { return *at_ != *other.at_; }
+
+ private:
+  const char** at_;
+};
+
+/// nlohmann's events as ours.
+class Adapter final : public nlohmann::json_sax<Json> {
+ public:
+  Adapter(const JsonText& text, JsonEvents& events) noexcept : text_(text), events_(events) {}
+
+  bool null() override { return events_.null(), true; }
+  bool boolean(bool) override { return events_.other(), true; }
+  bool number_integer(number_integer_t) override { return events_.other(), true; }
+  bool number_unsigned(number_unsigned_t value) override { return events_.integer(value), true; }
+  bool number_float(number_float_t, const string_t&) override { return events_.other(), true; }
+  bool string(string_t& text) override { return events_.string(text), true; }
+  bool binary(binary_t&) override { return events_.other(), true; }
+  bool start_object(std::size_t) override { return events_.begin_object(), true; }
+  bool key(string_t& text) override { return events_.key(text), true; }
+  bool end_object() override { return events_.end_object(), true; }
+  bool start_array(std::size_t) override { return events_.begin_array(), true; }
+  bool end_array() override { return events_.end_array(), true; }
+
+  bool parse_error(std::size_t bytes_read, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    constexpr int number_overflow = 406;
+    if (error.id == number_overflow) events_.other();
+    text_.refuse(bytes_read);
+  }
+
+ private:
+  const JsonText& text_;
+  JsonEvents& events_;
+};
+
+}  // namespace
+
+void JsonText::read(JsonEvents& events) {
+  // The parser takes a NUL byte for the end of the text.
+  const auto nul = std::find(at_, end_, '\0');
+  if (nul != end_) refuse(static_cast<std::size_t>(nul - begin_) + 1);
+  Adapter adapter(*this, events);
+  const char* end = end_;
+  Json::sax_parse(SharedCursor(at_), SharedCursor(end), &adapter);
+}
+
+void JsonText::refuse(std::size_t bytes_read) const {
+  // At the end of the text the parser counts one byte more than there is.
+  const bool ended = bytes_read > static_cast<std::size_t>(end_ - begin_);
+  raise_format(FormatErrc::header_bad_json, {path_, start_ + bytes_read - 1},
+               ended ? "the JSON text ends early" : "not valid JSON");
+}
+
+std::uint64_t JsonText::string_offset() const noexcept {
+  const auto quoted = [this](const char* byte) {
+    const char* other = byte;
+    while (other != begin_ && other[-1] == '\\') --other;
+    return (byte - other) % 2 != 0;
+  };
+  const char* quote = at_ - 2;
+  while (*quote != '"' || quoted(quote)) --quote;
+  return offset_of(quote);
+}
+
+}  // namespace safeshuffle::format
