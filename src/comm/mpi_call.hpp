@@ -1,0 +1,23 @@
+// MPI return codes as exceptions.
+#pragma once
+
+#include <string>
+
+#include <mpi.h>
+
+#include "safeshuffle/error.hpp"
+
+namespace safeshuffle::comm {
+
+/// Throws TransportError with MPI's own words unless `code` is MPI_SUCCESS. `operation` names the
+/// call.
+inline void check_mpi(int code, const std::string& operation) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw TransportError(ErrorRecord{
+      .code = code, .file = {}, .tensor = {}, .offset = {}, .cause = operation + ": " + text});
+}
+
+}  // namespace safeshuffle::comm

@@ -1,0 +1,82 @@
+#include "comm/mpi_group.hpp"
+
+#include "comm/mpi_call.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+bool initialised() {
+  int flag = 0;
+  MPI_Initialized(&flag);
+  return flag != 0;
+}
+
+bool finalised() {
+  int flag = 0;
+  MPI_Finalized(&flag);
+  return flag != 0;
+}
+
+/// While it lives, failing calls on a communicator return instead of aborting; then its own handler
+/// is back.
+class ErrorsReturned {
+ public:
+  explicit ErrorsReturned(MPI_Comm comm) : comm_(comm) {
+    check_mpi(MPI_Comm_get_errhandler(comm_, &previous_), "MPI_Comm_get_errhandler");
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+  ~ErrorsReturned() {
+    MPI_Comm_set_errhandler(comm_, previous_);
+    MPI_Errhandler_free(&previous_);
+  }
+  ErrorsReturned(const ErrorsReturned&) = delete;
+  ErrorsReturned& operator=(const ErrorsReturned&) = delete;
+
+ private:
+  MPI_Comm comm_;
+  MPI_Errhandler previous_ = MPI_ERRHANDLER_NULL;
+};
+
+void require_mpi(MPI_Comm comm) {
+  if (!initialised()) throw ConfigError("MPI is not initialised");
+  if (finalised()) throw ConfigError("MPI is finalised already");
+  if (comm == MPI_COMM_NULL) throw ConfigError("the MPI communicator is MPI_COMM_NULL");
+}
+
+void require_intracommunicator(MPI_Comm comm) {
+  int inter = 0;
+  check_mpi(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
+  if (inter != 0) throw ConfigError("the MPI communicator is an intercommunicator");
+}
+
+MPI_Comm duplicate(MPI_Comm comm) {
+  require_mpi(comm);
+  const ErrorsReturned guard(comm);
+  require_intracommunicator(comm);
+  MPI_Comm copy = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
+  return copy;
+}
+
+}  // namespace
+
+MpiGroup::MpiGroup(MPI_Comm comm) : comm_(duplicate(comm)) {
+  int rank = 0;
+  int size = 0;
+  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_rank(comm_, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm_, &size), "MPI_Comm_size");
+  rank_ = static_cast<std::uint32_t>(rank);
+  size_ = static_cast<std::uint32_t>(size);
+}
+
+MpiGroup::~MpiGroup() {
+  if (!broken_ && !finalised()) MPI_Comm_free(&comm_);
+}
+
+void MpiGroup::require_usable() const {
+  if (broken_) throw TransportError("the MPI transport is broken: an operation was given up");
+  if (finalised()) throw TransportError("MPI has been finalised");
+}
+
+}  // namespace safeshuffle::comm

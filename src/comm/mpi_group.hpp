@@ -1,0 +1,38 @@
+// The library's own duplicate of a user's MPI communicator.
+#pragma once
+
+#include <cstdint>
+
+#include <mpi.h>
+
+namespace safeshuffle::comm {
+
+/// Owns the duplicate. Frees it on destruction, unless MPI is finalised by then or the group is
+/// broken: freeing is collective, and a broken group's ranks do not act together any more.
+class MpiGroup {
+ public:
+  /// Collective. Throws ConfigError, TransportError.
+  explicit MpiGroup(MPI_Comm comm);
+  ~MpiGroup();
+  MpiGroup(const MpiGroup&) = delete;
+  MpiGroup& operator=(const MpiGroup&) = delete;
+
+  MPI_Comm comm() const noexcept { return comm_; }
+  std::uint32_t rank() const noexcept { return rank_; }
+  std::uint32_t size() const noexcept { return size_; }
+
+  /// After an operation was given up, messages of it may still arrive: nothing that follows could
+  /// tell them from its own.
+  void break_off() noexcept { broken_ = true; }
+
+  /// Throws TransportError if broken or MPI is finalised.
+  void require_usable() const;
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  std::uint32_t rank_ = 0;
+  std::uint32_t size_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace safeshuffle::comm

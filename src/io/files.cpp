@@ -1,0 +1,40 @@
+#include "io/files.hpp"
+
+#include <algorithm>
+#include <sys/resource.h>
+#include <utility>
+
+namespace safeshuffle::io {
+namespace {
+
+/// Files kept open: enough for the few that a wave touches, and a small share of what the process
+/// may open (a file may take two descriptors).
+std::size_t open_file_limit() {
+  constexpr rlim_t most = 32;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return most;
+  return static_cast<std::size_t>(std::clamp<rlim_t>(limit.rlim_cur / 16, 1, most));
+}
+
+}  // namespace
+
+Files::Files(std::vector<FileInfo> infos, bool direct, Syscalls& syscalls, Journal& journal)
+    : infos_(std::move(infos)),
+      direct_(direct),
+      capacity_(open_file_limit()),
+      syscalls_(syscalls),
+      journal_(journal) {}
+
+std::shared_ptr<File> Files::open(std::uint32_t file) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(recent_, file, &Entry::index);
+  if (found != recent_.end()) {
+    std::rotate(found, found + 1, recent_.end());
+    return recent_.back().file;
+  }
+  if (recent_.size() == capacity_) recent_.erase(recent_.begin());
+  recent_.push_back({file, std::make_shared<File>(info(file), direct_, syscalls_, journal_)});
+  return recent_.back().file;
+}
+
+}  // namespace safeshuffle::io

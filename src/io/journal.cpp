@@ -1,0 +1,31 @@
+#include "io/journal.hpp"
+
+namespace safeshuffle::io {
+
+void Journal::direct_read() {
+  const std::scoped_lock lock(mutex_);
+  direct_ = true;
+}
+
+void Journal::fallback(const std::string& file, const std::string& reason) {
+  const std::scoped_lock lock(mutex_);
+  reasons_.emplace(file, reason);
+}
+
+std::string Journal::mode() const {
+  const std::scoped_lock lock(mutex_);
+  if (!direct_) return "buffered";
+  return reasons_.empty() ? "direct" : "mixed";
+}
+
+std::vector<std::string> Journal::fallbacks() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::string> lines;
+  lines.reserve(reasons_.size());
+  for (const auto& [file, reason] : reasons_) {
+    lines.push_back(file + ": direct I/O fell back to buffered: " + reason);
+  }
+  return lines;
+}
+
+}  // namespace safeshuffle::io
