@@ -8,5 +8,8 @@ function(safeshuffle_embed target function)
             -P ${PROJECT_SOURCE_DIR}/cmake/EmbedFiles.cmake
     DEPENDS ${ARGN} ${PROJECT_SOURCE_DIR}/cmake/EmbedFiles.cmake
     COMMENT "Embedding ${function}" VERBATIM)
+  # A target of its own, because the command is not known in the directory where ${target} is defined.
+  add_custom_target(${function} DEPENDS ${output})
+  add_dependencies(${target} ${function})
   target_sources(${target} PRIVATE ${output})
 endfunction()

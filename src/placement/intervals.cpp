@@ -1,0 +1,182 @@
+// What one rank keeps of a cut axis.
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/placement.hpp"
+
+#include "core/arithmetic.hpp"
+
+namespace safeshuffle {
+namespace {
+
+/// The units one rank holds. `sharers` ranks hold them together; this one is number `index` of
+/// them.
+struct Share {
+  std::uint64_t begin = 0;
+  std::uint64_t count = 0;
+  std::uint32_t sharers = 1;
+  std::uint32_t index = 0;
+};
+
+/// A stretch of an axis to be shared, and how messages call it.
+struct Range {
+  Interval interval;
+  std::uint32_t axis = 0;
+  std::optional<std::size_t> part;  ///< index of a part; none: the axis itself
+};
+
+/// One rank of a group.
+struct Member {
+  std::uint32_t rank = 0;
+  std::uint32_t world = 1;
+};
+
+std::string plural(std::uint64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+std::string describe_range(const Range& range) {
+  const std::string axis = "axis " + std::to_string(range.axis);
+  const std::string what =
+      range.part ? "part " + std::to_string(*range.part) + " of " + axis : axis;
+  return what + " (" + plural(range.interval.length, "element") + ")";
+}
+
+[[noreturn]] void fail_units(const Range& range, std::uint64_t units) {
+  throw PlanError(describe_range(range) + " is not made of " + plural(units, "equal unit") +
+                  "; check the rule's \"units\" and the counts in config.json");
+}
+
+[[noreturn]] void fail_share(const Range& range, std::uint64_t units, std::uint32_t world) {
+  const std::string what =
+      units == range.interval.length ? "" : ", cut in " + plural(units, "unit");
+  throw PlanError(describe_range(range) + what + ", does not divide among " +
+                  plural(world, "rank") +
+                  "; use another number of ranks or allow short shards with \"uneven\": true");
+}
+
+std::uint64_t unit_length(const Range& range, std::uint64_t units) {
+  if (units == 0 || range.interval.length % units != 0) fail_units(range, units);
+  return range.interval.length / units;
+}
+
+Share uneven_share(std::uint64_t units, Member member) {
+  const std::uint64_t each = core::ceil_div(units, member.world);
+  const std::uint64_t begin = member.rank > units / each ? units : member.rank * each;
+  return {.begin = begin, .count = std::min(each, units - begin)};
+}
+
+Share share(const Range& range, const Sharing& sharing, Member member) {
+  const auto [rank, world] = member;
+  const std::uint64_t units = sharing.units;
+  if (units % world == 0) return {.begin = rank * (units / world), .count = units / world};
+  if (sharing.replicate && world % units == 0) {
+    const auto sharers = static_cast<std::uint32_t>(world / units);
+    return {.begin = rank / sharers, .count = 1, .sharers = sharers, .index = rank % sharers};
+  }
+  if (sharing.uneven) return uneven_share(units, member);
+  fail_share(range, units, world);
+}
+
+/// Collects intervals, joining those that touch; leaves alone what the vector had before.
+class Collector {
+ public:
+  explicit Collector(std::vector<Interval>& out) : out_(out), first_(out.size()) {}
+
+  void add(std::uint64_t begin, std::uint64_t length) {
+    if (length == 0) return;
+    if (out_.size() > first_ && out_.back().begin + out_.back().length == begin) {
+      out_.back().length += length;
+    } else {
+      out_.push_back({begin, length});
+    }
+  }
+
+ private:
+  std::vector<Interval>& out_;
+  std::size_t first_;
+};
+
+void add_part(const Range& range, const Sharing& sharing, Member member, Collector& out) {
+  if (range.interval.length == 0) return;
+  const std::uint64_t unit = unit_length(range, sharing.units);
+  const Share mine = share(range, sharing, member);
+  out.add(range.interval.begin + mine.begin * unit, mine.count * unit);
+}
+
+void add_parts(const Split& split, std::uint64_t begin, Member member, Collector& out) {
+  for (std::size_t i = 0; i < split.parts.size(); ++i) {
+    const Part& part = split.parts[i];
+    add_part({{begin, part.length}, split.axis, i}, part.sharing, member, out);
+    begin += part.length;
+  }
+}
+
+void check_parts(const Split& split, std::uint64_t unit) {
+  std::optional<std::uint64_t> total = 0;
+  for (const Part& part : split.parts) {
+    total = core::checked_add(*total, part.length);
+    if (!total) break;
+  }
+  if (split.parts.empty() || total == unit) return;
+  throw PlanError("the parts of axis " + std::to_string(split.axis) + " do not add up to the " +
+                  plural(unit, "element") + " of one unit");
+}
+
+void check_member(Member member) {
+  if (member.rank < member.world) return;
+  throw PlanError("rank " + std::to_string(member.rank) + " is not in a group of " +
+                  std::to_string(member.world));
+}
+
+std::uint64_t kept_extent(const Split& split, std::uint64_t extent, Member member) {
+  std::vector<Interval> intervals;
+  append_intervals(split, extent, member.rank, member.world, intervals);
+  std::uint64_t total = 0;
+  for (const Interval& interval : intervals) total += interval.length;
+  return total;
+}
+
+}  // namespace
+
+bool holds(const Placement& placement, std::uint32_t rank) noexcept {
+  switch (placement.kind) {
+    case Placement::Kind::replicated:
+    case Placement::Kind::sharded:
+      return true;
+    case Placement::Kind::single:
+      return placement.rank == rank;
+    case Placement::Kind::dropped:
+      break;
+  }
+  return false;
+}
+
+void append_intervals(const Split& split, std::uint64_t extent, std::uint32_t rank,
+                      std::uint32_t world, std::vector<Interval>& out) {
+  check_member({rank, world});
+  if (extent == 0) return;
+  const Range axis{{0, extent}, split.axis, std::nullopt};
+  const std::uint64_t unit = unit_length(axis, split.sharing.units);
+  check_parts(split, unit);
+  const Share mine = share(axis, split.sharing, {rank, world});
+  Collector collector(out);
+  if (mine.sharers > 1 && !split.parts.empty()) {
+    add_parts(split, mine.begin * unit, {mine.index, mine.sharers}, collector);
+  } else {
+    collector.add(mine.begin * unit, mine.count * unit);
+  }
+}
+
+Shape shard_shape(const TensorInfo& tensor, const Placement& placement, std::uint32_t rank,
+                  std::uint32_t world) {
+  Shape shape = tensor.shape;
+  if (placement.kind != Placement::Kind::sharded) return shape;
+  std::uint64_t& extent = shape.at(placement.split.axis);
+  extent = kept_extent(placement.split, extent, {rank, world});
+  return shape;
+}
+
+}  // namespace safeshuffle

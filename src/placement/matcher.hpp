@@ -1,0 +1,57 @@
+// Which rule is about a tensor, by the tensor's name.
+//
+// Names and keys are sequences of components between dots. A component of a key stands for itself;
+// one with `*` for every component that becomes equal to it when each run of digits is written `*`.
+// The key that covers most components of the name wins; among equally long ones the one that is
+// literal where they first differ. A base-model prefix, such as "model", is ignored on both sides.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace safeshuffle::placement {
+
+/// `text` with every run of digits written `*`.
+std::string generic(std::string_view text);
+
+/// Immutable once filled; `find` is safe to call from several threads.
+class Matcher {
+ public:
+  /// `prefixes`: paths such as "model" or "language_model.model".
+  explicit Matcher(std::vector<std::string> prefixes);
+
+  /// Makes `key` stand for `value`, unless it already stands for one; returns the one it stands
+  /// for.
+  std::size_t add(std::string_view key, std::size_t value);
+
+  /// The value of the best key for `name`; none if no key covers it.
+  std::optional<std::size_t> find(std::string_view name) const;
+
+  /// Whether no key has a component of digits, so that all names which differ in such components
+  /// only (layers, experts) have the same value.
+  bool ignores_indices() const noexcept { return ignores_indices_; }
+
+ private:
+  struct Node {
+    std::map<std::string, Node, std::less<>> children;
+    std::optional<std::size_t> value;
+  };
+  struct Best {
+    std::size_t depth = 0;
+    std::optional<std::size_t> value;
+  };
+
+  std::string_view without_prefix(std::string_view name) const;
+  static void search(const Node& node, std::string_view rest, std::size_t depth, Best& best);
+
+  std::vector<std::string> prefixes_;
+  Node root_;
+  bool ignores_indices_ = true;
+};
+
+}  // namespace safeshuffle::placement

@@ -1,0 +1,104 @@
+#include "placement/quantities.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "placement/config_error.hpp"
+#include "placement/strict_json.hpp"
+
+namespace safeshuffle::placement {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* origin = "config.json";
+
+const json* member(const json& object, std::string_view name) {
+  const auto found = object.find(std::string(name));
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Quantities::Quantities(std::string_view config_json) {
+  json config = config_json.empty() ? json::object() : parse_strict(config_json, origin);
+  if (!config.is_object()) fail_config(origin, "", "not a JSON object");
+  config_ = std::make_shared<const json>(std::move(config));
+}
+
+std::string Quantities::model_type() const {
+  const json* type = member(*config_, "model_type");
+  if (type == nullptr) return {};
+  if (!type->is_string()) fail_config(origin, "model_type", "not a string");
+  return type->get<std::string>();
+}
+
+std::optional<std::uint64_t> Quantities::find(std::string_view name) const {
+  if (name == "query_heads") return first_of({"num_attention_heads", "n_head", "num_heads"});
+  if (name == "kv_heads") return kv_heads();
+  if (name == "group") return group();
+  return count(name);
+}
+
+const json* Quantities::field(std::string_view name) const {
+  if (const json* value = member(*config_, name)) return value;
+  const json* text = member(*config_, "text_config");
+  return text != nullptr && text->is_object() ? member(*text, name) : nullptr;
+}
+
+std::optional<std::uint64_t> Quantities::count(std::string_view name) const {
+  const json* value = field(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number_unsigned() || *value == 0) {
+    fail_config(origin, std::string(name), "not a positive integer");
+  }
+  return value->get<std::uint64_t>();
+}
+
+std::optional<std::uint64_t> Quantities::first_of(
+    std::initializer_list<std::string_view> names) const {
+  for (const std::string_view name : names) {
+    if (const auto value = count(name)) return value;
+  }
+  return std::nullopt;
+}
+
+bool Quantities::flag(std::string_view name, bool otherwise) const {
+  const json* value = field(name);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) fail_config(origin, std::string(name), "not true or false");
+  return value->get<bool>();
+}
+
+std::optional<std::uint64_t> Quantities::kv_heads() const {
+  const std::string type = model_type();
+  if (type == "falcon" || type == "RefinedWeb" || type == "RefinedWebModel") {
+    return falcon_kv_heads();
+  }
+  if (const auto heads = first_of({"num_key_value_heads", "num_kv_heads"})) return heads;
+  return find("query_heads");
+}
+
+// Falcon's first generation ignores num_kv_heads: it has either one KV head or one per query head.
+// RefinedWeb is the second generation's type from before the flag existed.
+std::optional<std::uint64_t> Quantities::falcon_kv_heads() const {
+  if (flag("new_decoder_architecture", model_type() == "RefinedWeb")) {
+    if (const auto heads = first_of({"num_kv_heads", "n_head_kv"})) return heads;
+  } else if (flag("multi_query", true)) {
+    return 1;
+  }
+  return find("query_heads");
+}
+
+std::optional<std::uint64_t> Quantities::group() const {
+  const auto query = find("query_heads");
+  const auto kv = kv_heads();
+  if (!query || !kv) return std::nullopt;
+  if (*query % *kv != 0) {
+    fail_config(origin, "",
+                std::to_string(*query) + " query heads are not a multiple of " +
+                    std::to_string(*kv) + " KV heads");
+  }
+  return *query / *kv;
+}
+
+}  // namespace safeshuffle::placement

@@ -1,0 +1,40 @@
+// The numbers that rules name: fields of config.json and a few derived from them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace safeshuffle::placement {
+
+/// The counts of one config.json. A field is looked up at the top level, then in `text_config`
+/// (where multimodal models keep their language model's). Immutable.
+class Quantities {
+ public:
+  /// `config_json` may be empty: then nothing is known. Throws ConfigError.
+  explicit Quantities(std::string_view config_json);
+
+  /// `model_type`; empty if absent.
+  std::string model_type() const;
+
+  /// A derived quantity (`query_heads`, `kv_heads`, `group`) or else the field of that name; none
+  /// if config.json does not give it. Throws ConfigError if it is no positive integer.
+  std::optional<std::uint64_t> find(std::string_view name) const;
+
+ private:
+  const nlohmann::json* field(std::string_view name) const;
+  std::optional<std::uint64_t> count(std::string_view name) const;
+  std::optional<std::uint64_t> first_of(std::initializer_list<std::string_view> names) const;
+  bool flag(std::string_view name, bool otherwise) const;
+  std::optional<std::uint64_t> kv_heads() const;
+  std::optional<std::uint64_t> falcon_kv_heads() const;
+  std::optional<std::uint64_t> group() const;
+
+  std::shared_ptr<const nlohmann::json> config_;
+};
+
+}  // namespace safeshuffle::placement

@@ -1,0 +1,120 @@
+#include "placement/rule.hpp"
+
+#include <optional>
+
+#include "safeshuffle/error.hpp"
+
+namespace safeshuffle::placement {
+namespace {
+
+std::string shape_text(const Shape& shape) {
+  std::string text;
+  for (const std::uint64_t extent : shape)
+    text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "[" + text + "]";
+}
+
+[[noreturn]] void fail(const TensorInfo& tensor, const std::string& cause) {
+  throw PlanError(ErrorRecord{.file = {},
+                              .tensor = tensor.name,
+                              .offset = std::nullopt,
+                              .cause = "shape " + shape_text(tensor.shape) + ": " + cause});
+}
+
+bool is_bias(const TensorInfo& tensor) {
+  const std::string_view name = tensor.name;
+  return tensor.shape.size() == 1 || name.substr(name.rfind('.') + 1) == "bias";
+}
+
+/// The axis that `dim` means in a tensor of `rank` dimensions; none if it has no such axis.
+std::optional<std::uint32_t> resolve_axis(Dim dim, std::size_t rank) {
+  if (!dim) return std::nullopt;
+  const auto dimensions = static_cast<std::int64_t>(rank);
+  const std::int64_t axis = *dim < 0 ? *dim + dimensions : *dim;
+  if (axis < 0 || axis >= dimensions) return std::nullopt;
+  return static_cast<std::uint32_t>(axis);
+}
+
+Sharing resolve(Sharing sharing, std::uint64_t extent) {
+  if (sharing.units == per_element) sharing.units = extent;
+  return sharing;
+}
+
+std::uint64_t total_size(const std::vector<PartRule>& parts) {
+  std::uint64_t total = 0;
+  for (const PartRule& part : parts) total += part.size;
+  return total;
+}
+
+std::vector<Part> make_parts(const std::vector<PartRule>& rules, std::uint64_t unit) {
+  std::vector<Part> parts;
+  const std::uint64_t total = total_size(rules);
+  for (const PartRule& rule : rules) {
+    const std::uint64_t length = unit / total * rule.size;
+    parts.push_back({length, resolve(rule.sharing, length)});
+  }
+  return parts;
+}
+
+/// The length of a unit, of which parts are fractions.
+std::uint64_t unit_of(const TensorInfo& tensor, const Split& split, std::uint64_t total) {
+  const std::uint64_t extent = tensor.shape[split.axis];
+  const std::uint64_t units = split.sharing.units;
+  if (units != 0 && extent % units == 0 && (extent / units) % total == 0) return extent / units;
+  fail(tensor, "axis " + std::to_string(split.axis) + " (" + std::to_string(extent) +
+                   " elements) is not " + std::to_string(units) + " × " + std::to_string(total) +
+                   " equal pieces, as the fused parts need; check the rule's \"parts\" and the "
+                   "counts in config.json");
+}
+
+/// Throws if the split cannot be carried out. Whether it can does not depend on the rank.
+void check(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
+  try {
+    std::vector<Interval> ignored;
+    append_intervals(split, tensor.shape[split.axis], 0, world, ignored);
+  } catch (const PlanError& error) {
+    fail(tensor, error.record().cause);
+  }
+}
+
+Split make_split(const Cut& cut, std::uint32_t axis, const TensorInfo& tensor,
+                 std::uint32_t world) {
+  const std::uint64_t extent = tensor.shape[axis];
+  // One rank has everything, and an empty axis has nothing to share, whatever the rule says.
+  if (world == 1 || extent == 0) return {axis, {.units = extent}, {}};
+  Split split{axis, resolve(cut.sharing, extent), {}};
+  if (!cut.parts.empty()) {
+    split.parts = make_parts(cut.parts, unit_of(tensor, split, total_size(cut.parts)));
+  }
+  check(tensor, split, world);
+  return split;
+}
+
+Placement apply_cut(const Cut& cut, const TensorInfo& tensor, std::uint32_t world) {
+  const Dim dim = is_bias(tensor) ? cut.bias : cut.weight;
+  const auto axis = resolve_axis(dim, tensor.shape.size());
+  if (axis) {
+    return {.kind = Placement::Kind::sharded, .split = make_split(cut, *axis, tensor, world)};
+  }
+  if (cut.strict && !tensor.shape.empty() && world > 1) {
+    fail(tensor, "there is no dimension " + std::to_string(dim.value_or(0)) + " to cut");
+  }
+  return {};
+}
+
+Placement apply_keep(const Keep& keep, const TensorInfo& tensor, std::uint32_t world) {
+  if (keep.kind == Placement::Kind::single && keep.rank >= world) {
+    fail(tensor, "its rule puts it on rank " + std::to_string(keep.rank) + " of a group of " +
+                     std::to_string(world));
+  }
+  return {.kind = keep.kind, .split = {}, .rank = keep.rank};
+}
+
+}  // namespace
+
+Placement apply(const Rule& rule, const TensorInfo& tensor, std::uint32_t world) {
+  if (const auto* keep = std::get_if<Keep>(&rule)) return apply_keep(*keep, tensor, world);
+  return apply_cut(std::get<Cut>(rule), tensor, world);
+}
+
+}  // namespace safeshuffle::placement

@@ -1,0 +1,44 @@
+// A rule as it is applied: every number resolved, nothing left to look up.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "safeshuffle/placement.hpp"
+
+#include "placement/vocabulary.hpp"
+
+namespace safeshuffle::placement {
+
+/// Stands for as many units as there are elements: a cut anywhere.
+inline constexpr std::uint64_t per_element = 0;
+
+/// One of the fused parts of a unit.
+struct PartRule {
+  std::uint64_t size = 1;  ///< relative to the other parts
+  Sharing sharing;         ///< `units` may be `per_element`
+};
+
+/// A cut along one axis.
+struct Cut {
+  Dim weight;
+  Dim bias;             ///< of tensors named `bias` or with one dimension
+  bool strict = false;  ///< a tensor without that dimension is an error instead of replicated
+  Sharing sharing;      ///< `units` may be `per_element`
+  std::vector<PartRule> parts;
+};
+
+/// The whole tensor, on every rank (replicated), on one (single) or on none (dropped).
+struct Keep {
+  Placement::Kind kind = Placement::Kind::replicated;
+  std::uint32_t rank = 0;
+};
+
+using Rule = std::variant<Keep, Cut>;
+
+/// What `rule` makes of `tensor` in a group of `world` ranks. Throws PlanError naming the tensor.
+Placement apply(const Rule& rule, const TensorInfo& tensor, std::uint32_t world);
+
+}  // namespace safeshuffle::placement

@@ -1,0 +1,158 @@
+#include "placement/rule_parser.hpp"
+
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "core/arithmetic.hpp"
+#include "placement/config_error.hpp"
+
+namespace safeshuffle::placement {
+namespace {
+
+using nlohmann::json;
+
+constexpr int max_dim = 64;
+
+Rule make_rule(Cut cut) {
+  if (cut.weight || cut.bias) return cut;
+  return Keep{};
+}
+
+Cut cut_by_style(const Style& style, bool uneven) {
+  Cut cut{
+      .weight = style.weight, .bias = style.bias, .sharing = {per_element, uneven}, .parts = {}};
+  if (style.blocks > 1) {
+    cut.sharing = {.units = 1, .replicate = true};
+    cut.parts.assign(style.blocks, {1, {per_element, uneven}});
+  }
+  return cut;
+}
+
+int parse_dim(const JsonObject& entry) {
+  const json& value = *entry.find("dim");
+  if (!value.is_number_integer()) entry.fail("dim", "not an integer");
+  const bool in_range = value >= -max_dim && value <= max_dim;
+  if (!in_range) entry.fail("dim", "no tensor has so many dimensions");
+  return value.get<int>();
+}
+
+Keep parse_rank(const JsonObject& place) {
+  place.allow_only({"rank"});
+  const json* rank = place.find("rank");
+  if (rank == nullptr || !rank->is_number_unsigned() || *rank > UINT32_MAX) {
+    place.fail("rank", "not a rank");
+  }
+  return {Placement::Kind::single, rank->get<std::uint32_t>()};
+}
+
+Keep parse_place(const JsonObject& entry) {
+  entry.allow_only({"match", "place"});
+  const json& place = *entry.find("place");
+  if (place == "replicate") return {Placement::Kind::replicated};
+  if (place == "drop") return {Placement::Kind::dropped};
+  if (place.is_object()) return parse_rank({place, entry.path("place"), entry.origin()});
+  entry.fail("place", R"(not "replicate", "drop" or {"rank": k})");
+}
+
+void check_total(const JsonObject& entry, const std::vector<PartRule>& parts) {
+  std::uint64_t total = 0;
+  for (const PartRule& part : parts) {
+    const auto sum = core::checked_add(total, part.size);
+    if (!sum) entry.fail("parts", "the sizes are too large");
+    total = *sum;
+  }
+}
+
+}  // namespace
+
+Rule RuleParser::parse_word(const std::string& word, const std::string& key,
+                            const std::string& origin) const {
+  return make_rule(cut_by_style(parse_style(word, key, origin), uneven_));
+}
+
+Rule RuleParser::parse_entry(const JsonObject& entry) const {
+  if (entry.has("place")) return parse_place(entry);
+  entry.allow_only({"match", "style", "dim", "units", "replicate_units", "uneven", "parts"});
+  if (entry.has("style") == entry.has("dim")) {
+    entry.fail("style", R"(a rule has exactly one of "style", "dim" and "place")");
+  }
+  return make_rule(parse_cut(entry));
+}
+
+Cut RuleParser::parse_cut(const JsonObject& entry) const {
+  const bool uneven = entry.flag("uneven", uneven_);
+  Cut cut;
+  if (entry.has("style")) {
+    cut =
+        cut_by_style(parse_style(entry.text("style"), entry.path("style"), entry.origin()), uneven);
+    if (!cut.weight && !cut.bias) entry.allow_only({"match", "style"});
+  } else {
+    cut.weight = cut.bias = parse_dim(entry);
+    cut.strict = true;
+    cut.sharing.units = per_element;
+  }
+  if (entry.has("parts")) cut.parts = parse_parts(entry, uneven);
+  // Without units of its own a fused tensor is one unit that all ranks share, part by part.
+  const bool one_unit = !cut.parts.empty() && !entry.has("units");
+  cut.sharing = one_unit ? Sharing{.units = 1, .replicate = true} : parse_sharing(entry, uneven);
+  return cut;
+}
+
+Sharing RuleParser::parse_sharing(const JsonObject& entry, bool uneven) const {
+  const bool replicate = entry.flag("replicate_units", false);
+  if (!entry.has("units")) {
+    if (replicate) entry.fail("replicate_units", R"(needs "units")");
+    return {.units = per_element, .uneven = uneven};
+  }
+  return {.units = parse_units(entry, "units"), .uneven = uneven, .replicate = replicate};
+}
+
+std::vector<PartRule> RuleParser::parse_parts(const JsonObject& entry, bool uneven) const {
+  const json& list = *entry.find("parts");
+  if (!list.is_array() || list.empty()) entry.fail("parts", "not a list of parts");
+  std::vector<PartRule> parts;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string path = entry.path("parts[" + std::to_string(i) + "]");
+    parts.push_back(parse_part(list[i], path, entry.origin(), uneven));
+  }
+  check_total(entry, parts);
+  return parts;
+}
+
+PartRule RuleParser::parse_part(const json& value, const std::string& path,
+                                const std::string& origin, bool uneven) const {
+  if (!value.is_object()) {
+    const std::uint64_t size = resolve(value, path, origin);
+    return {size == per_element ? 1 : size, {per_element, uneven}};
+  }
+  const JsonObject part(value, path, origin);
+  part.allow_only({"units", "size", "replicate_units", "uneven"});
+  const Sharing sharing = parse_sharing(part, part.flag("uneven", uneven));
+  std::uint64_t size = part.has("size") ? parse_units(part, "size") : sharing.units;
+  if (size == per_element) size = 1;
+  return {size, sharing};
+}
+
+std::uint64_t RuleParser::parse_units(const JsonObject& entry, std::string_view field) const {
+  return resolve(*entry.find(field), entry.path(field), entry.origin());
+}
+
+// A number, the name of a quantity, or a list of those of which the first that is known counts.
+std::uint64_t RuleParser::resolve(const json& value, const std::string& path,
+                                  const std::string& origin) const {
+  const json choices = value.is_array() ? value : json::array({value});
+  std::string unknown;
+  for (const json& choice : choices) {
+    if (choice == "elements") return per_element;
+    if (choice.is_number_unsigned() && choice > 0) return choice.get<std::uint64_t>();
+    if (!choice.is_string()) fail_config(origin, path, "not a positive integer or a name");
+    const auto& name = choice.get_ref<const std::string&>();
+    if (const auto number = quantities_.find(name)) return *number;
+    unknown += (unknown.empty() ? "'" : ", '") + name + "'";
+  }
+  fail_config(origin, path,
+              "config.json does not give " + (unknown.empty() ? "a number" : unknown));
+}
+
+}  // namespace safeshuffle::placement

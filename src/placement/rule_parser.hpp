@@ -1,0 +1,35 @@
+// One entry of `rules`, or one word of a `tp_plan`, as a Rule.
+#pragma once
+
+#include <string>
+
+#include "placement/json_object.hpp"
+#include "placement/quantities.hpp"
+#include "placement/rule.hpp"
+
+namespace safeshuffle::placement {
+
+/// `uneven` is what applies where an entry does not say. All functions throw ConfigError.
+class RuleParser {
+ public:
+  RuleParser(const Quantities& quantities, bool uneven)
+      : quantities_(quantities), uneven_(uneven) {}
+
+  Rule parse_entry(const JsonObject& entry) const;
+  Rule parse_word(const std::string& word, const std::string& key, const std::string& origin) const;
+
+ private:
+  Cut parse_cut(const JsonObject& entry) const;
+  Sharing parse_sharing(const JsonObject& entry, bool uneven) const;
+  std::vector<PartRule> parse_parts(const JsonObject& entry, bool uneven) const;
+  PartRule parse_part(const nlohmann::json& value, const std::string& path,
+                      const std::string& origin, bool uneven) const;
+  std::uint64_t parse_units(const JsonObject& entry, std::string_view field) const;
+  std::uint64_t resolve(const nlohmann::json& value, const std::string& path,
+                        const std::string& origin) const;
+
+  const Quantities& quantities_;
+  bool uneven_;
+};
+
+}  // namespace safeshuffle::placement

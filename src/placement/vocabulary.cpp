@@ -1,0 +1,72 @@
+#include "placement/vocabulary.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "safeshuffle/error.hpp"
+
+#include "placement/config_error.hpp"
+
+namespace safeshuffle::placement {
+namespace {
+
+constexpr Dim whole = std::nullopt;
+
+// Hugging Face transformers 4.50 to 5.23: distributed/tensor_parallel.py and, before that,
+// integrations/tensor_parallel.py.
+constexpr std::array styles{
+    Style{"colwise", -2, -1},
+    Style{"colwise_rep", -2, -1},
+    Style{"colwise_gather_output", -2, -1},
+    Style{"local_colwise", -2, -1},
+    Style{"rowwise", -1, whole},
+    Style{"rowwise_rep", -1, whole},
+    Style{"rowwise_split_input", -1, whole},
+    Style{"local_rowwise", -1, whole},
+    Style{"embedding_rowwise", 0, 0},
+    Style{"embedding_colwise", 1, whole},
+    Style{"packed_colwise", -2, -1, 2},
+    Style{"packed_rowwise", -1, whole, 2},
+    Style{"local_packed_rowwise", -1, whole, 2},
+    Style{"replicate", whole, whole},
+    Style{"sequence_parallel", whole, whole},
+    Style{"gather", whole, whole},
+    Style{"local", whole, whole},
+    Style{"local_params", whole, whole},
+    Style{"all_reduce", whole, whole},
+    Style{"replicated_with_grad_allreduce", whole, whole},
+    Style{"mla_kv_a_proj", whole, whole},
+    Style{"moe_tp_experts", whole, whole},
+    Style{"moe_identity_expert", whole, whole},
+};
+
+// These deal whole experts out to ranks, together with a router that knows who has which.
+constexpr std::array<std::string_view, 4> expert_parallel{
+    "grouped_gemm", "ep_router", "ep_dispatch_experts", "moe_experts_allreduce"};
+
+std::string known_words() {
+  std::string list;
+  for (const Style& style : styles) {
+    if (!list.empty()) list += ", ";
+    list += style.word;
+  }
+  return list;
+}
+
+}  // namespace
+
+const Style& parse_style(std::string_view word, const std::string& key, const std::string& origin) {
+  const auto style = std::find_if(styles.begin(), styles.end(),
+                                  [&](const Style& candidate) { return candidate.word == word; });
+  if (style != styles.end()) return *style;
+  const std::string quoted = std::string("'").append(word).append("'");
+  if (std::find(expert_parallel.begin(), expert_parallel.end(), word) != expert_parallel.end()) {
+    fail_config(origin, key,
+                quoted +
+                    " is expert parallelism, which is not supported; to cut the experts' "
+                    "dimension write a rule with \"dim\": 0");
+  }
+  fail_config(origin, key, "unknown word " + quoted + "; known are " + known_words());
+}
+
+}  // namespace safeshuffle::placement

@@ -1,0 +1,25 @@
+// The words of Hugging Face's `tp_plan` and what each does to a weight and to its bias.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace safeshuffle::placement {
+
+/// Along which dimension a tensor is cut; negative counts from the last. None: replicated.
+using Dim = std::optional<int>;
+
+/// What a word says. Only where parameters live matters here, not how activations move.
+struct Style {
+  std::string_view word;
+  Dim weight;
+  Dim bias;             ///< of tensors named `bias` or with one dimension
+  unsigned blocks = 1;  ///< fused blocks of equal size along the dimension
+};
+
+/// Throws ConfigError if `word` is unknown or is not about tensor parallelism; `key` is the plan's
+/// key that has it and `origin` the file.
+const Style& parse_style(std::string_view word, const std::string& key, const std::string& origin);
+
+}  // namespace safeshuffle::placement
