@@ -1,0 +1,28 @@
+#include "device/device.hpp"
+
+#include "safeshuffle/error.hpp"
+
+#include "device/host/host_device.hpp"
+
+namespace safeshuffle {
+
+std::string name(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::host:
+      return "host";
+  }
+  return "unknown";
+}
+
+namespace device {
+
+std::shared_ptr<Device> open_device(const DeviceSpec& spec) {
+  switch (spec.kind) {
+    case DeviceKind::host:
+      return std::make_shared<HostDevice>();
+  }
+  throw ConfigError("unknown device kind");
+}
+
+}  // namespace device
+}  // namespace safeshuffle

@@ -1,0 +1,70 @@
+#include "device/host/host_device.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <sched.h>
+#include <thread>
+#include <utility>
+
+#include "device/host/memory.hpp"
+#include "device/host/pack.hpp"
+
+namespace safeshuffle::device {
+namespace {
+
+class HostQueue final : public Queue {
+ public:
+  explicit HostQueue(std::shared_ptr<core::ThreadPool> pool) : pool_(std::move(pool)) {}
+
+  void pack(std::span<const PackItem> items, const PackBuffers& buffers) override {
+    pack_on_host(items, buffers, *pool_);
+  }
+
+  bool idle() override { return true; }
+
+ private:
+  std::shared_ptr<core::ThreadPool> pool_;
+};
+
+class HostStaging final : public Staging {
+ public:
+  StagingSlot acquire(std::byte* device_destination, std::size_t bytes) override {
+    return {{device_destination, bytes}, device_destination, 0};
+  }
+
+  void commit(StagingSlot, std::function<void()> landed) override { landed(); }
+  void discard(StagingSlot) noexcept override {}
+  std::uint64_t pinned_bytes() const noexcept override { return 0; }
+};
+
+}  // namespace
+
+HostDevice::HostDevice(std::size_t threads)
+    : pool_(std::make_shared<core::ThreadPool>(threads - 1)) {}
+
+std::shared_ptr<std::byte> HostDevice::allocate(std::uint64_t bytes) {
+  return allocate_pages(bytes);
+}
+
+std::unique_ptr<Queue> HostDevice::make_queue() {
+  return std::make_unique<HostQueue>(pool_);
+}
+
+std::unique_ptr<Staging> HostDevice::make_staging(std::size_t, std::size_t) {
+  return std::make_unique<HostStaging>();
+}
+
+void HostDevice::copy_to_host(std::byte* destination, const std::byte* source,
+                              std::uint64_t bytes) {
+  std::copy_n(source, bytes, destination);
+}
+
+std::size_t HostDevice::default_threads() {
+  cpu_set_t usable;
+  const bool known = sched_getaffinity(0, sizeof usable, &usable) == 0;
+  const std::size_t cores =
+      known ? static_cast<std::size_t>(CPU_COUNT(&usable)) : std::thread::hardware_concurrency();
+  return std::clamp<std::size_t>(cores, 1, 4);
+}
+
+}  // namespace safeshuffle::device

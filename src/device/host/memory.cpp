@@ -1,0 +1,42 @@
+#include "device/host/memory.hpp"
+
+#include <cerrno>
+#include <sys/mman.h>
+#include <system_error>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/arithmetic.hpp"
+
+namespace safeshuffle::device {
+namespace {
+
+constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
+
+[[noreturn]] void fail(std::uint64_t bytes, int error) {
+  throw MemoryError(
+      ErrorRecord{.code = error,
+                  .file = {},
+                  .tensor = {},
+                  .offset = {},
+                  .cause = "cannot allocate " + std::to_string(bytes) +
+                           " bytes of host memory: " + std::generic_category().message(error)});
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> allocate_pages(std::uint64_t bytes) {
+  // Room to align within the mapping; what is never touched takes no memory.
+  const auto length = core::checked_add(bytes, huge_page);
+  if (!length) fail(bytes, ENOMEM);
+  void* mapping =
+      mmap(nullptr, *length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) fail(bytes, errno);
+  const auto skip = -reinterpret_cast<std::uintptr_t>(mapping) & (huge_page - 1);
+  std::byte* start = static_cast<std::byte*>(mapping) + skip;
+  // Only a hint: first touch is several times faster with huge pages, and works without.
+  madvise(start, bytes, MADV_HUGEPAGE);
+  return {start, [mapping, length = *length](std::byte*) { munmap(mapping, length); }};
+}
+
+}  // namespace safeshuffle::device

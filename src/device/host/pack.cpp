@@ -1,0 +1,131 @@
+#include "device/host/pack.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "core/arithmetic.hpp"
+#include "device/convert.hpp"
+
+namespace safeshuffle::device {
+namespace {
+
+/// Source bytes of one task: large against the cost of handing it out, small against a slab.
+constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
+
+/// Tasks start at multiples of this within an item: no element is cut.
+constexpr std::uint64_t cut_alignment = 64;
+
+std::uint64_t source_bytes(const PackItem& item) noexcept {
+  return item.rows * item.row_bytes;
+}
+
+/// A place in the table: an item, and source bytes before it in that item without row gaps.
+struct Position {
+  std::size_t item = 0;
+  std::uint64_t byte = 0;
+};
+
+/// Where each task starts; it ends where the next one starts.
+std::vector<Position> cut_into_tasks(std::span<const PackItem> items) {
+  std::vector<Position> starts;
+  std::uint64_t room = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::uint64_t bytes = source_bytes(items[i]);
+    for (std::uint64_t byte = 0; byte < bytes;) {
+      if (room == 0) {
+        starts.push_back({i, byte});
+        room = task_bytes;
+      }
+      const std::uint64_t rest = bytes - byte;
+      const std::uint64_t taken = rest <= room ? rest : core::align_down(room, cut_alignment);
+      byte += taken;
+      room = taken == rest ? room - taken : 0;
+    }
+  }
+  return starts;
+}
+
+/// One item, ready to move any part of itself.
+class ItemMover {
+ public:
+  ItemMover(const PackItem& item, const PackBuffers& buffers)
+      : item_(item),
+        source_(buffers.slab + item.source),
+        destination_((item.target == PackTarget::arena ? buffers.arena : buffers.send) +
+                     item.destination) {
+    if (item.from == item.to) return;
+    convert_ = select_convert(item.from, item.to);
+    from_bytes_ = bits(item.from) / 8;
+    to_bytes_ = bits(item.to) / 8;
+  }
+
+  /// Moves the source bytes [begin, end), counted without row gaps.
+  void move(std::uint64_t begin, std::uint64_t end) const {
+    if (contiguous()) {
+      move_block(source_ + begin, destination_ + converted(begin), end - begin);
+    } else {
+      move_rows(begin, end);
+    }
+  }
+
+ private:
+  bool contiguous() const {
+    return item_.rows == 1 || (item_.source_stride == item_.row_bytes &&
+                               item_.destination_stride == converted(item_.row_bytes));
+  }
+
+  std::uint64_t converted(std::uint64_t bytes) const { return bytes / from_bytes_ * to_bytes_; }
+
+  void move_rows(std::uint64_t begin, std::uint64_t end) const {
+    const std::uint64_t first = begin / item_.row_bytes;
+    std::uint64_t skip = begin % item_.row_bytes;
+    const std::byte* source = source_ + first * item_.source_stride;
+    std::byte* destination = destination_ + first * item_.destination_stride;
+    for (std::uint64_t left = end - begin; left != 0; skip = 0) {
+      const std::uint64_t bytes = std::min(item_.row_bytes - skip, left);
+      move_block(source + skip, destination + converted(skip), bytes);
+      left -= bytes;
+      source += item_.source_stride;
+      destination += item_.destination_stride;
+    }
+  }
+
+  void move_block(const std::byte* source, std::byte* destination, std::uint64_t bytes) const {
+    if (convert_ == nullptr) {
+      std::memcpy(destination, source, bytes);
+    } else {
+      convert_(source, destination, bytes / from_bytes_);
+    }
+  }
+
+  const PackItem& item_;
+  const std::byte* source_;
+  std::byte* destination_;
+  ConvertFunction convert_ = nullptr;
+  std::uint64_t from_bytes_ = 1;
+  std::uint64_t to_bytes_ = 1;
+};
+
+void run_task(std::span<const PackItem> items, const PackBuffers& buffers, Position begin,
+              Position end) {
+  for (std::size_t i = begin.item; i < items.size() && i <= end.item; ++i) {
+    const std::uint64_t first = i == begin.item ? begin.byte : 0;
+    const std::uint64_t last = i == end.item ? end.byte : source_bytes(items[i]);
+    if (first < last) ItemMover(items[i], buffers).move(first, last);
+  }
+}
+
+}  // namespace
+
+void pack_on_host(std::span<const PackItem> items, const PackBuffers& buffers,
+                  core::ThreadPool& pool) {
+  const std::vector<Position> starts = cut_into_tasks(items);
+  const Position end{items.size(), 0};
+  pool.parallel_for(starts.size(), [&](std::size_t task) {
+    run_task(items, buffers, starts[task], task + 1 < starts.size() ? starts[task + 1] : end);
+  });
+}
+
+}  // namespace safeshuffle::device

@@ -1,0 +1,17 @@
+// Packing on the CPU.
+#pragma once
+
+#include <span>
+
+#include "core/pack_item.hpp"
+#include "core/thread_pool.hpp"
+#include "device/device.hpp"
+
+namespace safeshuffle::device {
+
+/// Executes the table on the pool's workers and the calling thread; returns when all is done.
+/// Small tables do not leave the calling thread. Offsets are not checked: the plan is proven.
+void pack_on_host(std::span<const PackItem> items, const PackBuffers& buffers,
+                  core::ThreadPool& pool);
+
+}  // namespace safeshuffle::device

@@ -1,0 +1,245 @@
+// What every device must do, however its memory is reached. A new device is tested by one file:
+//
+//   TEST_CASE("the host device keeps the contract", "[device]") { check_device(make_it); }
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/backoff.hpp"
+#include "core/deadline.hpp"
+#include "device/convert.hpp"
+#include "device/device.hpp"
+#include "support/catch.hpp"
+#include "support/pseudo_random.hpp"
+
+namespace safeshuffle::contract {
+
+using Bytes = std::vector<std::byte>;
+using DeviceFactory = std::function<std::shared_ptr<device::Device>()>;
+
+/// Waits for `done`, but not for ever.
+inline void wait_until(const std::function<bool()>& done) {
+  const core::Deadline deadline(std::chrono::seconds(20));
+  core::Backoff backoff;
+  while (!done()) {
+    REQUIRE_FALSE(deadline.expired());
+    backoff.pause();
+  }
+}
+
+/// Memory on the device that owns itself; filled through staging, in pieces that do not line up.
+inline void upload(device::Device& device, std::byte* destination, const Bytes& data) {
+  constexpr std::size_t slot_bytes = 4096 + 17;
+  const auto staging = device.make_staging(slot_bytes, 2);
+  std::atomic<std::size_t> landed{0};
+  std::size_t pieces = 0;
+  for (std::size_t offset = 0; offset < data.size(); offset += slot_bytes, ++pieces) {
+    const std::size_t bytes = std::min(slot_bytes, data.size() - offset);
+    const device::StagingSlot slot = staging->acquire(destination + offset, bytes);
+    REQUIRE(slot.host.size() == bytes);
+    std::copy_n(data.data() + offset, bytes, slot.host.data());
+    staging->commit(slot, [&landed] { ++landed; });
+  }
+  wait_until([&] { return landed == pieces; });
+}
+
+inline std::shared_ptr<std::byte> upload(device::Device& device, const Bytes& data) {
+  std::shared_ptr<std::byte> memory = device.allocate(data.size());
+  upload(device, memory.get(), data);
+  return memory;
+}
+
+inline Bytes download(device::Device& device, const std::byte* source, std::size_t bytes) {
+  Bytes data(bytes);
+  device.copy_to_host(data.data(), source, bytes);
+  return data;
+}
+
+inline void pack_and_wait(device::Queue& queue, const std::vector<PackItem>& items,
+                          const device::PackBuffers& buffers) {
+  queue.pack(items, buffers);
+  wait_until([&] { return queue.idle(); });
+}
+
+inline void check_allocation(device::Device& device) {
+  SECTION("memory is aligned, usable to its last byte, and nobody else's") {
+    std::vector<std::shared_ptr<std::byte>> blocks;
+    const std::vector<std::size_t> sizes{1, 4095, 4096, 4097, (std::size_t{4} << 20) + 1};
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      blocks.push_back(upload(device, Bytes(sizes[i], std::byte(i + 1))));
+      CHECK(reinterpret_cast<std::uintptr_t>(blocks.back().get()) % 4096 == 0);
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      CHECK((download(device, blocks[i].get(), sizes[i]) == Bytes(sizes[i], std::byte(i + 1))));
+    }
+  }
+  SECTION("memory that cannot be had is an error that names the bytes") {
+    for (const std::uint64_t bytes : {std::uint64_t{1} << 62, ~std::uint64_t{0}}) {
+      try {
+        device.allocate(bytes);
+        FAIL("no exception");
+      } catch (const MemoryError& error) {
+        CHECK(error.record().cause.find(std::to_string(bytes)) != std::string::npos);
+      }
+    }
+  }
+}
+
+inline void check_staging(device::Device& device) {
+  testing::PseudoRandom random(1);
+  SECTION("what is staged arrives, at any offset, and only there") {
+    const Bytes background = random.bytes(50000);
+    const Bytes data = random.bytes(20001);
+    const auto memory = upload(device, background);
+    upload(device, memory.get() + 333, data);
+    Bytes expected = background;
+    std::copy(data.begin(), data.end(), expected.begin() + 333);
+    CHECK((download(device, memory.get(), expected.size()) == expected));
+  }
+  SECTION("slots given back can be had again") {
+    const auto memory = device.allocate(4096);
+    const auto staging = device.make_staging(4096, 2);
+    for (int i = 0; i < 10; ++i) staging->discard(staging->acquire(memory.get(), 4096));
+  }
+  SECTION("several threads may stage at once") {
+    constexpr std::size_t threads = 4;
+    constexpr std::size_t piece = 1000;
+    constexpr std::size_t pieces = 50;
+    const Bytes data = random.bytes(threads * pieces * piece);
+    const auto memory = device.allocate(data.size());
+    const auto staging = device.make_staging(piece, 3);
+    std::atomic<std::size_t> landed{0};
+    const auto stage_every_fourth = [&](std::size_t first) {
+      for (std::size_t i = first; i < threads * pieces; i += threads) {
+        const auto slot = staging->acquire(memory.get() + i * piece, piece);
+        std::copy_n(data.data() + i * piece, piece, slot.host.data());
+        staging->commit(slot, [&landed] { ++landed; });
+      }
+    };
+    std::vector<std::thread> workers;
+    for (std::size_t i = 0; i < threads; ++i) workers.emplace_back(stage_every_fourth, i);
+    for (std::thread& worker : workers) worker.join();
+    wait_until([&] { return landed == threads * pieces; });
+    CHECK((download(device, memory.get(), data.size()) == data));
+  }
+}
+
+inline void check_pack(device::Device& device) {
+  testing::PseudoRandom random(2);
+  const Bytes slab = random.bytes(100001);
+  const auto slab_memory = upload(device, slab);
+  const auto arena = upload(device, Bytes(100001));
+  const auto send = upload(device, Bytes(100001));
+  const device::PackBuffers buffers{slab_memory.get(), arena.get(), send.get()};
+  const auto queue = device.make_queue();
+
+  SECTION("copies rows from odd offsets to both targets") {
+    const PackItem rows{.source = 3,
+                        .destination = 256,
+                        .rows = 20,
+                        .row_bytes = 77,
+                        .source_stride = 100,
+                        .destination_stride = 80};
+    PackItem block{.source = 5001,
+                   .destination = 1,
+                   .rows = 1,
+                   .row_bytes = 40000,
+                   .source_stride = 40000,
+                   .destination_stride = 40000};
+    block.target = PackTarget::send;
+    pack_and_wait(*queue, {rows, block}, buffers);
+    Bytes expected(256 + 20 * 80);
+    for (std::size_t row = 0; row < 20; ++row) {
+      std::copy_n(slab.data() + 3 + row * 100, 77, expected.data() + 256 + row * 80);
+    }
+    CHECK((download(device, arena.get(), expected.size()) == expected));
+    CHECK((download(device, send.get() + 1, 40000) ==
+           Bytes(slab.begin() + 5001, slab.begin() + 45001)));
+  }
+  SECTION("converts as the portable functions do") {
+    const PackItem item{.source = 11,
+                        .destination = 512,
+                        .rows = 1,
+                        .row_bytes = 60000,
+                        .source_stride = 60000,
+                        .destination_stride = 60000,
+                        .from = DType::BF16,
+                        .to = DType::F16};
+    pack_and_wait(*queue, {item}, buffers);
+    Bytes expected(60000);
+    device::scalar_convert(DType::BF16, DType::F16)(slab.data() + 11, expected.data(), 30000);
+    CHECK((download(device, arena.get() + 512, 60000) == expected));
+  }
+  SECTION("works in order, and needs the table only during the call") {
+    const PackItem item{.source = 1,
+                        .destination = 0,
+                        .rows = 1,
+                        .row_bytes = 90000,
+                        .source_stride = 90000,
+                        .destination_stride = 90000};
+    std::vector<PackItem> table{item};
+    queue->pack(table, buffers);
+    table[0].source = 0;
+    queue->pack(table, {arena.get(), send.get(), nullptr});
+    table[0] = {};
+    wait_until([&] { return queue->idle(); });
+    CHECK((download(device, send.get(), 90000) == Bytes(slab.begin() + 1, slab.begin() + 90001)));
+  }
+  SECTION("an empty table is no work") {
+    CHECK_NOTHROW(pack_and_wait(*queue, {}, buffers));
+  }
+  SECTION("queues of several threads do not disturb each other") {
+    const auto copy_to = [&](PackTarget target) {
+      const PackItem item{.rows = 300,
+                          .row_bytes = 300,
+                          .source_stride = 333,
+                          .destination_stride = 300,
+                          .target = target};
+      const auto own = device.make_queue();
+      own->pack(std::vector<PackItem>(1, item), buffers);
+      while (!own->idle()) std::this_thread::yield();
+    };
+    std::thread other(copy_to, PackTarget::arena);
+    copy_to(PackTarget::send);
+    other.join();
+    CHECK((download(device, arena.get(), 90000) == download(device, send.get(), 90000)));
+    CHECK((download(device, arena.get() + 300 * 299, 300) ==
+           Bytes(slab.begin() + 333 * 299, slab.begin() + 333 * 299 + 300)));
+  }
+}
+
+inline void check_lifetime(const DeviceFactory& make) {
+  SECTION("memory and queues outlive the handle they came from") {
+    const Bytes data = testing::PseudoRandom(3).bytes(5000);
+    auto device = make();
+    const auto source = upload(*device, data);
+    const auto target = device->allocate(data.size());
+    const auto queue = device->make_queue();
+    device.reset();
+    const PackItem item{.rows = 1,
+                        .row_bytes = data.size(),
+                        .source_stride = data.size(),
+                        .destination_stride = data.size()};
+    pack_and_wait(*queue, {item}, {source.get(), target.get(), nullptr});
+    CHECK((download(*make(), target.get(), data.size()) == data));
+  }
+}
+
+/// The whole contract, as sections of the calling test case.
+inline void check_device(const DeviceFactory& make) {
+  const auto device = make();
+  CHECK_FALSE(device->description().empty());
+  check_allocation(*device);
+  check_staging(*device);
+  check_pack(*device);
+  check_lifetime(make);
+}
+
+}  // namespace safeshuffle::contract
