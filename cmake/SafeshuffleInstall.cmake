@@ -1,1 +1,38 @@
-# Install rules and the CMake package.
+# Install rules and the CMake package: find_package(safeshuffle), then safeshuffle::safeshuffle.
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/safeshuffle)
+
+set_target_properties(safeshuffle PROPERTIES
+  VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+
+install(TARGETS safeshuffle EXPORT safeshuffleTargets
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/safeshuffle
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
+  PATTERN mpi.hpp EXCLUDE)
+if(SAFESHUFFLE_WITH_MPI)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/safeshuffle/mpi.hpp
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/safeshuffle)
+endif()
+
+if(TARGET safeshuffle_command)
+  # Found beside the command, wherever the whole tree is moved to.
+  file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(safeshuffle_command PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
+  install(TARGETS safeshuffle_command)
+endif()
+
+install(EXPORT safeshuffleTargets NAMESPACE safeshuffle:: DESTINATION ${package_dir})
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/cmake/safeshuffleConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/safeshuffleConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+# Before 1.0 a minor release may break its users.
+write_basic_package_version_file(
+  ${PROJECT_BINARY_DIR}/safeshuffleConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${PROJECT_BINARY_DIR}/safeshuffleConfig.cmake
+  ${PROJECT_BINARY_DIR}/safeshuffleConfigVersion.cmake
+  DESTINATION ${package_dir})

@@ -1,0 +1,33 @@
+// Loads a checkpoint into all ranks of MPI_COMM_WORLD and lists what rank 0 holds.
+//   mpirun -np 4 example_load_mpi CHECKPOINT
+#include <iostream>
+
+#include <safeshuffle/loader.hpp>
+#include <safeshuffle/mpi.hpp>
+
+void print(const safeshuffle::TensorView& tensor) {
+  std::cout << tensor.name << ' ' << name(tensor.dtype) << " [ ";
+  for (const auto extent : tensor.shape) std::cout << extent << ' ';
+  std::cout << "] " << tensor.bytes << " bytes\n";
+}
+
+int run(const char* path, int rank) try {
+  const auto comm = safeshuffle::from_mpi(MPI_COMM_WORLD);
+  const auto model = safeshuffle::load(path, comm);
+  if (rank == 0) {
+    for (const auto& tensor : model) print(tensor);
+  }
+  return 0;
+} catch (const safeshuffle::Error& error) {  // the same on every rank
+  if (rank == 0) std::cerr << error.what() << '\n';
+  return static_cast<int>(error.kind());
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const int status = argc == 2 ? run(argv[1], rank) : 2;
+  MPI_Finalize();
+  return status;
+}

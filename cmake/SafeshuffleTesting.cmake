@@ -1,0 +1,34 @@
+# Helpers for tests. Needs FindMPI's variables where MPI is used.
+
+# What mpirun and the programs under it need in their environment. Open MPI refuses root unless it is
+# told twice; containers often run as root.
+set(SAFESHUFFLE_TEST_ENVIRONMENT
+  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
+  "UBSAN_OPTIONS=print_stacktrace=1")
+execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(user STREQUAL "0")
+  list(APPEND SAFESHUFFLE_TEST_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+endif()
+
+if(SAFESHUFFLE_WITH_MPI)
+  execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE mpiexec_version ERROR_QUIET)
+  set(SAFESHUFFLE_MPIEXEC_FLAGS "")
+  if(mpiexec_version MATCHES "Open MPI|OpenRTE|PRRTE")
+    set(SAFESHUFFLE_MPIEXEC_FLAGS --oversubscribe)
+  endif()
+endif()
+
+# safeshuffle_add_mpi_test(name NP n TIMEOUT seconds LABELS labels... COMMAND command...): runs the
+# command on n ranks. Open MPI ends all ranks itself shortly before ctest would end mpirun alone.
+function(safeshuffle_add_mpi_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "NP;TIMEOUT" "LABELS;COMMAND")
+  set(launch ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${arg_NP} ${SAFESHUFFLE_MPIEXEC_FLAGS})
+  if(SAFESHUFFLE_MPIEXEC_FLAGS)
+    math(EXPR rank_timeout "${arg_TIMEOUT} - 5")
+    list(APPEND launch --timeout ${rank_timeout})
+  endif()
+  add_test(NAME ${name} COMMAND ${launch} ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_NP}
+    ENVIRONMENT "${SAFESHUFFLE_TEST_ENVIRONMENT}")
+endfunction()

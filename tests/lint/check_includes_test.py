@@ -1,0 +1,125 @@
+"""scripts/check-includes accepts a tree that keeps the rules and finds every way to break them.
+
+usage: check_includes_test.py CHECK_INCLUDES
+"""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+CHECK = sys.argv.pop()
+
+CLEAN = {
+    "include/safeshuffle/dtype.hpp": "#include <cstdint>\n",
+    "include/safeshuffle/plan.hpp": '#include "safeshuffle/dtype.hpp"\n',
+    "include/safeshuffle/mpi.hpp": "#include <mpi.h>\n",
+    "src/core/clock.hpp": "#include <chrono>\n",
+    "src/core/clock.cpp": '#include "core/clock.hpp"\n#include <unistd.h>\n',
+    "src/format/header.cpp": '#include "core/clock.hpp"\n#include <nlohmann/json.hpp>\n',
+    "src/io/reader.hpp": '#include "core/clock.hpp"\n',
+    "src/io/posix.cpp": '#include "io/reader.hpp"\n#include <fcntl.h>\n',
+    "src/comm/transport.hpp": "#include <vector>\n",
+    "src/pipeline/load.cpp": '#include "io/reader.hpp"\n#include "comm/transport.hpp"\n',
+    "apps/main.cpp": '#include "safeshuffle/plan.hpp"\n#include <CLI/CLI.hpp>\n',
+}
+
+
+def check(files):
+    with tempfile.TemporaryDirectory() as root:
+        for name, text in files.items():
+            path = Path(root, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return subprocess.run(
+            [sys.executable, CHECK, root], capture_output=True, text=True, check=False
+        )
+
+
+class CheckIncludes(unittest.TestCase):
+    def assert_found(self, name, text, message):
+        """That `name` with `text` added to the clean tree is found, once, for the stated reason."""
+        result = check({**CLEAN, name: text})
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        lines = result.stdout.splitlines()
+        self.assertEqual(len(lines), 1, result.stdout)
+        self.assertTrue(lines[0].startswith(f"{name}: "), lines[0])
+        self.assertIn(message, lines[0])
+
+    def test_clean_tree(self):
+        result = check(CLEAN)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_empty_tree_is_not_a_pass(self):
+        self.assertNotEqual(check({}).returncode, 0)
+
+    def test_lower_module_includes_higher(self):
+        self.assert_found(
+            "src/core/bad.cpp", '#include "io/reader.hpp"\n', "core must not include io"
+        )
+
+    def test_io_includes_comm(self):
+        self.assert_found(
+            "src/io/bad.cpp", '#include "comm/transport.hpp"\n', "io must not include comm"
+        )
+
+    def test_comm_includes_io(self):
+        self.assert_found(
+            "src/comm/bad.cpp", '  #  include "io/reader.hpp"\n', "comm must not include io"
+        )
+
+    def test_lower_module_includes_higher_public_header(self):
+        self.assert_found(
+            "src/device/bad.cpp", "#include <safeshuffle/plan.hpp>\n", "device must not include plan"
+        )
+
+    def test_library_includes_application(self):
+        self.assert_found(
+            "src/core/bad.cpp", '#include "../../apps/main.cpp"\n', "must not include applications"
+        )
+
+    def test_unknown_file(self):
+        self.assert_found("src/core/bad.cpp", '#include "nowhere.hpp"\n', "not a file")
+
+    def test_unknown_module(self):
+        self.assert_found("src/misc/bad.cpp", "#include <vector>\n", "'misc' is not known")
+
+    def test_system_header_in_pure_module(self):
+        for header in ("unistd.h", "sys/stat.h", "mpi.h", "cuda_runtime.h", "nccl.h", "stdio.h"):
+            with self.subTest(header):
+                self.assert_found(
+                    "src/plan/bad.cpp", f"#include <{header}>\n", "plan must not see"
+                )
+
+    def test_system_header_through_another(self):
+        files = {**CLEAN, "src/core/system.hpp": "#include <fcntl.h>\n"}
+        files["src/placement/bad.cpp"] = '#include "core/system.hpp"\n'
+        result = check(files)
+        self.assertIn("'fcntl.h' through src/core/system.hpp", result.stdout)
+
+    def test_vendor_header_in_public_header(self):
+        self.assert_found(
+            "include/safeshuffle/bad.hpp", "#include <mpi.h>\n", "a public header must not see"
+        )
+
+    def test_interop_header_in_public_header(self):
+        self.assert_found(
+            "include/safeshuffle/loader.hpp",
+            '#include "safeshuffle/mpi.hpp"\n',
+            "'mpi.h' through include/safeshuffle/mpi.hpp",
+        )
+
+    def test_internal_header_in_public_header(self):
+        self.assert_found(
+            "include/safeshuffle/bad.hpp", '#include "core/clock.hpp"\n', "an internal one"
+        )
+
+    def test_json_in_header(self):
+        self.assert_found(
+            "src/pipeline/bad.hpp", "#include <nlohmann/json.hpp>\n", "for .cpp files only"
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,29 @@
+# cmake -D SOURCE_DIR= -D WORK_DIR= -D CXX_COMPILER= -D GENERATOR= [-D BUILD_DIR=] [-D COMMAND_INSTALLED=ON]
+#       -P consume.cmake
+# Installs BUILD_DIR, or else a shared build of SOURCE_DIR made here, and uses the result.
+cmake_minimum_required(VERSION 3.25)
+
+function(run)
+  execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK_DIR}/prefix ${WORK_DIR}/moved ${WORK_DIR}/consumer)
+set(common -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX_COMPILER})
+if(NOT BUILD_DIR)
+  set(BUILD_DIR ${WORK_DIR}/build)
+  run(${CMAKE_COMMAND} ${common} -S ${SOURCE_DIR} -B ${BUILD_DIR} -DCMAKE_BUILD_TYPE=Debug
+      -DBUILD_SHARED_LIBS=ON -DSAFESHUFFLE_APPS=OFF -DSAFESHUFFLE_TESTS=OFF)
+  run(${CMAKE_COMMAND} --build ${BUILD_DIR})
+endif()
+run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
+
+# The package must not remember where it was installed.
+file(RENAME ${WORK_DIR}/prefix ${WORK_DIR}/moved)
+run(${CMAKE_COMMAND} ${common} -S ${SOURCE_DIR}/tests/package/consumer -B ${WORK_DIR}/consumer
+    -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH=${WORK_DIR}/moved
+    -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON -DCMAKE_DISABLE_FIND_PACKAGE_xxHash=ON)
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/consumer)
+run(${WORK_DIR}/consumer/consumer ${WORK_DIR}/consumer/one.safetensors)
+if(COMMAND_INSTALLED)
+  run(${WORK_DIR}/moved/bin/safeshuffle inspect ${WORK_DIR}/consumer/one.safetensors)
+endif()
