@@ -1,14 +1,15 @@
 #include "pipeline/tp_rules.hpp"
 
-#include <cerrno>
-#include <fstream>
-#include <iterator>
-#include <system_error>
+#include <cstdint>
 
 #include "safeshuffle/error.hpp"
 
+#include "core/posix_file.hpp"
+
 namespace safeshuffle::pipeline {
 namespace {
+
+constexpr std::uint64_t largest_rules = std::uint64_t{16} << 20;
 
 bool is_builtin(std::string_view tp_plan) {
   return tp_plan == "auto" || tp_plan == "replicate";
@@ -17,21 +18,7 @@ bool is_builtin(std::string_view tp_plan) {
 }  // namespace
 
 std::string read_rules(std::string_view tp_plan) {
-  if (is_builtin(tp_plan)) return {};
-  const std::string path(tp_plan);
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad()) {
-    const int code = errno;
-    raise({.kind = ErrorKind::io,
-           .code = code,
-           .file = path,
-           .tensor = {},
-           .offset = {},
-           .cause = "cannot read the placement rules: " + std::generic_category().message(code)});
-  }
-  return text;
+  return is_builtin(tp_plan) ? std::string() : core::read_text(std::string(tp_plan), largest_rules);
 }
 
 TpPlan make_tp_plan(std::string_view tp_plan, std::string_view rules_json,

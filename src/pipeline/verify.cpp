@@ -1,20 +1,18 @@
 // Verification: every byte a rank holds against the files, by a path that shares nothing with the
 // load but the placement itself: no plan, no pack items, no vector code, no reader.
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <cstring>
-#include <fstream>
+#include <functional>
 #include <map>
-#include <memory>
 #include <string>
-#include <system_error>
+#include <string_view>
 #include <vector>
 
 #include "safeshuffle/loader.hpp"
 
 #include "comm/agreement.hpp"
 #include "core/deadline.hpp"
+#include "core/posix_file.hpp"
 #include "device/convert.hpp"
 #include "format/checkpoint.hpp"
 #include "format/header.hpp"
@@ -31,56 +29,40 @@ std::uint64_t element_bits_to_bytes(std::uint64_t elements, DType dtype) {
 // A file of the checkpoint, opened and parsed afresh.
 class SourceFile {
  public:
-  explicit SourceFile(const std::string& path) : path_(path) {
-    stream_.rdbuf()->pubsetbuf(nullptr, 0);  // the ranges read are larger than a buffer, or strided
-    stream_.open(path, std::ios::binary);
+  explicit SourceFile(const std::string& path) : path_(path), file_(core::PosixFile::open(path)) {
     const format::RawHeader raw = format::read_header(path);
     for (TensorInfo& tensor : format::parse_header(raw.json, raw.file_size, path).tensors) {
       tensors_.emplace(tensor.name, tensor);
     }
   }
 
-  const TensorInfo& tensor(const std::string& name) const {
+  const std::string& path() const noexcept { return path_; }
+
+  const TensorInfo& tensor(std::string_view name) const {
     const auto found = tensors_.find(name);
-    if (found == tensors_.end()) fail(name, 0, "the file no longer has this tensor");
-    return found->second;
+    if (found != tensors_.end()) return found->second;
+    raise({.kind = ErrorKind::verification,
+           .file = path_,
+           .tensor = std::string(name),
+           .offset = {},
+           .cause = "the file no longer has this tensor"});
   }
 
-  void read(const TensorInfo& tensor, std::uint64_t offset, std::vector<std::byte>& out) {
-    errno = 0;
-    stream_.seekg(static_cast<std::streamoff>(tensor.file_offset + offset));
-    stream_.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
-    if (stream_.good()) return;
-    fail(tensor.name, tensor.file_offset + offset,
-         "cannot be read again: " + std::generic_category().message(errno));
+  void read(const TensorInfo& tensor, std::uint64_t offset, std::vector<std::byte>& out) const {
+    file_.read(tensor.file_offset + offset, out);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& tensor, std::uint64_t offset,
-                         const std::string& cause) const {
-    raise({.kind = ErrorKind::io,
-           .code = errno,
-           .file = path_,
-           .tensor = tensor,
-           .offset = offset,
-           .cause = cause});
-  }
-
   std::string path_;
-  std::ifstream stream_;
-  std::map<std::string, TensorInfo> tensors_;
+  core::PosixFile file_;
+  std::map<std::string, TensorInfo, std::less<>> tensors_;
 };
 
 // Walks what one rank holds of one tensor in order, element range by element range.
 class TensorVerifier {
  public:
-  TensorVerifier(const TensorSet& model, const TensorView& view, SourceFile& source,
-                 const std::string& path)
-      : model_(model),
-        view_(view),
-        source_(source),
-        path_(path),
-        stored_(source.tensor(std::string(view.name))) {}
+  TensorVerifier(const TensorSet& model, const TensorView& view, const SourceFile& source)
+      : model_(model), view_(view), source_(source), stored_(source.tensor(view.name)) {}
 
   void run(const Placement& placement, std::uint32_t rank, std::uint32_t world) {
     if (view_.bytes == 0) return;
@@ -158,7 +140,7 @@ class TensorVerifier {
 
   [[noreturn]] void fail(std::uint64_t offset, const std::string& cause) const {
     raise({.kind = ErrorKind::verification,
-           .file = path_,
+           .file = source_.path(),
            .tensor = std::string(view_.name),
            .offset = offset,
            .cause = cause});
@@ -166,8 +148,7 @@ class TensorVerifier {
 
   const TensorSet& model_;
   const TensorView& view_;
-  SourceFile& source_;
-  const std::string& path_;
+  const SourceFile& source_;
   TensorInfo stored_;
   std::vector<std::byte> expected_;
   std::vector<std::byte> loaded_;
@@ -181,10 +162,9 @@ void verify_rank(const TensorSet& model, std::uint32_t rank) {
     by_file[catalog.tensors()[view.index].file].push_back(&view);
   }
   for (const auto& [file, views] : by_file) {
-    const std::string& path = catalog.files()[file].path;
-    SourceFile source(path);
+    const SourceFile source(catalog.files()[file].path);
     for (const TensorView* view : views) {
-      TensorVerifier(model, *view, source, path)
+      TensorVerifier(model, *view, source)
           .run(model.plan().placements()[view->index], rank, model.plan().world());
     }
   }
