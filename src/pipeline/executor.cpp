@@ -91,7 +91,7 @@ void Executor::run() {
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // The other slab is free since the exchange of the wave before; keep the disk busy from now on.
     const WaveBatch next = start_reading(wave + 1);
-    const plan::Transfers transfers = plan_transfers(wave);
+    const Transfers transfers = plan_transfers(wave);
     await_reading(reading);
     pack(transfers, wave);
     exchange(transfers, wave);
@@ -163,18 +163,18 @@ void Executor::check_fallbacks() {
                 .cause = "strict: " + path.fallbacks.front()});
 }
 
-plan::Transfers Executor::plan_transfers(std::uint32_t wave) {
+Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
-  return planner_.transfers(wave, transport_.rank());
+  return {planner_.outgoing(wave, transport_.rank()), planner_.incoming(wave, transport_.rank())};
 }
 
-void Executor::pack(const plan::Transfers& transfers, std::uint32_t wave) {
+void Executor::pack(const Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
-  queue_->pack(transfers.items,
+  queue_->pack(transfers.outgoing.items,
                {buffers_->slabs[wave % 2].get(), buffers_->arena.get(), buffers_->send.get()});
 }
 
-void Executor::exchange(const plan::Transfers& transfers, std::uint32_t wave) {
+void Executor::exchange(const Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::exchange);
   deadline_.restart();
   const auto pending = transport_.exchange(messages(transfers, wave), *queue_);
@@ -188,15 +188,15 @@ void Executor::exchange(const plan::Transfers& transfers, std::uint32_t wave) {
   }
 }
 
-comm::Exchange Executor::messages(const plan::Transfers& transfers, std::uint32_t wave) const {
+comm::Exchange Executor::messages(const Transfers& transfers, std::uint32_t wave) const {
   const auto convert = [&](const std::vector<plan::Run>& runs) {
     std::vector<comm::Message> list;
     list.reserve(runs.size());
     for (const plan::Run& run : runs) list.push_back({run.peer, address(run, wave), run.bytes});
     return list;
   };
-  return {convert(transfers.sends), convert(transfers.receives), convert(transfers.broadcasts),
-          buffers_};
+  return {convert(transfers.outgoing.sends), convert(transfers.incoming.receives),
+          convert(transfers.incoming.broadcasts), buffers_};
 }
 
 std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {

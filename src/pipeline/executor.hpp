@@ -53,6 +53,10 @@ class Executor {
   std::uint64_t pinned_bytes() const { return staging_->pinned_bytes(); }
 
  private:
+  struct Transfers {
+    plan::Outgoing outgoing;
+    plan::Incoming incoming;
+  };
   struct WaveBatch {
     std::uint32_t wave = 0;
     std::optional<io::BatchId> batch;  ///< empty if nothing is read
@@ -63,10 +67,10 @@ class Executor {
   void abandon_reader();
   void note_failure(const ErrorRecord& error);
   void check_fallbacks();
-  plan::Transfers plan_transfers(std::uint32_t wave);
-  void pack(const plan::Transfers& transfers, std::uint32_t wave);
-  void exchange(const plan::Transfers& transfers, std::uint32_t wave);
-  comm::Exchange messages(const plan::Transfers& transfers, std::uint32_t wave) const;
+  Transfers plan_transfers(std::uint32_t wave);
+  void pack(const Transfers& transfers, std::uint32_t wave);
+  void exchange(const Transfers& transfers, std::uint32_t wave);
+  comm::Exchange messages(const Transfers& transfers, std::uint32_t wave) const;
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
   void report_progress(bool wave_finished);
 

@@ -114,14 +114,13 @@ bool badly_skewed(const std::vector<std::uint64_t>& file_bytes, std::uint32_t wo
 
 }  // namespace
 
-std::vector<ReadUnit> read_units(const Catalog& catalog, const std::vector<Placement>& placements,
-                                 std::uint64_t window) {
+std::vector<ReadUnit> read_units(const Schedule& schedule, std::uint64_t window) {
   std::vector<ReadUnit> units;
-  units.reserve(catalog.tensors().size());
-  for (std::uint32_t i = 0; i < catalog.tensors().size(); ++i) {
-    const TensorInfo& tensor = catalog.tensors()[i];
-    if (tensor.bytes == 0 || placements[i].kind == Placement::Kind::dropped) continue;
-    append_units(i, cut_of(tensor, placements[i]), window, units);
+  units.reserve(schedule.placements.size());
+  for (std::uint32_t i = 0; i < schedule.placements.size(); ++i) {
+    if (schedule.placements[i].kind == Placement::Kind::dropped) continue;
+    if (schedule.catalog.tensors()[i].bytes == 0) continue;
+    append_units(i, schedule.cuts[i], window, units);
   }
   return units;
 }

@@ -18,8 +18,7 @@ struct ReadUnit {
 
 /// All units of the tensors that some rank needs, in catalog order. Tensors above `window` bytes
 /// are cut in chunks of at most that.
-std::vector<ReadUnit> read_units(const Catalog& catalog, const std::vector<Placement>& placements,
-                                 std::uint64_t window);
+std::vector<ReadUnit> read_units(const Schedule& schedule, std::uint64_t window);
 
 /// The mode that `automatic` stands for on this catalog; other modes are returned as they are.
 Assignment resolve(Assignment assignment, const Catalog& catalog,

@@ -17,6 +17,7 @@ struct Cut {
   std::uint64_t rows = 1;
   std::uint64_t row_bytes = 0;
   std::uint64_t index_bits = 0;  ///< stored bits per index along the cut axis
+  bool operator==(const Cut&) const = default;
 };
 
 Cut cut_of(const TensorInfo& tensor, const Placement& placement);

@@ -44,7 +44,7 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
 }
 
 void fill(Schedule& schedule, Assignment assignment, std::uint64_t window) {
-  const auto units = plan::read_units(schedule.catalog, schedule.placements, window);
+  const auto units = plan::read_units(schedule, window);
   schedule.window = window;
   schedule.assignment = plan::resolve(assignment, schedule.catalog, units, schedule.world);
   std::vector<std::vector<plan::Slab>> rank_slabs;
@@ -134,8 +134,10 @@ Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t
   schedule->placements = std::move(placements);
   schedule->world = world;
   check_arguments(*schedule, options);
-  for (const TensorInfo& tensor : schedule->catalog.tensors()) {
+  for (std::size_t i = 0; i < schedule->placements.size(); ++i) {
+    const TensorInfo& tensor = schedule->catalog.tensors()[i];
     schedule->dtypes.push_back(converted(tensor.dtype, options.dtype));
+    schedule->cuts.push_back(plan::cut_of(tensor, schedule->placements[i]));
   }
   fill(*schedule, options.assignment, options.window);
   // The shards need the same memory whatever the window is; slabs and pack buffer shrink with it.

@@ -41,6 +41,44 @@ bool disjoint(std::vector<Range> ranges) {
   return std::adjacent_find(ranges.begin(), ranges.end(), overlap) == ranges.end();
 }
 
+bool is_convertible(DType dtype) {
+  return dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
+}
+
+void check_tensors(const Schedule& schedule) {
+  for (std::size_t i = 0; i < schedule.cuts.size(); ++i) {
+    const TensorInfo& tensor = schedule.catalog.tensors()[i];
+    if (schedule.cuts[i] != cut_of(tensor, schedule.placements[i])) {
+      fail(tensor.name, "its cut is not that of its placement");
+    }
+    if (schedule.dtypes[i] != tensor.dtype &&
+        !(is_convertible(tensor.dtype) && is_convertible(schedule.dtypes[i]))) {
+      fail(tensor.name, "its type cannot be converted so");
+    }
+  }
+}
+
+// Every tensor once: those that are read in the order in which arenas are usually laid out, so that
+// ranges taken in this order need no sorting; then the others.
+std::vector<std::uint32_t> reading_order(const Schedule& schedule) {
+  std::vector<bool> seen(schedule.cuts.size());
+  std::vector<std::uint32_t> order;
+  const auto append = [&](std::uint32_t tensor) {
+    if (!seen[tensor]) order.push_back(tensor);
+    seen[tensor] = true;
+  };
+  for (const Slab& slab : schedule.slabs) {
+    for (const bool replicated : {false, true}) {
+      for (const Piece& piece : slab.pieces) {
+        const auto kind = schedule.placements[piece.tensor].kind;
+        if ((kind == Placement::Kind::replicated) == replicated) append(piece.tensor);
+      }
+    }
+  }
+  for (std::uint32_t i = 0; i < schedule.cuts.size(); ++i) append(i);
+  return order;
+}
+
 // Part 1: reading.
 class SourceProof {
  public:
@@ -127,7 +165,8 @@ class DestinationProof {
         tensors_(schedule.catalog.tensors()),
         planner_(schedule),
         written_(schedule.world, std::vector<std::uint64_t>(tensors_.size())),
-        runs_(schedule.world) {}
+        runs_(schedule.world),
+        in_reading_order_(reading_order(schedule)) {}
 
   void check() {
     for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) check_wave(wave);
@@ -139,31 +178,39 @@ class DestinationProof {
 
  private:
   void check_wave(std::uint32_t wave) {
-    transfers_.clear();
+    incoming_.clear();
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
-      transfers_.push_back(planner_.transfers(wave, rank));
+      incoming_.push_back(planner_.incoming(wave, rank));
+      note_runs(rank);
     }
+    std::size_t sends = 0;
+    std::size_t receives = 0;
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
-      check_messages(rank);
-      check_items(wave, rank);
+      const Outgoing outgoing = planner_.outgoing(wave, rank);
+      check_sends(outgoing.sends, rank);
+      check_items(schedule_.slab(wave, rank), outgoing, rank);
+      sends += outgoing.sends.size();
+      receives += incoming_[rank].receives.size();
+    }
+    // Each send has a receive of its own, so equal numbers leave no receive without a send.
+    require(sends == receives, "a receive has no matching send");
+  }
+
+  // Part 3.
+  void check_sends(const std::vector<Run>& sends, std::uint32_t rank) const {
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+      require(sends[i].peer < schedule_.world && sends[i].peer != rank,
+              "a run is sent to no other rank");
+      require(i == 0 || sends[i - 1].peer < sends[i].peer, "two runs are sent to one rank");
+      require(at(incoming_[sends[i].peer].receives, rank).bytes == sends[i].bytes,
+              "a send and its receive differ in size");
     }
   }
 
-  // Part 3, for what `rank` sends and the broadcasts it takes part in.
-  void check_messages(std::uint32_t rank) {
-    const Transfers& mine = transfers_[rank];
-    for (const Run& send : mine.sends) {
-      require(send.peer < schedule_.world && send.peer != rank, "a run is sent to no other rank");
-      const Run* receive = find(transfers_[send.peer].receives, rank);
-      require(receive != nullptr && receive->bytes == send.bytes, "a send has no matching receive");
-    }
-    for (const Run& receive : mine.receives) {
-      require(
-          receive.peer < schedule_.world && find(transfers_[receive.peer].sends, rank) != nullptr,
-          "a receive has no matching send");
-      note_run(receive, rank);
-    }
-    const std::vector<Run>& reference = transfers_.front().broadcasts;
+  void note_runs(std::uint32_t rank) {
+    const Incoming& mine = incoming_[rank];
+    for (const Run& receive : mine.receives) note_run(receive, rank);
+    const std::vector<Run>& reference = incoming_.front().broadcasts;
     require(mine.broadcasts.size() == reference.size(), "ranks differ in their broadcasts");
     for (std::size_t i = 0; i < reference.size(); ++i) {
       require(mine.broadcasts[i].peer == reference[i].peer &&
@@ -192,10 +239,8 @@ class DestinationProof {
     return at != runs.end() && at->peer == peer ? &*at : nullptr;
   }
 
-  // Part 4, for what `rank` packs in this wave.
-  void check_items(std::uint32_t wave, std::uint32_t rank) {
-    const Slab& slab = schedule_.slab(wave, rank);
-    const Transfers& mine = transfers_[rank];
+  // Part 4, for what `rank` packs in a wave.
+  void check_items(const Slab& slab, const Outgoing& mine, std::uint32_t rank) {
     last_tensor_ = no_tensor;
     auto target = mine.sends.begin();
     for (const PackItem& item : mine.items) {
@@ -226,20 +271,20 @@ class DestinationProof {
 
   // What lies at the same place of the broadcast run must be at the right place on every rank.
   void check_broadcast(const Piece& piece, const PackItem& item, std::uint32_t root) {
-    const Run& mine = at(transfers_[root].broadcasts, root);
+    const Run& mine = at(incoming_[root].broadcasts, root);
     require(item.destination >= mine.offset &&
                 core::in_bounds(item.destination - mine.offset,
                                 item.rows * destination_row_bytes(item), mine.bytes),
             "a replicated tensor is outside the broadcast");
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
       if (rank == root) continue;
-      const Run& theirs = at(transfers_[rank].broadcasts, root);
+      const Run& theirs = at(incoming_[rank].broadcasts, root);
       check_written(piece, item, rank, theirs.offset + (item.destination - mine.offset));
     }
   }
 
   void check_sent(const Slab& slab, const PackItem& item, const Run& send, std::uint32_t rank) {
-    const Run& receive = at(transfers_[send.peer].receives, rank);
+    const Run& receive = at(incoming_[send.peer].receives, rank);
     const std::uint64_t offset = item.destination - send.offset;
     const std::uint64_t span =
         (item.rows - 1) * item.destination_stride + destination_row_bytes(item);
@@ -253,13 +298,13 @@ class DestinationProof {
     const Piece& piece = piece_of(slab, send.offset);
     const TensorInfo& tensor = tensors_[piece.tensor];
     // One block of the slab: part of a row, or several rows that the receiver keeps whole.
-    const Cut cut = cut_of(tensor, schedule_.placements[piece.tensor]);
+    const Cut& cut = schedule_.cuts[piece.tensor];
     const std::uint64_t rows = std::max<std::uint64_t>(1, send.bytes / cut.row_bytes);
     const std::uint64_t row_bytes = send.bytes / rows;
     const PackItem item{send.offset,     0,         rows,         row_bytes,
                         row_bytes,       row_bytes, tensor.dtype, tensor.dtype,
                         PackTarget::send};
-    check_written(piece, item, send.peer, at(transfers_[send.peer].receives, rank).offset);
+    check_written(piece, item, send.peer, at(incoming_[send.peer].receives, rank).offset);
   }
 
   static const Piece& piece_of(const Slab& slab, std::uint64_t slab_offset) {
@@ -278,7 +323,7 @@ class DestinationProof {
                      std::uint64_t arena_offset) {
     const std::uint32_t index = piece.tensor;
     const TensorInfo& tensor = tensors_[index];
-    const Cut cut = cut_of(tensor, schedule_.placements[index]);
+    const Cut& cut = schedule_.cuts[index];
     columns_.assign(tensor, schedule_.placements[index], cut, rank, schedule_.world);
 
     const std::uint64_t stored = piece.begin + (item.source - piece.slab_offset);
@@ -340,8 +385,8 @@ class DestinationProof {
   void check_held(std::uint32_t rank) {
     std::vector<Range> ranges;
     ranges.reserve(tensors_.size());
-    for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
-      const Cut cut = cut_of(tensors_[i], schedule_.placements[i]);
+    for (const std::uint32_t i : in_reading_order_) {
+      const Cut& cut = schedule_.cuts[i];
       columns_.assign(tensors_[i], schedule_.placements[i], cut, rank, schedule_.world);
       const std::uint64_t bytes =
           converted_bytes(cut.rows * columns_.row_bytes(), tensors_[i].dtype, schedule_.dtypes[i]);
@@ -370,9 +415,10 @@ class DestinationProof {
   std::span<const TensorInfo> tensors_;
   TransferPlanner planner_;
   RankColumns columns_;
-  std::vector<Transfers> transfers_;                 // of the wave being checked, by rank
+  std::vector<Incoming> incoming_;                   // of the wave being checked, by rank
   std::vector<std::vector<std::uint64_t>> written_;  // [rank][tensor], bytes
   std::vector<std::vector<Range>> runs_;             // [rank], arena ranges of messages
+  std::vector<std::uint32_t> in_reading_order_;      // every tensor once
   std::uint32_t last_tensor_ = no_tensor;
   std::uint32_t last_rank_ = 0;
   std::uint64_t last_rows_ = 0;
@@ -384,9 +430,11 @@ class DestinationProof {
 void prove(const Schedule& schedule) {
   require(schedule.placements.size() == schedule.catalog.tensors().size() &&
               schedule.dtypes.size() == schedule.catalog.tensors().size() &&
+              schedule.cuts.size() == schedule.catalog.tensors().size() &&
               schedule.arena_offsets.size() == schedule.world &&
               schedule.ranks.size() == schedule.world,
           "its tables have the wrong sizes");
+  check_tensors(schedule);
   SourceProof(schedule).check();
   DestinationProof(schedule).check();
 }

@@ -47,7 +47,7 @@ class RunWalker {
   RunEntry entry_of(const Piece& piece, const Placement& placement, std::uint32_t destination,
                     std::uint64_t run_offset) {
     const TensorInfo& tensor = schedule_.catalog.tensors()[piece.tensor];
-    const Cut cut = cut_of(tensor, placement);
+    const Cut& cut = schedule_.cuts[piece.tensor];
     columns_.assign(tensor, placement, cut, destination, schedule_.world);
     const Share share = share_of(cut, columns_, piece.begin, piece.end);
     return {&piece, cut, share, run_offset,

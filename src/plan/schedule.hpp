@@ -11,6 +11,8 @@
 #include "safeshuffle/placement.hpp"
 #include "safeshuffle/plan.hpp"
 
+#include "plan/cut.hpp"
+
 namespace safeshuffle::plan {
 
 /// Every tensor in an arena starts at a multiple of this, and so does every run.
@@ -50,6 +52,7 @@ struct Schedule {
   Catalog catalog;
   std::vector<Placement> placements;  ///< by tensor
   std::vector<DType> dtypes;          ///< by tensor: element type after the load
+  std::vector<Cut> cuts;              ///< by tensor: cut_of its placement
   std::uint32_t world = 1;
   std::uint32_t waves = 0;
   std::uint64_t window = 0;

@@ -21,32 +21,40 @@ struct Run {
   std::uint64_t bytes = 0;
 };
 
-/// Runs have more than 0 bytes; at most one send and one receive per peer, none to itself.
-struct Transfers {
+/// What a rank contributes to a wave: its pack pass, then its sends. Runs, here and below, have
+/// more than 0 bytes; there is at most one per peer, none to itself.
+struct Outgoing {
   std::vector<PackItem> items;
-  std::vector<Run> sends;       ///< ascending peer
-  std::vector<Run> receives;    ///< ascending peer; memory is the arena
-  std::vector<Run> broadcasts;  ///< ascending root, the same on all ranks but for the offset
+  std::vector<Run> sends;  ///< ascending peer
 };
 
-/// Computes transfers of one schedule. Holds scratch memory; not thread-safe.
+/// What a rank gets in a wave; all in its arena.
+struct Incoming {
+  std::vector<Run> receives;  ///< ascending peer
+  std::vector<Run>
+      broadcasts;  ///< ascending root, its own too; on all ranks the same but for offset
+};
+
+/// Computes the transfers of one schedule. Holds scratch memory; not thread-safe.
 class TransferPlanner {
  public:
   explicit TransferPlanner(const Schedule& schedule) : schedule_(schedule), walker_(schedule) {}
 
-  Transfers transfers(std::uint32_t wave, std::uint32_t rank);
+  Outgoing outgoing(std::uint32_t wave, std::uint32_t rank);
+  Incoming incoming(std::uint32_t wave, std::uint32_t rank);
 
  private:
   void pack_own(const Slab& slab, std::uint32_t rank, bool replicated);
   void pack_send(const Slab& slab, std::uint32_t destination);
-  void expect(const Slab& slab, std::uint32_t reader, std::uint32_t rank);
+  Run run_from(const Slab& slab, std::uint32_t reader, std::uint32_t rank, bool replicated);
+  std::uint64_t arena_offset(const RunEntry& entry, std::uint32_t rank) const;
   void append_items(const RunEntry& entry, const RankColumns& columns, std::uint64_t destination,
                     PackTarget target);
   bool send_from_slab(std::size_t first_item, Run& run);
 
   const Schedule& schedule_;
   RunWalker walker_;
-  Transfers result_;
+  Outgoing outgoing_;  // being made
   std::uint64_t send_cursor_ = 0;
 };
 

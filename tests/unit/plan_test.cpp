@@ -1,0 +1,236 @@
+// Planning: assignment, waves, arenas, budget, hash; and, in every case, the proof.
+#include "safeshuffle/plan.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <numeric>
+#include <set>
+
+#include "safeshuffle/error.hpp"
+
+#include "plan/assignment.hpp"
+#include "plan/schedule.hpp"
+#include "support/catalogs.hpp"
+#include "support/catch.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::test;
+
+namespace {
+
+// The requirement is one second; sanitizers and debug builds are slower by what they check.
+#if defined(__SANITIZE_ADDRESS__) || !defined(__OPTIMIZE__)
+constexpr double scale_limit_seconds = 30;
+#else
+constexpr double scale_limit_seconds = 1;
+#endif
+
+constexpr Assignment assignments[] = {Assignment::round_robin, Assignment::balanced,
+                                      Assignment::striped, Assignment::automatic};
+
+PlanOptions options(Assignment assignment, std::uint64_t window, DTypePolicy dtype) {
+  PlanOptions result;
+  result.assignment = assignment;
+  result.window = window;
+  result.dtype = dtype;
+  return result;
+}
+
+std::uint64_t sum(const Plan& plan, std::uint64_t RankSummary::*field) {
+  std::uint64_t total = 0;
+  for (const RankSummary& rank : plan.ranks()) total += rank.*field;
+  return total;
+}
+
+Catalog files_of_bytes(const std::vector<std::uint64_t>& sizes) {
+  std::vector<std::vector<Made>> files;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    files.push_back({{numbered("t", i), DType::U8, {sizes[i]}}});
+  }
+  return make_catalog(files);
+}
+
+}  // namespace
+
+TEST_CASE("every random plan is provable, in every world, assignment, window and type", "[plan]") {
+  const auto seed = GENERATE(range(0, 60));
+  const RandomModel model = random_model(static_cast<std::uint32_t>(seed));
+  for (const std::uint32_t world : {1U, 2U, 3U, 5U, 8U}) {
+    for (const Assignment assignment : assignments) {
+      for (const std::uint64_t window : {std::uint64_t{4096}, std::uint64_t{1} << 20}) {
+        const auto policy = static_cast<DTypePolicy>(seed % 4);
+        const Plan plan =
+            make_plan(model.catalog, model.placements, world, options(assignment, window, policy));
+        CAPTURE(seed, world, static_cast<int>(assignment), window);
+        CHECK_NOTHROW(plan.prove());
+        CHECK(sum(plan, &RankSummary::sent_bytes) == sum(plan, &RankSummary::received_bytes));
+      }
+    }
+  }
+}
+
+TEST_CASE("round-robin gives file i to rank i modulo the world", "[plan]") {
+  const Plan plan = make_plan(files_of_bytes({10, 20, 30, 40, 50}), {5, whole()}, 2);
+  CHECK(plan.ranks()[0].files == std::vector<std::uint32_t>{0, 2, 4});
+  CHECK(plan.ranks()[1].files == std::vector<std::uint32_t>{1, 3});
+  CHECK(plan.ranks()[0].read_bytes == 90);
+  CHECK(plan.ranks()[1].read_bytes == 60);
+}
+
+TEST_CASE("balanced evens out files of different sizes", "[plan]") {
+  PlanOptions balanced;
+  balanced.assignment = Assignment::balanced;
+  const Plan plan = make_plan(files_of_bytes({100, 10, 90, 20, 80}), {5, whole()}, 2, balanced);
+  CHECK(plan.ranks()[0].read_bytes == 130);
+  CHECK(plan.ranks()[1].read_bytes == 170);
+}
+
+TEST_CASE("one file on many ranks: striped gives each a share, automatic chooses it", "[plan]") {
+  std::vector<Made> tensors;
+  for (std::size_t i = 0; i < 64; ++i) tensors.push_back({numbered("t", i), DType::F32, {1024}});
+  PlanOptions automatic;
+  automatic.assignment = Assignment::automatic;
+  const Plan plan = make_plan(make_catalog({tensors}), {64, whole()}, 8, automatic);
+  CHECK(plan.assignment() == Assignment::striped);
+  for (const RankSummary& rank : plan.ranks()) CHECK(rank.read_bytes == 8 * 4096);
+}
+
+TEST_CASE("automatic stays with round-robin where files are even, leaves it where skewed",
+          "[plan]") {
+  PlanOptions automatic;
+  automatic.assignment = Assignment::automatic;
+  const auto resolved = [&](const std::vector<std::uint64_t>& sizes) {
+    return make_plan(files_of_bytes(sizes), {sizes.size(), whole()}, 2, automatic).assignment();
+  };
+  CHECK(resolved({100, 100, 100, 90}) == Assignment::round_robin);
+  CHECK(resolved({1000, 10, 1000, 10}) == Assignment::striped);
+}
+
+TEST_CASE("bytes read, sent, received and kept of a known plan", "[plan]") {
+  // Two ranks: a [4, 8] F32 (128 bytes) cut by rows, in file 0; b [6] BF16 (12 bytes) replicated,
+  // in file 1; c [2] I64 on rank 1 only, in file 0; d dropped, in file 1.
+  const Catalog catalog = make_catalog({{{"a", DType::F32, {4, 8}}, {"c", DType::I64, {2}}},
+                                        {{"b", DType::BF16, {6}}, {"d", DType::U8, {99}}}});
+  const std::vector<Placement> placements{cut(0, 4), whole(Placement::Kind::single, 1), whole(),
+                                          whole(Placement::Kind::dropped)};
+  PlanOptions half;
+  half.dtype = DTypePolicy::f16;
+  const Plan plan = make_plan(catalog, placements, 2, half);
+  plan.prove();
+  const RankSummary& first = plan.ranks()[0];
+  const RankSummary& second = plan.ranks()[1];
+  CHECK(first.read_bytes == 128 + 16);
+  CHECK(second.read_bytes == 12);
+  CHECK(first.sent_bytes == 32 + 16);  // half of a, as F16; c
+  CHECK(second.sent_bytes == 12);
+  CHECK(first.received_bytes == 12);
+  CHECK(second.received_bytes == 32 + 16);
+  CHECK(first.kept_bytes == 32 + 12);
+  CHECK(second.kept_bytes == 32 + 12 + 16);
+}
+
+TEST_CASE("a tensor larger than the window travels in chunks no larger than it", "[plan]") {
+  const Catalog catalog = make_catalog({{{"big", DType::BF16, {1000, 3, 70}}}});
+  const auto axis = GENERATE(0U, 1U, 2U);
+  PlanOptions small;
+  small.window = 8192;
+  const Plan plan =
+      make_plan(catalog, {cut(axis, catalog.tensors()[0].shape[axis], true)}, 3, small);
+  CHECK_NOTHROW(plan.prove());
+  CHECK(plan.waves() >= 420'000 / 8192);
+  for (const plan::Slab& slab : plan.schedule().slabs) {
+    for (const plan::Piece& piece : slab.pieces) CHECK(piece.end - piece.begin <= 8192);
+  }
+}
+
+TEST_CASE("the budget shrinks the window, and names the tensor where it cannot hold", "[plan]") {
+  std::vector<std::vector<Made>> files;
+  for (std::size_t i = 0; i < 16; ++i) {
+    files.push_back({{numbered("t", i), DType::BF16, {256, 1024}}});
+  }
+  const Catalog catalog = make_catalog(files);
+  const std::vector<Placement> placements(16, cut(0, 256));
+  PlanOptions limited;
+  limited.memory_budget = std::uint64_t{4} << 20;  // the shards alone are 2 MiB
+  const Plan plan = make_plan(catalog, placements, 4, limited);
+  CHECK_NOTHROW(plan.prove());
+  CHECK(plan.window() < limited.window);
+  for (const RankSummary& rank : plan.ranks())
+    CHECK(rank.peak_device_bytes <= limited.memory_budget);
+
+  limited.memory_budget = std::uint64_t{1} << 20;
+  try {
+    make_plan(catalog, placements, 4, limited);
+    FAIL("the budget cannot hold");
+  } catch (const MemoryError& error) {
+    CHECK_FALSE(error.record().tensor.empty());
+    CHECK(error.record().cause.find("1048576") != std::string::npos);
+  }
+}
+
+TEST_CASE("tensors start at multiples of 256 bytes in every arena", "[plan]") {
+  const RandomModel model = random_model(7);
+  const Plan plan = make_plan(model.catalog, model.placements, 3);
+  for (const auto& offsets : plan.schedule().arena_offsets) {
+    for (const std::uint64_t offset : offsets) {
+      if (offset != plan::not_held) CHECK(offset % 256 == 0);
+    }
+  }
+}
+
+TEST_CASE("equal inputs hash equally, different ones differently", "[plan]") {
+  const RandomModel model = random_model(11);
+  std::set<std::uint64_t> hashes;
+  for (const std::uint32_t world : {2U, 3U}) {
+    for (const std::uint64_t window : {4096U, 8192U}) {
+      const auto with = options(Assignment::round_robin, window, DTypePolicy::keep);
+      const Plan plan = make_plan(model.catalog, model.placements, world, with);
+      CHECK(plan.hash() == make_plan(model.catalog, model.placements, world, with).hash());
+      hashes.insert(plan.hash());
+    }
+  }
+  CHECK(hashes.size() == 4);
+}
+
+TEST_CASE("bad arguments of a plan", "[plan]") {
+  const Catalog catalog = files_of_bytes({10});
+  PlanOptions tiny;
+  tiny.window = 4095;
+  CHECK_THROWS_AS(make_plan(catalog, {whole()}, 0), ConfigError);
+  CHECK_THROWS_AS(make_plan(catalog, {}, 1), ConfigError);
+  CHECK_THROWS_AS(make_plan(catalog, {whole()}, 1, tiny), ConfigError);
+  CHECK_THROWS_AS(make_plan(catalog, {whole(Placement::Kind::single, 2)}, 2), PlanError);
+}
+
+TEST_CASE("a cut inside a byte is refused, one on byte boundaries is not", "[plan]") {
+  const Catalog catalog = make_catalog({{{"packed", DType::F4, {4, 6}}}});
+  CHECK_NOTHROW(make_plan(catalog, {cut(0, 4)}, 2).prove());
+  CHECK_NOTHROW(make_plan(catalog, {cut(1, 6)}, 3).prove());
+  CHECK_THROWS_AS(make_plan(catalog, {cut(1, 6)}, 2), PlanError);
+}
+
+TEST_CASE("an empty checkpoint has an empty plan", "[plan]") {
+  const Plan plan = make_plan(Catalog(), {}, 4);
+  CHECK_NOTHROW(plan.prove());
+  CHECK(plan.waves() == 0);
+}
+
+TEST_CASE("100,000 tensors on 64 ranks are planned and proved in about a second",
+          "[plan][.scale]") {
+  std::vector<std::vector<Made>> files(100);
+  std::vector<Placement> placements;
+  for (auto& file : files) {
+    for (int i = 0; i < 1000; ++i) {
+      file.push_back({numbered("tensor.", placements.size()), DType::BF16, {128, 64}});
+      const int kind = i % 10;
+      placements.push_back(kind == 0 ? whole() : kind < 6 ? cut(0, 128) : cut(1, 64));
+    }
+  }
+  const Catalog catalog = make_catalog(files);
+  // Processor time, so that a busy machine does not fail the test.
+  const std::clock_t start = std::clock();
+  make_plan(catalog, placements, 64).prove();
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  CAPTURE(seconds);
+  CHECK(seconds < scale_limit_seconds);
+}
