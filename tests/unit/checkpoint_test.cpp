@@ -1,0 +1,288 @@
+// format: finding the files of a checkpoint, reading their headers, holding them against the index.
+#include "format/checkpoint.hpp"
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+#include "safeshuffle/error.hpp"
+
+#include "support/catch.hpp"
+#include "support/failure.hpp"
+#include "support/safetensors_file.hpp"
+#include "support/temporary_directory.hpp"
+
+using namespace safeshuffle;
+using format::discover;
+using format::Listing;
+using support::byte_tensors;
+using support::failure;
+using support::TemporaryDirectory;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Files = std::vector<std::string>;
+
+constexpr const char* usual_index = "model.safetensors.index.json";
+
+Catalog open(const std::vector<std::string>& paths) {
+  const Listing listing = discover(paths);
+  std::vector<format::RawHeader> headers;
+  for (const std::string& file : listing.files) headers.push_back(format::read_header(file));
+  return make_catalog(listing, headers);
+}
+
+std::string index_of(const std::string& weight_map) {
+  return R"({"metadata":{"total_size":3,"x":[[1.5,null,true]]},"weight_map":{)" + weight_map + "}}";
+}
+
+ErrorRecord io_error(const std::string& path) {
+  return failure<IoError>([&] { open({path}); });
+}
+
+ErrorRecord index_error(const TemporaryDirectory& directory, const std::string& text) {
+  const std::string index = directory.write(usual_index, text);
+  const ErrorRecord record = failure<FormatError>([&] { discover({directory.path().string()}); });
+  CHECK(record.file == index);
+  CHECK(record.offset.has_value());
+  return record;
+}
+
+bool is(const ErrorRecord& record, FormatErrc code) {
+  return record.code == static_cast<int>(code);
+}
+
+}  // namespace
+
+TEST_CASE("one file is a checkpoint, whatever its name", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.write("my weights.bin", byte_tensors({"a", "b"}));
+  const Catalog catalog = open({path});
+  REQUIRE(catalog.files().size() == 1);
+  const FileInfo& file = catalog.files()[0];
+  CHECK(file.path == path);
+  CHECK(file.size == fs::file_size(path));
+  CHECK(file.data_start + 2 == file.size);
+  CHECK(file.modified_ns > 0);
+  CHECK(catalog.find("b")->file_offset == file.data_start + 1);
+}
+
+TEST_CASE("a list of files keeps its order", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const Files paths{directory.write("z.safetensors", byte_tensors({"a"})),
+                    directory.write("a.safetensors", byte_tensors({"b"}))};
+  CHECK(discover(paths).files == paths);
+  CHECK(open(paths).find("b")->file == 1);
+}
+
+TEST_CASE("a directory without an index is read in name order", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("b c.safetensors", byte_tensors({"x"}));
+  directory.write("a.safetensors", byte_tensors({"y"}));
+  directory.write("._a.safetensors", "shadow");
+  directory.write("notes.txt", "notes");
+  directory.write("config.json", R"({"model_type":"llama"})");
+  const Listing listing = discover({directory.path().string()});
+  CHECK(listing.files == Files{directory / "a.safetensors", directory / "b c.safetensors"});
+  CHECK(listing.index_path.empty());
+  CHECK(listing.config_json == R"({"model_type":"llama"})");
+}
+
+TEST_CASE("an index decides which files of a directory count", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string index = directory.write(
+      usual_index, index_of(R"("x":"b.safetensors","y":"sub/a.safetensors","z":"b.safetensors")"));
+  directory.write("b.safetensors", byte_tensors({"x", "z"}));
+  directory.write("sub/a.safetensors", byte_tensors({"y"}));
+  directory.write("stale.safetensors", "not even a header");
+  directory.write("other.safetensors.index.json", "{}");
+  for (const std::string& path : {directory.path().string(), index}) {
+    const Listing listing = discover({path});
+    CHECK(listing.files == Files{directory / "b.safetensors", directory / "sub/a.safetensors"});
+    CHECK(listing.index_path == index);
+    CHECK(open({path}).tensors().size() == 3);
+  }
+}
+
+TEST_CASE("an index of another name is used if it is the only one", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string text = index_of(R"("x":"x.safetensors")");
+  const std::string index = directory.write("diffusion.safetensors.index.json", text);
+  directory.write("x.safetensors", byte_tensors({"x"}));
+  directory.write("y.safetensors", byte_tensors({"y"}));
+  CHECK(discover({directory.path().string()}).index_path == index);
+  directory.write("second.safetensors.index.json", text);
+  CHECK(discover({directory.path().string()}).files.size() == 2);
+}
+
+TEST_CASE("links of a cache are followed but keep their names", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("blobs/0123abcd", byte_tensors({"x"}));
+  directory.write("blobs/4567", index_of(R"("x":"x.safetensors")"));
+  fs::create_directories(directory / "snapshots/main");
+  fs::create_symlink("../../blobs/0123abcd", directory / "snapshots/main/x.safetensors");
+  fs::create_symlink("../../blobs/4567",
+                     directory / (std::string("snapshots/main/") + usual_index));
+  const Catalog catalog = open({directory / "snapshots/main"});
+  REQUIRE(catalog.files().size() == 1);
+  CHECK(catalog.files()[0].path == directory / "snapshots/main/x.safetensors");
+  CHECK(catalog.find("x") != nullptr);
+}
+
+TEST_CASE("what is not there is an error with its errno", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  CHECK(io_error(directory / "absent").code == ENOENT);
+  CHECK(io_error(directory / "absent.index.json").code == ENOENT);
+  CHECK(io_error(directory / "absent").file == directory / "absent");
+  CHECK(io_error(directory.path().string()).file == directory.path().string());
+  CHECK_THROWS_AS(discover({}), IoError);
+  fs::create_symlink("nowhere", directory / "x.safetensors");
+  CHECK(io_error(directory.path().string()).file == directory / "x.safetensors");
+  CHECK(io_error(directory / "x.safetensors").code == ENOENT);
+}
+
+TEST_CASE("what is no regular file is refused without waiting for it", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "x.safetensors";
+  SECTION("a loop of links") {
+    fs::create_symlink("x.safetensors", path);
+    CHECK(io_error(path).code == ELOOP);
+  }
+  SECTION("a directory") {
+    fs::create_directory(path);
+    CHECK(io_error(directory.path().string()).code == EISDIR);
+  }
+  SECTION("a FIFO") {
+    REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+    CHECK(io_error(path).code == EINVAL);
+    CHECK(failure<IoError>([&] { format::read_header(path); }).code == EINVAL);
+  }
+  CHECK(io_error(directory.path().string()).file == path);
+}
+
+TEST_CASE("a file without read permission is refused", "[format][checkpoint]") {
+  if (geteuid() == 0) return;  // root may read anything
+  const TemporaryDirectory directory;
+  const std::string path = directory.write("x.safetensors", byte_tensors({"x"}));
+  fs::permissions(path, fs::perms::none);
+  CHECK(io_error(path).code == EACCES);
+}
+
+TEST_CASE("an index file is given alone", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string file = directory.write("x.safetensors", byte_tensors({"x"}));
+  CHECK_THROWS_AS(discover({file, directory.path().string()}), IoError);
+  CHECK_THROWS_AS(open({file, directory.write("i.json", index_of(R"("x":"x.safetensors")"))}),
+                  Error);
+}
+
+TEST_CASE("a file given under two names is refused", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string file = directory.write("x.safetensors", support::raw_file("{}", 0));
+  fs::create_symlink("x.safetensors", directory / "y.safetensors");
+  const ErrorRecord record = failure<IoError>([&] {
+    discover({file, directory / "y.safetensors"});
+  });
+  CHECK(record.file == directory / "y.safetensors");
+  CHECK(record.cause.find(file) != std::string::npos);
+  directory.write(usual_index, index_of(R"("x":"x.safetensors","y":"./x.safetensors")"));
+  CHECK_THROWS_AS(discover({directory.path().string()}), IoError);
+}
+
+TEST_CASE("an index that names a missing file is refused with a tensor", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("a.safetensors", byte_tensors({"x"}));
+  directory.write(usual_index, index_of(R"("x":"a.safetensors","y":"b.safetensors")"));
+  const ErrorRecord record = io_error(directory.path().string());
+  CHECK(record.code == ENOENT);
+  CHECK(record.file == directory / "b.safetensors");
+  CHECK(record.tensor == "y");
+}
+
+TEST_CASE("an index and headers that disagree are refused", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("a.safetensors", byte_tensors({"x"}));
+  directory.write("b.safetensors", byte_tensors({"y", "z"}));
+  const auto refused = [&](const std::string& weight_map) {
+    directory.write(usual_index, index_of(weight_map));
+    const ErrorRecord record = io_error(directory.path().string());
+    return fs::path(record.file).filename().string() + ":" + record.tensor;
+  };
+  const std::string right = R"("x":"a.safetensors","y":"b.safetensors")";
+  CHECK(refused(right) == "b.safetensors:z");
+  CHECK(refused(right + R"(,"z":"a.safetensors")") == "a.safetensors:z");
+  CHECK(refused(right + R"(,"z":"b.safetensors","w":"a.safetensors")") == "a.safetensors:w");
+  directory.write("b.safetensors", byte_tensors({"y", "x"}));
+  CHECK(refused(right) == "b.safetensors:x");
+  directory.write(usual_index, index_of(""));
+  CHECK(io_error(directory.path().string()).file == directory / usual_index);
+}
+
+TEST_CASE("an index that is not valid is refused", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("a.safetensors", byte_tensors({"x"}));
+  const std::string good = index_of(R"("x":"a.safetensors")");
+  const std::vector<std::string> malformed{
+      "",
+      good.substr(0, good.size() / 2),
+      "<<<<<<< HEAD\n" + good,
+      good + "}",
+      good + std::string(1, '\0'),
+      "[]",
+      "7",
+      "{}",
+      R"({"weight_map":null})",
+      R"({"weight_map":["a.safetensors"]})",
+      R"({"metadata":{"weight_map":{"x":"a.safetensors"}}})",
+      index_of(R"("x":1)"),
+      index_of(R"("x":null)"),
+      index_of(R"("x":["a.safetensors"])"),
+      index_of(R"("x":{"file":"a.safetensors"})"),
+      index_of(R"("x":"")"),
+      index_of(R"("x":".")"),
+      index_of(R"("x":"sub/")"),
+      index_of(R"("x":"..")"),
+      index_of(R"("x":"../a.safetensors")"),
+      index_of(R"("x":"sub/../../a.safetensors")"),
+      index_of(R"("x":"/etc/passwd")"),
+      index_of("\"x\":\"a.safetensors\\u0000.txt\""),
+      std::string(1'000'000, '['),
+  };
+  for (const std::string& text : malformed) {
+    CAPTURE(text.substr(0, 200));
+    CHECK(is(index_error(directory, text), FormatErrc::header_bad_json));
+  }
+  const std::string twice = R"("x":"a.safetensors","x":"a.safetensors")";
+  CHECK(is(index_error(directory, index_of(twice)), FormatErrc::duplicate_key));
+  CHECK(is(index_error(directory, R"({"weight_map":{},"weight_map":{}})"),
+           FormatErrc::duplicate_key));
+}
+
+TEST_CASE("reading a header stops at the header", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.write("x", support::raw_file("{}", 0));
+  fs::resize_file(path, std::uint64_t{1} << 40);
+  const format::RawHeader header = format::read_header(path);
+  CHECK(header.json == "{}");
+  CHECK(header.file_size == std::uint64_t{1} << 40);
+}
+
+TEST_CASE("reading a header refuses files that cannot have one", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const auto code_of = [&](const std::string& content) {
+    const std::string path = directory.write("x", content);
+    const ErrorRecord record = failure<FormatError>([&] { format::read_header(path); });
+    CHECK(record.file == path);
+    return static_cast<FormatErrc>(record.code);
+  };
+  CHECK(code_of("") == FormatErrc::file_too_short);
+  CHECK(code_of("1234567") == FormatErrc::file_too_short);
+  CHECK(code_of(support::header_length(0)) == FormatErrc::header_empty);
+  CHECK(code_of(support::header_length(1) + "") == FormatErrc::header_past_end);
+  CHECK(code_of("version https://git-lfs.github.com/spec/v1") == FormatErrc::header_too_large);
+}
