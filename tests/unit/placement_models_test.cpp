@@ -1,0 +1,367 @@
+// placement: the built-in rules, on tiny models and on the names of real ones.
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/placement.hpp"
+
+#include "support/catch.hpp"
+#include "support/placement.hpp"
+
+using namespace safeshuffle;
+using test::kept;
+using test::shard;
+using test::tensor;
+
+namespace {
+
+/// A tensor of a tiny model and what rank 1 holds of it in groups of 2 and 4.
+struct Row {
+  const char* name;
+  Shape whole;
+  Shape of_two;
+  Shape of_four;
+};
+
+void check_model(const std::string& config, const std::vector<Row>& rows,
+                 const std::string& prefix = "") {
+  const TpPlan plan = TpPlan::automatic(config);
+  for (const Row& row : rows) {
+    const TensorInfo info = tensor(prefix + row.name, row.whole);
+    CAPTURE(config, info.name);
+    CHECK(shard(plan, info, 0, 1) == row.whole);
+    CHECK(shard(plan, info, 1, 2) == row.of_two);
+    CHECK(shard(plan, info, 1, 4) == row.of_four);
+  }
+}
+
+// hidden 16, 4 heads of 4, 2 KV heads, intermediate 24, vocabulary 40.
+const std::vector<Row> llama_attention{
+    {"embed_tokens.weight", {40, 16}, {20, 16}, {10, 16}},
+    {"layers.0.self_attn.q_proj.weight", {16, 16}, {8, 16}, {4, 16}},
+    {"layers.0.self_attn.q_proj.bias", {16}, {8}, {4}},
+    {"layers.0.self_attn.k_proj.weight", {8, 16}, {4, 16}, {4, 16}},
+    {"layers.0.self_attn.k_proj.bias", {8}, {4}, {4}},
+    {"layers.0.self_attn.v_proj.weight", {8, 16}, {4, 16}, {4, 16}},
+    {"layers.0.self_attn.v_proj.bias", {8}, {4}, {4}},
+    {"layers.0.self_attn.o_proj.weight", {16, 16}, {16, 8}, {16, 4}},
+    {"layers.0.self_attn.o_proj.bias", {16}, {16}, {16}},
+    {"layers.0.self_attn.q_norm.weight", {4}, {4}, {4}},
+    {"layers.0.self_attn.k_norm.weight", {4}, {4}, {4}},
+    {"layers.0.self_attn.rotary_emb.inv_freq", {2}, {2}, {2}},
+    {"layers.11.input_layernorm.weight", {16}, {16}, {16}},
+    {"layers.11.post_attention_layernorm.weight", {16}, {16}, {16}},
+    {"norm.weight", {16}, {16}, {16}}};
+
+const std::vector<Row> llama_mlp{{"layers.0.mlp.gate_proj.weight", {24, 16}, {12, 16}, {6, 16}},
+                                 {"layers.0.mlp.gate_proj.bias", {24}, {12}, {6}},
+                                 {"layers.0.mlp.up_proj.weight", {24, 16}, {12, 16}, {6, 16}},
+                                 {"layers.0.mlp.up_proj.bias", {24}, {12}, {6}},
+                                 {"layers.0.mlp.down_proj.weight", {16, 24}, {16, 12}, {16, 6}},
+                                 {"layers.0.mlp.down_proj.bias", {16}, {16}, {16}},
+                                 {"layers.0.pre_feedforward_layernorm.weight", {16}, {16}, {16}},
+                                 {"layers.0.post_feedforward_layernorm.weight", {16}, {16}, {16}}};
+
+const std::vector<Row> lm_head{{"lm_head.weight", {40, 16}, {20, 16}, {10, 16}},
+                               {"lm_head.bias", {40}, {20}, {10}}};
+
+const std::vector<Row> mixtral_mlp{
+    {"layers.0.block_sparse_moe.gate.weight", {8, 16}, {8, 16}, {8, 16}},
+    {"layers.0.block_sparse_moe.experts.7.w1.weight", {24, 16}, {12, 16}, {6, 16}},
+    {"layers.0.block_sparse_moe.experts.7.w2.weight", {16, 24}, {16, 12}, {16, 6}},
+    {"layers.0.block_sparse_moe.experts.7.w3.weight", {24, 16}, {12, 16}, {6, 16}}};
+
+const std::vector<Row> phi3_layers{
+    {"layers.0.self_attn.qkv_proj.weight", {32, 16}, {16, 16}, {12, 16}},
+    {"layers.0.self_attn.o_proj.weight", {16, 16}, {16, 8}, {16, 4}},
+    {"layers.0.mlp.gate_up_proj.weight", {48, 16}, {24, 16}, {12, 16}},
+    {"layers.0.mlp.down_proj.weight", {16, 24}, {16, 12}, {16, 6}},
+    {"layers.0.input_layernorm.weight", {16}, {16}, {16}}};
+
+// BLOOM, GPT-NeoX and Falcon: hidden 16, 4 heads of 4, intermediate 64, vocabulary 40.
+const std::vector<Row> bloom{
+    {"word_embeddings.weight", {40, 16}, {20, 16}, {10, 16}},
+    {"word_embeddings_layernorm.weight", {16}, {16}, {16}},
+    {"word_embeddings_layernorm.bias", {16}, {16}, {16}},
+    {"h.0.input_layernorm.weight", {16}, {16}, {16}},
+    {"h.0.self_attention.query_key_value.weight", {48, 16}, {24, 16}, {12, 16}},
+    {"h.0.self_attention.query_key_value.bias", {48}, {24}, {12}},
+    {"h.0.self_attention.dense.weight", {16, 16}, {16, 8}, {16, 4}},
+    {"h.0.self_attention.dense.bias", {16}, {16}, {16}},
+    {"h.0.post_attention_layernorm.bias", {16}, {16}, {16}},
+    {"h.0.mlp.dense_h_to_4h.weight", {64, 16}, {32, 16}, {16, 16}},
+    {"h.0.mlp.dense_h_to_4h.bias", {64}, {32}, {16}},
+    {"h.0.mlp.dense_4h_to_h.weight", {16, 64}, {16, 32}, {16, 16}},
+    {"h.0.mlp.dense_4h_to_h.bias", {16}, {16}, {16}},
+    {"ln_f.weight", {16}, {16}, {16}}};
+
+const std::vector<Row> gpt_neox{
+    {"embed_in.weight", {40, 16}, {20, 16}, {10, 16}},
+    {"layers.0.attention.query_key_value.weight", {48, 16}, {24, 16}, {12, 16}},
+    {"layers.0.attention.query_key_value.bias", {48}, {24}, {12}},
+    {"layers.0.attention.dense.weight", {16, 16}, {16, 8}, {16, 4}},
+    {"layers.0.attention.dense.bias", {16}, {16}, {16}},
+    {"layers.0.attention.bias", {1, 1, 64, 64}, {1, 1, 64, 64}, {1, 1, 64, 64}},
+    {"layers.0.attention.masked_bias", {}, {}, {}},
+    {"layers.0.mlp.dense_h_to_4h.weight", {64, 16}, {32, 16}, {16, 16}},
+    {"layers.0.mlp.dense_h_to_4h.bias", {64}, {32}, {16}},
+    {"layers.0.mlp.dense_4h_to_h.weight", {16, 64}, {16, 32}, {16, 16}},
+    {"layers.0.mlp.dense_4h_to_h.bias", {16}, {16}, {16}},
+    {"final_layer_norm.weight", {16}, {16}, {16}}};
+
+std::vector<Row> falcon(Row query_key_value) {
+  return {{"word_embeddings.weight", {40, 16}, {20, 16}, {10, 16}},
+          query_key_value,
+          {"h.0.self_attention.dense.weight", {16, 16}, {16, 8}, {16, 4}},
+          {"h.0.self_attention.dense.bias", {16}, {16}, {16}},
+          {"h.0.mlp.dense_h_to_4h.weight", {64, 16}, {32, 16}, {16, 16}},
+          {"h.0.mlp.dense_4h_to_h.weight", {16, 64}, {16, 32}, {16, 16}},
+          {"h.0.ln_attn.weight", {16}, {16}, {16}},
+          {"h.0.ln_mlp.bias", {16}, {16}, {16}},
+          {"ln_f.weight", {16}, {16}, {16}}};
+}
+
+const std::string falcon_weight = "h.0.self_attention.query_key_value.weight";
+
+nlohmann::json read_json(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  return nlohmann::json::parse(stream);
+}
+
+/// "model.layers.17.norm" → "model.layers.*.norm", as far as digits are whole components.
+std::string family(const std::string& name) {
+  std::string result;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const bool digit = name[i] >= '0' && name[i] <= '9';
+    const bool indexed = digit && (result.empty() || result.back() == '.' || result.back() == '*');
+    if (!indexed) result += name[i];
+    if (indexed && result.back() != '*') result += '*';
+  }
+  return result;
+}
+
+/// Shape and cut dimension (none: replicated) of one family of tensors.
+struct Family {
+  Shape shape;
+  std::optional<std::size_t> cut;
+};
+using Families = std::map<std::string, Family>;
+
+constexpr std::nullopt_t whole = std::nullopt;
+
+const Families llama_70b{{"model.embed_tokens.weight", {{32000, 8192}, 0}},
+                         {"model.layers.*.input_layernorm.weight", {{8192}, whole}},
+                         {"model.layers.*.mlp.down_proj.weight", {{8192, 28672}, 1}},
+                         {"model.layers.*.mlp.gate_proj.weight", {{28672, 8192}, 0}},
+                         {"model.layers.*.mlp.up_proj.weight", {{28672, 8192}, 0}},
+                         {"model.layers.*.post_attention_layernorm.weight", {{8192}, whole}},
+                         {"model.layers.*.self_attn.k_proj.weight", {{1024, 8192}, 0}},
+                         {"model.layers.*.self_attn.o_proj.weight", {{8192, 8192}, 1}},
+                         {"model.layers.*.self_attn.q_proj.weight", {{8192, 8192}, 0}},
+                         {"model.layers.*.self_attn.v_proj.weight", {{1024, 8192}, 0}},
+                         {"model.norm.weight", {{8192}, whole}},
+                         {"lm_head.weight", {{32000, 8192}, 0}}};
+
+const Families bloom_176b{{"h.*.input_layernorm.bias", {{14336}, whole}},
+                          {"h.*.input_layernorm.weight", {{14336}, whole}},
+                          {"h.*.mlp.dense_4h_to_h.bias", {{14336}, whole}},
+                          {"h.*.mlp.dense_4h_to_h.weight", {{14336, 57344}, 1}},
+                          {"h.*.mlp.dense_h_to_4h.bias", {{57344}, 0}},
+                          {"h.*.mlp.dense_h_to_4h.weight", {{57344, 14336}, 0}},
+                          {"h.*.post_attention_layernorm.bias", {{14336}, whole}},
+                          {"h.*.post_attention_layernorm.weight", {{14336}, whole}},
+                          {"h.*.self_attention.dense.bias", {{14336}, whole}},
+                          {"h.*.self_attention.dense.weight", {{14336, 14336}, 1}},
+                          {"h.*.self_attention.query_key_value.bias", {{43008}, 0}},
+                          {"h.*.self_attention.query_key_value.weight", {{43008, 14336}, 0}},
+                          {"ln_f.bias", {{14336}, whole}},
+                          {"ln_f.weight", {{14336}, whole}},
+                          {"word_embeddings.weight", {{250880, 14336}, 0}},
+                          {"word_embeddings_layernorm.bias", {{14336}, whole}},
+                          {"word_embeddings_layernorm.weight", {{14336}, whole}}};
+
+const Families falcon_180b{
+    {"lm_head.weight", {{65024, 14848}, 0}},
+    {"transformer.h.*.ln_attn.bias", {{14848}, whole}},
+    {"transformer.h.*.ln_attn.weight", {{14848}, whole}},
+    {"transformer.h.*.ln_mlp.bias", {{14848}, whole}},
+    {"transformer.h.*.ln_mlp.weight", {{14848}, whole}},
+    {"transformer.h.*.mlp.dense_4h_to_h.weight", {{14848, 59392}, 1}},
+    {"transformer.h.*.mlp.dense_h_to_4h.weight", {{59392, 14848}, 0}},
+    {"transformer.h.*.self_attention.dense.weight", {{14848, 14848}, 1}},
+    {"transformer.h.*.self_attention.query_key_value.weight", {{15872, 14848}, 0}},
+    {"transformer.ln_f.bias", {{14848}, whole}},
+    {"transformer.ln_f.weight", {{14848}, whole}},
+    {"transformer.word_embeddings.weight", {{65024, 14848}, 0}}};
+
+void check_family(const TpPlan& plan, const std::string& name, const Family& expected,
+                  std::uint32_t world) {
+  const TensorInfo info = tensor(name, expected.shape);
+  Shape shape = expected.shape;
+  if (expected.cut) shape[*expected.cut] /= world;
+  CAPTURE(name, world);
+  CHECK(shard(plan, info, world - 1, world) == shape);
+  const auto kind = expected.cut ? Placement::Kind::sharded : Placement::Kind::replicated;
+  CHECK(plan.place(info, world).kind == kind);
+}
+
+/// Where the layouts of real checkpoints are, if they are there.
+const std::filesystem::path layouts =
+    std::filesystem::path(__FILE__).parent_path() / "../../../shared/data/layouts";
+
+}  // namespace
+
+TEST_CASE("llama and its relatives", "[placement]") {
+  const auto type = GENERATE(as<std::string>{}, "llama", "mistral", "qwen2", "qwen3", "gemma",
+                             "gemma2", "gemma3_text");
+  const auto prefix = GENERATE(as<std::string>{}, "", "model.");
+  const std::string config =
+      R"({"num_attention_heads": 4, "num_key_value_heads": 2, "model_type": ")";
+  check_model(config + type + "\"}", llama_attention, prefix);
+  check_model(config + type + "\"}", llama_mlp, prefix);
+  check_model(config + type + "\"}", lm_head);
+}
+
+TEST_CASE("mixtral", "[placement]") {
+  const std::string config =
+      R"({"num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "mixtral"})";
+  check_model(config, llama_attention, "model.");
+  check_model(config, mixtral_mlp, "model.");
+  check_model(config, lm_head);
+}
+
+TEST_CASE("phi3", "[placement]") {
+  const std::string config =
+      R"({"num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "phi3"})";
+  check_model(config, phi3_layers, "model.");
+  check_model(config, lm_head);
+  const TpPlan plan = TpPlan::automatic(config);
+  const TensorInfo qkv = tensor("model.layers.0.self_attn.qkv_proj.weight", {32, 16});
+  CHECK(kept(plan, qkv, 3, 4) == std::vector<Interval>{{12, 4}, {20, 4}, {28, 4}});
+  CHECK(kept(plan, qkv, 2, 4) == std::vector<Interval>{{8, 4}, {20, 4}, {28, 4}});
+  const TensorInfo gate_up = tensor("model.layers.0.mlp.gate_up_proj.weight", {48, 16});
+  CHECK(kept(plan, gate_up, 1, 4) == std::vector<Interval>{{6, 6}, {30, 6}});
+  const TpPlan all_heads = TpPlan::automatic(
+      R"({"num_attention_heads": 4, "num_key_value_heads": null, "model_type": "phi3"})");
+  CHECK(shard(all_heads, tensor("model.layers.0.self_attn.qkv_proj.weight", {48, 16}), 0, 4) ==
+        Shape{12, 16});
+}
+
+TEST_CASE("bloom, with and without its prefix", "[placement]") {
+  const auto heads = GENERATE(as<std::string>{}, "n_head", "num_attention_heads");
+  const std::string config = R"({"model_type": "bloom", ")" + heads + R"(": 4})";
+  check_model(config, bloom);
+  check_model(config, bloom, "transformer.");
+  check_model(config, lm_head);
+}
+
+TEST_CASE("gpt_neox", "[placement]") {
+  const std::string config = R"({"model_type": "gpt_neox", "num_attention_heads": 4})";
+  check_model(config, gpt_neox, "gpt_neox.");
+  check_model(config, {{"embed_out.weight", {40, 16}, {20, 16}, {10, 16}}});
+}
+
+TEST_CASE("falcon of the second generation: groups are cut only among ranks that share one",
+          "[placement]") {
+  const auto config =
+      GENERATE(as<std::string>{},
+               R"({"model_type": "falcon", "new_decoder_architecture": true, "multi_query": true,
+          "num_attention_heads": 4, "num_kv_heads": 2})",
+               R"({"model_type": "RefinedWeb", "n_head": 4, "n_head_kv": 2})");
+  check_model(config, falcon({falcon_weight.c_str(), {32, 16}, {16, 16}, {12, 16}}),
+              "transformer.");
+  check_model(config, lm_head);
+  const TpPlan plan = TpPlan::automatic(config);
+  const TensorInfo qkv = tensor("transformer." + falcon_weight, {32, 16});
+  CHECK(kept(plan, qkv, 1, 2) == std::vector<Interval>{{16, 16}});
+  CHECK(kept(plan, qkv, 0, 4) == std::vector<Interval>{{0, 4}, {8, 8}});
+  CHECK(kept(plan, qkv, 3, 4) == std::vector<Interval>{{20, 12}});
+}
+
+TEST_CASE("falcon of the first generation: one KV head for all, or one each", "[placement]") {
+  const auto multi = GENERATE(
+      as<std::string>{}, R"({"model_type": "falcon", "num_attention_heads": 4, "num_kv_heads": 4})",
+      R"({"model_type": "RefinedWebModel", "n_head": 4, "multi_query": true})");
+  check_model(multi, falcon({falcon_weight.c_str(), {24, 16}, {16, 16}, {12, 16}}), "transformer.");
+  CHECK(kept(TpPlan::automatic(multi), tensor(falcon_weight, {24, 16}), 1, 4) ==
+        std::vector<Interval>{{4, 4}, {16, 8}});
+  const std::string single =
+      R"({"model_type": "falcon", "num_attention_heads": 4, "multi_query": false})";
+  check_model(single, falcon({falcon_weight.c_str(), {48, 16}, {24, 16}, {12, 16}}),
+              "transformer.");
+}
+
+TEST_CASE("heads that do not divide are an error; without head counts the cut is plain",
+          "[placement]") {
+  const TensorInfo q = tensor("model.layers.0.self_attn.q_proj.weight", {24, 16});
+  const auto plan = [](const std::string& heads) {
+    return TpPlan::automatic(R"({"model_type": "llama")" + heads + "}");
+  };
+  CHECK_THROWS_AS(plan(R"(, "num_attention_heads": 3)").place(q, 4), PlanError);
+  CHECK_THROWS_AS(plan(R"(, "num_attention_heads": 5)").place(q, 5), PlanError);
+  CHECK(shard(plan(R"(, "num_attention_heads": 3)"), q, 0, 1) == q.shape);
+  CHECK(shard(plan(""), q, 0, 4) == Shape{6, 16});
+  const TpPlan falcon_7b =
+      TpPlan::automatic(R"({"model_type": "falcon", "num_attention_heads": 71})");
+  CHECK_THROWS_AS(falcon_7b.place(tensor(falcon_weight, {4672, 4544}), 2), PlanError);
+}
+
+TEST_CASE("other towers of a model are left whole", "[placement]") {
+  const TpPlan plan = TpPlan::automatic(R"({"model_type": "llama"})");
+  for (const char* tower : {"vision_model.encoder.", "model.vision_tower.vision_model.encoder."}) {
+    const TensorInfo q = tensor(tower + std::string("layers.0.self_attn.q_proj.weight"), {9, 9});
+    CHECK(plan.place(q, 2).kind == Placement::Kind::replicated);
+  }
+}
+
+TEST_CASE("an unknown or absent model type lists the known ones", "[placement]") {
+  const auto config = GENERATE(as<std::string>{}, "", "{}", R"({"model_type": "opt"})");
+  try {
+    TpPlan::automatic(config);
+    FAIL("no exception");
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    for (const char* part : {"model_type", "llama", "RefinedWebModel", "gemma3_text", "phi3",
+                             "bloom", "gpt_neox", "mixtral", "--tp-plan FILE", "replicate"}) {
+      CAPTURE(message, part);
+      CHECK(message.find(part) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("real checkpoints are placed for 1, 4 and 8 ranks", "[placement]") {
+  struct Model {
+    const char* config;
+    const Families* families;
+  };
+  const auto model = GENERATE(
+      Model{R"({"model_type": "llama", "num_attention_heads": 64, "num_key_value_heads": 8})",
+            &llama_70b},
+      Model{R"({"model_type": "bloom", "num_attention_heads": 112})", &bloom_176b},
+      Model{R"({"model_type": "falcon", "new_decoder_architecture": true, "multi_query": true,
+               "num_attention_heads": 232, "num_kv_heads": 8})",
+            &falcon_180b});
+  const TpPlan plan = TpPlan::automatic(model.config);
+  for (const auto& [name, expected] : *model.families) {
+    for (const std::uint32_t world : {1U, 4U, 8U}) check_family(plan, name, expected, world);
+  }
+}
+
+TEST_CASE("every name of the real layouts has its place", "[placement]") {
+  if (!std::filesystem::exists(layouts)) {
+    WARN("skipped: no layouts beside the source directory");
+    return;
+  }
+  const std::map<std::string, const Families*> models{
+      {"llama-2-70b", &llama_70b}, {"bloom-176b", &bloom_176b}, {"falcon-180b", &falcon_180b}};
+  for (const auto& [model, families] : models) {
+    const auto layout = read_json(layouts / (model + ".json"));
+    const TpPlan plan = TpPlan::automatic(layout.at("config").dump());
+    for (const auto& item : layout.at("weight_map").items()) {
+      check_family(plan, item.key(), families->at(family(item.key())), 8);
+    }
+  }
+}
