@@ -6,6 +6,7 @@
 
 #if defined(__x86_64__)
 
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include "device/convert_scalar.hpp"
@@ -32,7 +33,8 @@ class DefaultFloatState {
   unsigned callers_;
 };
 
-/// Eight elements of `dtype` in memory, as F32 bit patterns in a register.
+/// Eight elements of `dtype` in memory, as F32 bit patterns in a register. NaNs are made quiet by
+/// `store`.
 template <DType dtype>
 struct Lanes;
 
@@ -61,7 +63,8 @@ struct Lanes<DType::F32> {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source));
   }
   SAFESHUFFLE_AVX2 static void store(__m256i value, std::byte* destination) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(destination), value);
+    const __m256i quiet = _mm256_blendv_epi8(value, with_quiet_bit(value), is_nan(value));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(destination), quiet);
   }
 };
 
@@ -78,8 +81,7 @@ struct Lanes<DType::F16> {
 template <>
 struct Lanes<DType::BF16> {
   SAFESHUFFLE_AVX2 static __m256i load(const std::byte* source) {
-    const __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(load_half(source)), 16);
-    return _mm256_blendv_epi8(wide, with_quiet_bit(wide), is_nan(wide));
+    return _mm256_slli_epi32(_mm256_cvtepu16_epi32(load_half(source)), 16);
   }
   SAFESHUFFLE_AVX2 static void store(__m256i value, std::byte* destination) {
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(value, 16), _mm256_set1_epi32(1));
@@ -114,10 +116,18 @@ struct VectorConvert {
   }
 };
 
+/// Asks the CPU itself about F16C, which Clang's __builtin_cpu_supports does not know; that of AVX2
+/// also says that the operating system saves the registers.
+bool has_avx2_and_f16c() noexcept {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) != 0 &&
+         (c & bit_F16C) != 0;
+}
+
 }  // namespace
 
 ConvertFunction x86_convert(DType from, DType to) noexcept {
-  static const bool supported = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  static const bool supported = has_avx2_and_f16c();
   return supported ? convert_function<VectorConvert>(from, to) : nullptr;
 }
 

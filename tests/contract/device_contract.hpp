@@ -3,7 +3,11 @@
 //   TEST_CASE("the host device keeps the contract", "[device]") { check_device(make_it); }
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -34,7 +38,7 @@ inline void wait_until(const std::function<bool()>& done) {
   }
 }
 
-/// Memory on the device that owns itself; filled through staging, in pieces that do not line up.
+/// Fills device memory through staging, in pieces that do not line up.
 inline void upload(device::Device& device, std::byte* destination, const Bytes& data) {
   constexpr std::size_t slot_bytes = 4096 + 17;
   const auto staging = device.make_staging(slot_bytes, 2);

@@ -1,7 +1,6 @@
 #include "device/host/host_device.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <sched.h>
 #include <thread>
 #include <utility>

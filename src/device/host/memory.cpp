@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <sys/mman.h>
+#include <string>
 #include <system_error>
 
 #include "safeshuffle/error.hpp"

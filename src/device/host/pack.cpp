@@ -17,6 +17,11 @@ constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
 /// Tasks start at multiples of this within an item: no element is cut.
 constexpr std::uint64_t cut_alignment = 64;
 
+/// Prefetching between converted rows: shorter rows lose by it, longer ones gain nothing more.
+constexpr std::uint64_t cache_line = 64;
+constexpr std::uint64_t prefetch_minimum = 256;
+constexpr std::uint64_t prefetch_reach = 4096;
+
 std::uint64_t source_bytes(const PackItem& item) noexcept {
   return item.rows * item.row_bytes;
 }
@@ -79,17 +84,24 @@ class ItemMover {
   std::uint64_t converted(std::uint64_t bytes) const { return bytes / from_bytes_ * to_bytes_; }
 
   void move_rows(std::uint64_t begin, std::uint64_t end) const {
-    const std::uint64_t first = begin / item_.row_bytes;
+    const bool prefetches = convert_ != nullptr && item_.row_bytes >= prefetch_minimum;
+    std::uint64_t row = begin / item_.row_bytes;
     std::uint64_t skip = begin % item_.row_bytes;
-    const std::byte* source = source_ + first * item_.source_stride;
-    std::byte* destination = destination_ + first * item_.destination_stride;
-    for (std::uint64_t left = end - begin; left != 0; skip = 0) {
+    for (std::uint64_t left = end - begin; left != 0; ++row, skip = 0) {
       const std::uint64_t bytes = std::min(item_.row_bytes - skip, left);
-      move_block(source + skip, destination + converted(skip), bytes);
+      const std::byte* source = source_ + row * item_.source_stride;
+      if (prefetches && bytes < left) prefetch(source + item_.source_stride);
+      move_block(source + skip, destination_ + row * item_.destination_stride + converted(skip),
+                 bytes);
       left -= bytes;
-      source += item_.source_stride;
-      destination += item_.destination_stride;
     }
+  }
+
+  /// Fetches the start of the next row, which the hardware cannot foresee. memcpy is far enough
+  /// ahead by itself; converting rows of 2 KiB becomes more than twice as fast.
+  void prefetch(const std::byte* row) const {
+    const std::uint64_t reach = std::min(item_.row_bytes, prefetch_reach);
+    for (std::uint64_t i = 0; i < reach; i += cache_line) __builtin_prefetch(row + i);
   }
 
   void move_block(const std::byte* source, std::byte* destination, std::uint64_t bytes) const {
