@@ -2,7 +2,6 @@
 #include "synth/layout.hpp"
 
 #include <filesystem>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 

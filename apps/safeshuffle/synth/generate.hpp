@@ -20,7 +20,7 @@ struct GenerateOptions {
 
   /// Called now and then with the tensor bytes written so far and in all, by one thread at a time.
   /// What it throws ends the work, and leaves `generate` after everything written is removed.
-  std::function<void(std::uint64_t done, std::uint64_t total)> progress;
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};
 };
 
 /// What was written.
