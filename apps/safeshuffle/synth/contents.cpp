@@ -1,8 +1,10 @@
 #include "synth/contents.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <functional>
 
 // Header-only use of the library, so that nothing is linked.
 #define XXH_INLINE_ALL
@@ -25,15 +27,17 @@ struct Float {
 
   // Sixteen exponents around 1. Instead of those, one value in 32 gives small numbers, and up to as
   // many give large ones. F16 has five bits only: its small ones are its subnormals.
+  static constexpr bool wide = exponent_bits > 5;
+  static constexpr Bits lowest = wide ? static_cast<Bits>(bias - 24) : Bits{0};
+  static constexpr Bits highest = static_cast<Bits>(wide ? bias + 15 : mask - 1);
+
   static constexpr Bits exponent(Bits random) {
-    constexpr bool wide = exponent_bits > 5;
-    constexpr Bits tiny = wide ? bias - 24 : 0;
-    constexpr Bits huge = wide ? bias + 15 : mask - 1;
     const auto narrow = static_cast<Bits>(bias - 12 + (random & 15));
-    const auto small = static_cast<Bits>(tiny + (wide ? (random >> 5 & 7) : 0));
-    const auto large = static_cast<Bits>(huge + (wide ? (random >> 5 & 1) : 0));
-    const Bits upper = (random & 31) == 31 && (random >> 6) == (mask >> 6) ? large : narrow;
-    return (random & 31) == 0 ? small : upper;
+    const auto small = static_cast<Bits>(lowest + (wide ? (random >> 5 & 7) : 0));
+    const auto large = static_cast<Bits>(highest + (wide ? (random >> 5 & 1) : 0));
+    const auto low = static_cast<Bits>(random & 31);
+    const Bits upper = low == 31 && random >> 6 == mask >> 6 ? large : narrow;
+    return low == 0 ? small : upper;
   }
 
   static constexpr Bits finite(Bits random) {
@@ -43,38 +47,19 @@ struct Float {
   }
 };
 
-template <typename Type>
-std::uint64_t finite_lanes(std::uint64_t word) {
-  using Bits = typename Type::Word;
-  Bits lanes[sizeof(word) / sizeof(Bits)];
-  std::memcpy(lanes, &word, sizeof(word));
-  for (Bits& lane : lanes) lane = Type::finite(lane);
-  std::memcpy(&word, lanes, sizeof(word));
-  return word;
-}
-
-template <typename Test>
-std::uint64_t without(std::uint64_t word, std::uint8_t flip, Test&& is_special) {
-  std::uint8_t lanes[sizeof(word)];
-  std::memcpy(lanes, &word, sizeof(word));
-  for (std::uint8_t& lane : lanes) {
-    if (is_special(lane)) lane = static_cast<std::uint8_t>(lane ^ flip);
-  }
-  std::memcpy(&word, lanes, sizeof(word));
-  return word;
-}
-
-template <typename Transform>
-void fill_words(std::uint64_t key, std::uint64_t offset, std::span<std::byte> destination,
-                Transform&& transform) {
-  std::uint64_t index = offset / sizeof(std::uint64_t);
-  std::byte* out = destination.data();
-  for (std::size_t left = destination.size(); left != 0; ++index) {
-    const std::uint64_t word = transform(random_word(key, index));
-    const std::size_t bytes = std::min(left, sizeof(word));
-    std::memcpy(out, &word, bytes);
-    out += bytes;
-    left -= bytes;
+// In blocks, so that the compiler can vectorize what is done to each element.
+template <typename Lane, typename Map>
+void fill_lanes(std::uint64_t key, std::uint64_t offset, std::span<std::byte> destination,
+                Map&& map) {
+  std::array<std::uint64_t, 512> words;
+  std::array<Lane, sizeof(words) / sizeof(Lane)> lanes;
+  for (std::size_t at = 0; at < destination.size(); at += sizeof(words)) {
+    const std::uint64_t first = (offset + at) / sizeof(std::uint64_t);
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = random_word(key, first + i);
+    std::memcpy(lanes.data(), words.data(), sizeof(words));
+    for (Lane& lane : lanes) lane = map(lane);
+    std::memcpy(destination.data() + at, lanes.data(),
+                std::min(sizeof(lanes), destination.size() - at));
   }
 }
 
@@ -88,34 +73,41 @@ Contents::Contents(std::uint64_t seed, std::string_view tensor, DType dtype)
     : key_(random_key(seed, tensor)), dtype_(dtype) {}
 
 void Contents::fill(std::uint64_t offset, std::span<std::byte> destination) const {
-  using Byte = std::uint8_t;
-  using Word = std::uint64_t;
-  const auto fill = [&](auto&& transform) { fill_words(key_, offset, destination, transform); };
+  const auto floats = [&]<typename Type>(Type) {
+    using Bits = typename Type::Word;
+    fill_lanes<Bits>(key_, offset, destination, [](Bits bits) { return Type::finite(bits); });
+  };
+  // Random bytes, but where the bits of `mask` equal `pattern`, those of `flip` are inverted.
+  const auto bytes = [&](std::uint8_t mask, std::uint8_t pattern, std::uint8_t flip) {
+    fill_lanes<std::uint8_t>(key_, offset, destination, [=](std::uint8_t byte) {
+      return static_cast<std::uint8_t>(byte ^ ((byte & mask) == pattern ? flip : 0));
+    });
+  };
   switch (dtype_) {
     case DType::F16:
-      return fill([](Word w) { return finite_lanes<Float<std::uint16_t, 10>>(w); });
+      return floats(Float<std::uint16_t, 10>{});
     case DType::BF16:
-      return fill([](Word w) { return finite_lanes<Float<std::uint16_t, 7>>(w); });
+      return floats(Float<std::uint16_t, 7>{});
     case DType::F32:
     case DType::C64:
-      return fill([](Word w) { return finite_lanes<Float<std::uint32_t, 23>>(w); });
+      return floats(Float<std::uint32_t, 23>{});
     case DType::F64:
-      return fill([](Word w) { return finite_lanes<Float<std::uint64_t, 52>>(w); });
+      return floats(Float<std::uint64_t, 52>{});
     case DType::F8_E5M2:
-      return fill(
-          [](Word w) { return without(w, 0x40, [](Byte b) { return (b & 0x7C) == 0x7C; }); });
+      return bytes(0x7C, 0x7C, 0x40);
     case DType::F8_E4M3:
-      return fill(
-          [](Word w) { return without(w, 0x01, [](Byte b) { return (b & 0x7F) == 0x7F; }); });
+      return bytes(0x7F, 0x7F, 0x01);
     case DType::F8_E8M0:
-      return fill([](Word w) { return without(w, 0x80, [](Byte b) { return b == 0xFF; }); });
+      return bytes(0xFF, 0xFF, 0x80);
     case DType::F8_E4M3FNUZ:
     case DType::F8_E5M2FNUZ:
-      return fill([](Word w) { return without(w, 0x80, [](Byte b) { return b == 0x80; }); });
+      return bytes(0xFF, 0x80, 0x80);
     case DType::BOOL:
-      return fill([](Word w) { return w & 0x0101010101010101U; });
+      return fill_lanes<std::uint8_t>(key_, offset, destination, [](std::uint8_t byte) {
+        return static_cast<std::uint8_t>(byte & 1);
+      });
     default:
-      return fill([](Word w) { return w; });
+      return fill_lanes<std::uint64_t>(key_, offset, destination, std::identity{});
   }
 }
 
