@@ -1,0 +1,32 @@
+// The made-up numbers in a synthetic tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "safeshuffle/dtype.hpp"
+
+namespace safeshuffle::synth {
+
+/// Random data of one tensor, a pure function of (seed, tensor name, type, element index).
+///
+/// Integers have random bits and BOOL is 0 or 1. Floating-point elements are finite, with random
+/// sign and mantissa. In types of at least five exponent bits and 16 bits in all, most magnitudes
+/// lie between 2^-12 and 2^4; about one in thirty lies outside F16's normal range, where the type
+/// has such values, so that conversions meet underflow, subnormal numbers and overflow. Smaller
+/// floating-point types have random bits, less the patterns of infinity and NaN. Thread-safe.
+class Contents {
+ public:
+  Contents(std::uint64_t seed, std::string_view tensor, DType dtype);
+
+  /// Writes the tensor's bytes from `offset` on; `offset` is a multiple of 8.
+  void fill(std::uint64_t offset, std::span<std::byte> destination) const;
+
+ private:
+  std::uint64_t key_;
+  DType dtype_;
+};
+
+}  // namespace safeshuffle::synth

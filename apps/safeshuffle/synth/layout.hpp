@@ -1,0 +1,55 @@
+// Layouts: what a real model's checkpoint looks like, without its data (docs/layouts.md).
+//
+// A layout knows the names, types and shapes of all tensors, the files they lie in, and how the
+// headers of those files are written, so that a checkpoint of exactly the same form can be made.
+// All types here are plain values; the functions are pure but for reading a layout file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/writer.hpp"
+#include "synth/shape_rules.hpp"
+
+namespace safeshuffle::synth {
+
+/// One file of a layout.
+struct LayoutFile {
+  std::string name;                         ///< without directory
+  std::optional<std::uint64_t> size;        ///< true size in bytes, where known
+  std::vector<format::TensorSpec> tensors;  ///< in the order of their data
+};
+
+/// A whole checkpoint without its data.
+struct Layout {
+  std::string name;
+  std::string config;                           ///< text of config.json
+  ShapeRules rules;                             ///< how shapes follow from `config`
+  std::map<std::string, std::string> metadata;  ///< `__metadata__` of every header; empty: none
+  std::uint64_t alignment = 8;                  ///< of the data's start in each file, in bytes
+  std::vector<LayoutFile> files;
+};
+
+/// Reads a layout: the name of a built-in one, or else the path of a JSON file in either of the
+/// forms of docs/layouts.md. Throws ConfigError if there is no such layout, if it is malformed, or
+/// if a declared size is not the one that its tensors give.
+Layout load_layout(std::string_view name_or_path);
+
+/// Reads a layout from JSON text; `origin` is used in messages. Throws ConfigError.
+Layout parse_layout(std::string_view json, const std::string& origin);
+
+/// The names of the layouts that are part of the program, in alphabetical order.
+std::vector<std::string> builtin_layouts();
+
+/// The header of a file, padded with spaces until the file has its declared size. Throws
+/// ConfigError if tensors and header cannot have that size.
+format::HeaderLayout header_of(const Layout& layout, const LayoutFile& file);
+
+/// Bytes of all tensors, without headers.
+std::uint64_t tensor_bytes(const Layout& layout);
+
+}  // namespace safeshuffle::synth
