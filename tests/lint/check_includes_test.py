@@ -18,6 +18,7 @@ CLEAN = {
     "src/core/clock.hpp": "#include <chrono>\n",
     "src/core/clock.cpp": '#include "core/clock.hpp"\n#include <unistd.h>\n',
     "src/format/header.cpp": '#include "core/clock.hpp"\n#include <nlohmann/json.hpp>\n',
+    "src/format/json.hpp": "#include <nlohmann/json_fwd.hpp>\n",
     "src/io/reader.hpp": '#include "core/clock.hpp"\n',
     "src/io/posix.cpp": '#include "io/reader.hpp"\n#include <fcntl.h>\n',
     "src/comm/transport.hpp": "#include <vector>\n",
@@ -101,6 +102,13 @@ class CheckIncludes(unittest.TestCase):
     def test_vendor_header_in_public_header(self):
         self.assert_found(
             "include/safeshuffle/bad.hpp", "#include <mpi.h>\n", "a public header must not see"
+        )
+
+    def test_json_in_public_header(self):
+        self.assert_found(
+            "include/safeshuffle/bad.hpp",
+            "#include <nlohmann/json_fwd.hpp>\n",
+            "a public header must not see",
         )
 
     def test_interop_header_in_public_header(self):

@@ -12,7 +12,9 @@
 #include <safeshuffle/mpi.hpp>
 
 // Not called: that it links is what is tested.
-safeshuffle::Communicator world() { return safeshuffle::from_mpi(MPI_COMM_WORLD); }
+safeshuffle::Communicator world() {
+  return safeshuffle::from_mpi(MPI_COMM_WORLD);
+}
 #endif
 
 namespace {
@@ -34,7 +36,8 @@ bool load_and_compare(const char* path) {
   options.tp_plan = "replicate";
   const auto model = safeshuffle::load(path, safeshuffle::self(), options);
   const auto& tensor = model.at("w");
-  return tensor.bytes == sizeof values && std::memcmp(tensor.data, values.data(), sizeof values) == 0;
+  return tensor.bytes == sizeof values &&
+         std::memcmp(tensor.data, values.data(), sizeof values) == 0;
 }
 
 }  // namespace
