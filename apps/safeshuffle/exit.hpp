@@ -1,0 +1,14 @@
+// How the command ends when something failed: the message, and the code of docs/command.md.
+#pragma once
+
+namespace safeshuffle::app {
+
+/// To be called in a catch block: prints the message of the exception being handled, once for the
+/// whole group, and returns the exit code. Does not return if ranks may still wait for this one: the
+/// group is then ended.
+int report_failure();
+
+/// Exit code of a command line that cannot be understood, which is printed by the parser.
+inline constexpr int usage_error = 2;
+
+}  // namespace safeshuffle::app

@@ -1,0 +1,137 @@
+// safeshuffle inspect: what is in a checkpoint, from its headers alone.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "safeshuffle/loader.hpp"
+#include "size.hpp"
+#include "table.hpp"
+
+namespace safeshuffle::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint64_t page = 4096;
+
+struct InspectOptions {
+  std::vector<std::string> paths;
+  bool json = false;
+  bool files_only = false;
+};
+
+// The largest power of two, up to a page, that divides the offset.
+std::uint64_t alignment_of(std::uint64_t offset) {
+  return offset % page == 0 ? page : offset & (~offset + 1);
+}
+
+std::string format_shape(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+struct DtypeTotal {
+  std::uint64_t tensors = 0;
+  std::uint64_t bytes = 0;
+};
+
+std::map<std::string, DtypeTotal> totals_by_dtype(const Catalog& catalog) {
+  std::map<std::string, DtypeTotal> totals;
+  for (const TensorInfo& tensor : catalog.tensors()) {
+    DtypeTotal& total = totals[std::string(name(tensor.dtype))];
+    ++total.tensors;
+    total.bytes += tensor.bytes;
+  }
+  return totals;
+}
+
+std::uint64_t file_bytes(const Catalog& catalog) {
+  std::uint64_t bytes = 0;
+  for (const FileInfo& file : catalog.files()) bytes += file.size;
+  return bytes;
+}
+
+Json file_json(const Catalog& catalog, const FileInfo& file) {
+  Json json{{"path", file.path},
+            {"bytes", file.size},
+            {"data_start", file.data_start},
+            {"data_alignment", alignment_of(file.data_start)},
+            {"tensors", Json::array()}};
+  for (const TensorInfo& tensor : catalog.tensors_of(file)) {
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"dtype", name(tensor.dtype)},
+                               {"shape", tensor.shape},
+                               {"offset", tensor.file_offset},
+                               {"bytes", tensor.bytes}});
+  }
+  return json;
+}
+
+void print_json(const Catalog& catalog) {
+  Json json{{"files", Json::array()}};
+  for (const FileInfo& file : catalog.files()) json["files"].push_back(file_json(catalog, file));
+  json["totals"] = {{"files", catalog.files().size()},
+                    {"tensors", catalog.tensors().size()},
+                    {"file_bytes", file_bytes(catalog)},
+                    {"tensor_bytes", catalog.tensor_bytes()}};
+  for (const auto& [dtype, total] : totals_by_dtype(catalog)) {
+    json["totals"]["dtypes"][dtype] = {{"tensors", total.tensors}, {"bytes", total.bytes}};
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_tensors(const Catalog& catalog) {
+  Table table({"tensor", "dtype", "shape", "bytes", "offset", "file"});
+  for (const TensorInfo& tensor : catalog.tensors()) {
+    table.add({tensor.name, std::string(name(tensor.dtype)), format_shape(tensor.shape),
+               std::to_string(tensor.bytes), std::to_string(tensor.file_offset),
+               std::to_string(tensor.file)});
+  }
+  fmt::print("{}\n", table.text());
+}
+
+void print_files(const Catalog& catalog) {
+  Table table({"file", "bytes", "data start", "aligned to", "tensors", "path"});
+  for (std::size_t i = 0; i < catalog.files().size(); ++i) {
+    const FileInfo& file = catalog.files()[i];
+    table.add({std::to_string(i), std::to_string(file.size), std::to_string(file.data_start),
+               std::to_string(alignment_of(file.data_start)), std::to_string(file.tensor_count),
+               file.path});
+  }
+  fmt::print("{}\n", table.text());
+}
+
+void print_totals(const Catalog& catalog) {
+  for (const auto& [dtype, total] : totals_by_dtype(catalog)) {
+    fmt::print("{:<12} {:>8} tensors  {:>10}\n", dtype, total.tensors, format_size(total.bytes));
+  }
+  fmt::print("{} tensors, {} of data, in {} files of {}\n", catalog.tensors().size(),
+             format_size(catalog.tensor_bytes()), catalog.files().size(),
+             format_size(file_bytes(catalog)));
+}
+
+void inspect(const InspectOptions& options) {
+  const Catalog catalog = open_checkpoint(options.paths).catalog;
+  if (options.json) return print_json(catalog);
+  if (!options.files_only) print_tensors(catalog);
+  print_files(catalog);
+  print_totals(catalog);
+}
+
+}  // namespace
+
+Command add_inspect(CLI::App& parser) {
+  const auto options = std::make_shared<InspectOptions>();
+  CLI::App* command = parser.add_subcommand("inspect", "Show what is in a checkpoint");
+  command->add_option("PATH", options->paths, "A directory, an index, or .safetensors files")
+      ->required();
+  command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("--files-only", options->files_only, "Do not list the tensors");
+  return [options] { inspect(*options); };
+}
+
+}  // namespace safeshuffle::app

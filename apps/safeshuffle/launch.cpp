@@ -1,0 +1,73 @@
+#include "launch.hpp"
+
+#include <cstdlib>
+#include <string>
+
+#include "safeshuffle/error.hpp"
+
+#ifdef SAFESHUFFLE_WITH_MPI
+#include "safeshuffle/mpi.hpp"
+#endif
+
+namespace safeshuffle::app {
+namespace {
+
+// Set for every rank by Open MPI, by PMIx and PMI launchers (MPICH, Slurm), in this order.
+constexpr const char* rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+
+const char* launcher_rank() {
+  for (const char* variable : rank_variables) {
+    if (const char* value = std::getenv(variable)) return value;
+  }
+  return nullptr;
+}
+
+#ifdef SAFESHUFFLE_WITH_MPI
+Communicator join(DeviceSpec device) {
+  if (!under_launcher()) return self(device);
+  int provided = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    throw TransportError("MPI cannot be initialised");
+  }
+  return from_mpi(MPI_COMM_WORLD, device);
+}
+#else
+Communicator join(DeviceSpec device) {
+  if (under_launcher()) {
+    throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
+  }
+  return self(device);
+}
+#endif
+
+}  // namespace
+
+int launched_rank() {
+  const char* rank = launcher_rank();
+  return rank == nullptr ? 0 : std::atoi(rank);
+}
+
+bool under_launcher() { return launcher_rank() != nullptr; }
+
+Session::Session(DeviceSpec device) : comm_(join(device)) {}
+
+Session::~Session() {
+#ifdef SAFESHUFFLE_WITH_MPI
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  if (initialised == 0) return;
+  comm_ = self();  // frees the communicator, which MPI must still be there for
+  MPI_Finalize();
+#endif
+}
+
+void abort_group(int code) {
+#ifdef SAFESHUFFLE_WITH_MPI
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  if (initialised != 0) MPI_Abort(MPI_COMM_WORLD, code);
+#endif
+  std::_Exit(code);
+}
+
+}  // namespace safeshuffle::app

@@ -1,0 +1,20 @@
+// Options that several subcommands share, and the names of their values.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+
+#include "safeshuffle/options.hpp"
+
+namespace safeshuffle::app {
+
+/// --tp-plan, --dtype, --assign, --window, --memory-budget.
+void add_plan_options(CLI::App& parser, Options& options);
+
+/// --dtype with the given help.
+void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help);
+
+std::string_view name(Assignment assignment);
+
+}  // namespace safeshuffle::app

@@ -1,0 +1,100 @@
+// safeshuffle plan: who would read, send and keep what, without GPU or MPI.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "option_names.hpp"
+#include "safeshuffle/loader.hpp"
+#include "size.hpp"
+#include "table.hpp"
+
+namespace safeshuffle::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct PlanCommand {
+  std::vector<std::string> paths;
+  std::uint32_t world = 1;
+  bool json = false;
+  Options options;
+};
+
+std::vector<std::string> file_names(const Plan& plan, const RankSummary& rank) {
+  std::vector<std::string> names;
+  for (const std::uint32_t file : rank.files) names.push_back(plan.catalog().files()[file].path);
+  return names;
+}
+
+Json rank_json(const Plan& plan, const RankSummary& rank) {
+  return {{"rank", rank.rank},
+          {"files", file_names(plan, rank)},
+          {"read_bytes", rank.read_bytes},
+          {"sent_bytes", rank.sent_bytes},
+          {"received_bytes", rank.received_bytes},
+          {"kept_bytes", rank.kept_bytes},
+          {"arena_bytes", rank.arena_bytes},
+          {"slab_bytes", rank.slab_bytes},
+          {"pack_bytes", rank.pack_bytes},
+          {"peak_device_bytes", rank.peak_device_bytes}};
+}
+
+// Printed only after the proof: an unprovable plan is an error.
+void print_json(const Plan& plan) {
+  Json json{{"world", plan.world()},
+            {"assignment", name(plan.assignment())},
+            {"window", plan.window()},
+            {"waves", plan.waves()},
+            {"hash", fmt::format("{:016x}", plan.hash())},
+            {"proof", "ok"},
+            {"ranks", Json::array()}};
+  for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_table(const Plan& plan) {
+  Table table({"rank", "files", "read", "sent", "received", "kept", "peak device"});
+  for (const RankSummary& rank : plan.ranks()) {
+    table.add({std::to_string(rank.rank), std::to_string(rank.files.size()),
+               format_size(rank.read_bytes), format_size(rank.sent_bytes),
+               format_size(rank.received_bytes), format_size(rank.kept_bytes),
+               format_size(rank.peak_device_bytes)});
+  }
+  fmt::print("{}\n{} tensors, {}, {} assignment, {} waves of up to {} per rank\n", table.text(),
+             plan.catalog().tensors().size(), format_size(plan.catalog().tensor_bytes()),
+             name(plan.assignment()), plan.waves(), format_size(plan.window()));
+  fmt::print("proof: ok   plan hash: {:016x}\n", plan.hash());
+}
+
+void plan(const PlanCommand& command) {
+  Checkpoint checkpoint = open_checkpoint(command.paths);
+  const TpPlan rules = select_tp_plan(command.options.tp_plan, checkpoint);
+  auto placements = rules.place_all(checkpoint.catalog, command.world);
+  const Plan plan = make_plan(std::move(checkpoint.catalog), std::move(placements), command.world,
+                              command.options.plan);
+  plan.prove();
+  command.json ? print_json(plan) : print_table(plan);
+}
+
+}  // namespace
+
+Command add_plan(CLI::App& parser) {
+  const auto command = std::make_shared<PlanCommand>();
+  CLI::App* sub = parser.add_subcommand("plan", "Show and prove the plan of a load");
+  sub->add_option("MODEL", command->paths, "A directory, an index, or .safetensors files")
+      ->required();
+  sub->add_option("--world", command->world, "Number of ranks")
+      ->required()
+      ->check(CLI::Range(1, 65536));
+  sub->add_flag("--json", command->json, "Print JSON");
+  add_plan_options(*sub, command->options);
+  return [command] { plan(*command); };
+}
+
+}  // namespace safeshuffle::app

@@ -1,0 +1,100 @@
+#include "progress.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+#include <utility>
+
+#include "launch.hpp"
+#include "size.hpp"
+
+namespace safeshuffle::app {
+namespace {
+
+constexpr int bar_width = 30;
+constexpr std::chrono::milliseconds redraw_interval{100};
+
+// Under mpirun standard error is a pipe to the launcher, which passes it on to its own. Whether that
+// is a terminal, the parent process tells; on another node it is no terminal of the user's.
+bool launcher_has_terminal() {
+  const std::string parent = fmt::format("/proc/{}/fd/2", getppid());
+  const int descriptor = open(parent.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool terminal = isatty(descriptor) == 1;
+  close(descriptor);
+  return terminal;
+}
+
+bool user_sees_terminal() {
+  return isatty(STDERR_FILENO) == 1 || (under_launcher() && launcher_has_terminal());
+}
+
+double share(std::uint64_t bytes, std::uint64_t total) {
+  return total == 0 ? 1 : static_cast<double>(bytes) / static_cast<double>(total);
+}
+
+}  // namespace
+
+void add_progress(CLI::App& parser, ProgressStyle& style) {
+  static const std::map<std::string, ProgressStyle> names{{"auto", ProgressStyle::automatic},
+                                                          {"none", ProgressStyle::none},
+                                                          {"json", ProgressStyle::json}};
+  parser.add_option("--progress", style, "How to show progress")
+      ->type_name("STYLE")
+      ->transform(CLI::CheckedTransformer(names, CLI::ignore_case)
+                      .description("auto, none or json"))
+      ->default_str("auto");
+}
+
+ProgressPrinter::ProgressPrinter(ProgressStyle style, std::string activity)
+    : activity_(std::move(activity)), start_(Clock::now()) {
+  if (launched_rank() != 0) return;
+  bar_ = style == ProgressStyle::automatic && user_sees_terminal();
+  json_ = style == ProgressStyle::json;
+}
+
+void ProgressPrinter::update(std::uint64_t bytes, std::uint64_t total_bytes) {
+  const Clock::time_point now = Clock::now();
+  if (bytes != total_bytes && now - last_ < redraw_interval) return;
+  last_ = now;
+  if (bar_) print_bar(bytes, total_bytes);
+  if (json_) print_json(bytes, total_bytes);
+}
+
+void ProgressPrinter::finish() {
+  if (drawn_) fmt::print(stderr, "\n");
+  drawn_ = false;
+}
+
+void ProgressPrinter::print_bar(std::uint64_t bytes, std::uint64_t total_bytes) {
+  const double done = share(bytes, total_bytes);
+  const double elapsed = seconds();
+  const double rate = elapsed > 0 ? static_cast<double>(bytes) / elapsed : 0;
+  const std::string eta =
+      rate > 0 ? fmt::format("{:.0f} s left", static_cast<double>(total_bytes - bytes) / rate) : "";
+  const int filled = static_cast<int>(done * bar_width);
+  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {:.2f} GB/s  {:<14}", activity_, "",
+             filled, "", bar_width - filled, done * 100, format_size(bytes),
+             format_size(total_bytes), rate / 1e9, eta);
+  std::fflush(stderr);
+  drawn_ = true;
+}
+
+void ProgressPrinter::print_json(std::uint64_t bytes, std::uint64_t total_bytes) const {
+  const double elapsed = seconds();
+  fmt::print(R"({{"event":"progress","activity":"{}","bytes":{},"total_bytes":{},)"
+             R"("seconds":{:.3f},"gigabytes_per_second":{:.3f}}})"
+             "\n",
+             activity_, bytes, total_bytes, elapsed,
+             elapsed > 0 ? static_cast<double>(bytes) / elapsed / 1e9 : 0);
+  std::fflush(stdout);
+}
+
+double ProgressPrinter::seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+}  // namespace safeshuffle::app

@@ -1,0 +1,46 @@
+// How far the work is, for people or programs.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace safeshuffle::app {
+
+enum class ProgressStyle : std::uint8_t {
+  automatic,  ///< a bar if the user sees a terminal, else nothing
+  none,
+  json,  ///< one JSON object per line on standard output
+};
+
+/// --progress.
+void add_progress(CLI::App& parser, ProgressStyle& style);
+
+/// Prints progress of one piece of work, from rank 0 only. Not thread-safe.
+class ProgressPrinter {
+ public:
+  /// `activity` such as "loading".
+  ProgressPrinter(ProgressStyle style, std::string activity);
+
+  void update(std::uint64_t bytes, std::uint64_t total_bytes);
+
+  /// Ends the line of a bar. To be called when the work is done.
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void print_bar(std::uint64_t bytes, std::uint64_t total_bytes);
+  void print_json(std::uint64_t bytes, std::uint64_t total_bytes) const;
+  double seconds() const;
+
+  bool bar_ = false;
+  bool json_ = false;
+  bool drawn_ = false;
+  std::string activity_;
+  Clock::time_point start_;
+  Clock::time_point last_;
+};
+
+}  // namespace safeshuffle::app

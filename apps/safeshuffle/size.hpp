@@ -1,0 +1,23 @@
+// Sizes as people write them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace safeshuffle::app {
+
+/// "4096", "4KiB", "1.5GiB", "2GB" → bytes; units B, KiB…PiB (powers of 1024) and kB/KB…PB (powers
+/// of 1000), in any case. Empty if it is no size, is negative, or does not fit 64 bits.
+std::optional<std::uint64_t> parse_size(std::string_view text);
+
+/// Bytes → "1.38 GB", "512 B": three digits, powers of 1000.
+std::string format_size(std::uint64_t bytes);
+
+/// Adds an option that takes a size.
+CLI::Option* add_size(CLI::App& parser, const std::string& name, std::uint64_t& value,
+                      const std::string& help);
+
+}  // namespace safeshuffle::app
