@@ -43,7 +43,6 @@ std::size_t Matcher::add(std::string_view key, std::size_t value) {
   Node* node = &root_;
   for (std::string_view rest = without_prefix(key); !rest.empty();) {
     const std::string_view component = take_component(rest);
-    if (std::all_of(component.begin(), component.end(), is_digit)) ignores_indices_ = false;
     node = &node->children[std::string(component)];
   }
   if (!node->value) node->value = value;

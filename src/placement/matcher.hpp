@@ -32,10 +32,6 @@ class Matcher {
   /// The value of the best key for `name`; none if no key covers it.
   std::optional<std::size_t> find(std::string_view name) const;
 
-  /// Whether no key has a component of digits, so that all names which differ in such components
-  /// only (layers, experts) have the same value.
-  bool ignores_indices() const noexcept { return ignores_indices_; }
-
  private:
   struct Node {
     std::map<std::string, Node, std::less<>> children;
@@ -51,7 +47,6 @@ class Matcher {
 
   std::vector<std::string> prefixes_;
   Node root_;
-  bool ignores_indices_ = true;
 };
 
 }  // namespace safeshuffle::placement

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int max_dim = 64;
+constexpr unsigned max_dim = 64;
 
 Rule make_rule(Cut cut) {
   if (cut.weight || cut.bias) return cut;
@@ -29,11 +29,15 @@ Cut cut_by_style(const Style& style, bool uneven) {
   return cut;
 }
 
+bool is_dim(const json& value) {
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= max_dim;
+  return value.get<std::int64_t>() >= -std::int64_t{max_dim};
+}
+
 int parse_dim(const JsonObject& entry) {
   const json& value = *entry.find("dim");
   if (!value.is_number_integer()) entry.fail("dim", "not an integer");
-  const bool in_range = value >= -max_dim && value <= max_dim;
-  if (!in_range) entry.fail("dim", "no tensor has so many dimensions");
+  if (!is_dim(value)) entry.fail("dim", "no tensor has so many dimensions");
   return value.get<int>();
 }
 
@@ -93,9 +97,9 @@ Cut RuleParser::parse_cut(const JsonObject& entry) const {
     cut.sharing.units = per_element;
   }
   if (entry.has("parts")) cut.parts = parse_parts(entry, uneven);
+  cut.sharing = parse_sharing(entry, uneven);
   // Without units of its own a fused tensor is one unit that all ranks share, part by part.
-  const bool one_unit = !cut.parts.empty() && !entry.has("units");
-  cut.sharing = one_unit ? Sharing{.units = 1, .replicate = true} : parse_sharing(entry, uneven);
+  if (!cut.parts.empty() && !entry.has("units")) cut.sharing = {.units = 1, .replicate = true};
   return cut;
 }
 
@@ -145,7 +149,7 @@ std::uint64_t RuleParser::resolve(const json& value, const std::string& path,
   std::string unknown;
   for (const json& choice : choices) {
     if (choice == "elements") return per_element;
-    if (choice.is_number_unsigned() && choice > 0) return choice.get<std::uint64_t>();
+    if (choice.is_number_unsigned() && choice != 0) return choice.get<std::uint64_t>();
     if (!choice.is_string()) fail_config(origin, path, "not a positive integer or a name");
     const auto& name = choice.get_ref<const std::string&>();
     if (const auto number = quantities_.find(name)) return *number;

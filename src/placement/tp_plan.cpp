@@ -1,6 +1,5 @@
 // TpPlan: choosing rules, and applying them to tensors.
 #include <string>
-#include <unordered_map>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
@@ -48,50 +47,13 @@ const core::EmbeddedFile& built_in(const std::string& type) {
                               .cause = "no rule is about it, and \"on_unmatched\" is \"error\""});
 }
 
-constexpr std::size_t no_rule = ~std::size_t{0};
-
-std::size_t find_rule(const RuleSet& rules, std::string_view name) {
-  return rules.matcher.find(name).value_or(no_rule);
-}
-
-Placement apply_rule(const RuleSet& rules, std::size_t index, const TensorInfo& tensor,
-                     std::uint32_t world) {
-  if (index != no_rule) return placement::apply(rules.rules[index], tensor, world);
+Placement place_by(const RuleSet& rules, const TensorInfo& tensor, std::uint32_t world) {
+  if (const auto index = rules.matcher.find(tensor.name)) {
+    return placement::apply(rules.rules[*index], tensor, world);
+  }
   if (rules.strict) fail_unmatched(tensor);
   return {};
 }
-
-/// Writes each component of digits as `*` ("layers.17.fc1" → "layers.*.fc1") into `out`.
-void write_family(std::string_view name, std::string& out) {
-  out.clear();
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('.', begin), name.size());
-    const std::string_view component = name.substr(begin, end - begin);
-    out += component.find_first_not_of("0123456789") == component.npos ? "*" : component;
-    out += '.';
-    begin = end + 1;
-  }
-}
-
-/// Finds rules by name and remembers them for all tensors of the same family, that is, for those
-/// whose names differ in layer and expert numbers only.
-class RuleFinder {
- public:
-  explicit RuleFinder(const RuleSet& rules) : rules_(rules) {}
-
-  std::size_t operator()(std::string_view name) {
-    if (!rules_.matcher.ignores_indices()) return find_rule(rules_, name);
-    write_family(name, family_);
-    const auto [entry, is_new] = known_.try_emplace(family_, no_rule);
-    if (is_new) entry->second = find_rule(rules_, name);
-    return entry->second;
-  }
-
- private:
-  const RuleSet& rules_;
-  std::unordered_map<std::string, std::size_t> known_;
-  std::string family_;
-};
 
 void check_world(std::uint32_t world) {
   if (world == 0) throw PlanError("a group has at least one rank");
@@ -125,17 +87,16 @@ TpPlan TpPlan::replicate_all() {
 
 Placement TpPlan::place(const TensorInfo& tensor, std::uint32_t world) const {
   check_world(world);
-  return apply_rule(*rules_, find_rule(*rules_, tensor.name), tensor, world);
+  return place_by(*rules_, tensor, world);
 }
 
 std::vector<Placement> TpPlan::place_all(const Catalog& catalog, std::uint32_t world) const {
   check_world(world);
-  RuleFinder find(*rules_);
   std::vector<Placement> placements;
   placements.reserve(catalog.tensors().size());
   for (const TensorInfo& tensor : catalog.tensors()) {
     try {
-      placements.push_back(apply_rule(*rules_, find(tensor.name), tensor, world));
+      placements.push_back(place_by(*rules_, tensor, world));
     } catch (const PlanError& error) {
       rethrow_with_file(error, catalog.files()[tensor.file].path);
     }

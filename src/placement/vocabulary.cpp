@@ -12,8 +12,8 @@ namespace {
 
 constexpr Dim whole = std::nullopt;
 
-// Hugging Face transformers 4.50 to 5.23: distributed/tensor_parallel.py and, before that,
-// integrations/tensor_parallel.py.
+// Hugging Face transformers 5.23, distributed/tensor_parallel.py, and what integrations/
+// tensor_parallel.py had in 4.x.
 constexpr std::array styles{
     Style{"colwise", -2, -1},
     Style{"colwise_rep", -2, -1},
@@ -41,8 +41,8 @@ constexpr std::array styles{
 };
 
 // These deal whole experts out to ranks, together with a router that knows who has which.
-constexpr std::array<std::string_view, 4> expert_parallel{
-    "grouped_gemm", "ep_router", "ep_dispatch_experts", "moe_experts_allreduce"};
+constexpr std::array<std::string_view, 3> expert_parallel{"grouped_gemm", "ep_router",
+                                                          "ep_dispatch_experts"};
 
 std::string known_words() {
   std::string list;

@@ -1,4 +1,4 @@
-// placement: all tensors of a catalog at once, which takes shortcuts that must not show.
+// placement: all tensors of a catalog at once.
 #include <string>
 
 #include "safeshuffle/error.hpp"
