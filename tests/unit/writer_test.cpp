@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <string>
+#include <sys/resource.h>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -31,6 +33,26 @@ format::Header parse(const HeaderLayout& layout) {
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
+
+/// While it lives, no file of this process may grow beyond `bytes`: a full disk on demand.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
 
 const std::vector<TensorSpec> two{{"a", DType::U8, {4}}, {"b", DType::U8, {2}}};
 
@@ -163,4 +185,23 @@ TEST_CASE("a file that cannot be written is an error with its name and errno", "
   CHECK(too_far.code == EFBIG);
   CHECK(too_far.file == directory / "y");
   CHECK(too_far.offset == beyond.layout().file_offset[1]);
+}
+
+TEST_CASE("running out of space is an error at its offset and leaves nothing", "[format][writer]") {
+  const TemporaryDirectory directory;
+  const HeaderLayout layout = layout_header(two);
+  {
+    FileWriter writer(directory / "x", layout);
+    const FileSizeLimit limit(layout.file_size - 1);
+    const ErrorRecord record = failure<IoError>([&] { writer.write(1, 0, bytes_of("56")); });
+    CHECK(record.code == EFBIG);
+    CHECK(record.file == directory / "x");
+    CHECK(record.offset == layout.file_size - 1);
+    CHECK_THROWS_AS(writer.extend(), IoError);
+  }
+  {
+    const FileSizeLimit limit(9);
+    CHECK_THROWS_AS(FileWriter(directory / "y", layout), IoError);
+  }
+  CHECK(directory.names().empty());
 }
