@@ -48,7 +48,7 @@ inline void gathers_texts_of_any_length(comm::Transport& transport) {
   const auto text_of = [](std::uint32_t rank, std::size_t scale) {
     return std::string(rank % 2 == 0 ? 0 : rank * scale, static_cast<char>('a' + rank));
   };
-  for (const std::size_t scale : {std::size_t{0}, std::size_t{1}, std::size_t{100'000}}) {
+  for (const std::size_t scale : {std::size_t{0}, std::size_t{1}, std::size_t{20'000}}) {
     const auto all = transport.all_gather(text_of(transport.rank(), scale), patience());
     REQUIRE(all.size() == transport.size());
     for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
