@@ -7,14 +7,6 @@
 
 namespace safeshuffle {
 
-std::string name(DeviceKind kind) {
-  switch (kind) {
-    case DeviceKind::host:
-      return "host";
-  }
-  return "unknown";
-}
-
 Communicator::Communicator(std::shared_ptr<comm::Transport> transport,
                            std::shared_ptr<device::Device> device)
     : transport_(std::move(transport)), device_(std::move(device)) {}

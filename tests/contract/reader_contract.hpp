@@ -1,0 +1,174 @@
+// What every reader must do, whatever engine and staging it is made of.
+#pragma once
+
+#include <functional>
+#include <numeric>
+
+#include "core/file_identity.hpp"
+#include "io/reader.hpp"
+#include "support/catch.hpp"
+#include "support/sample_file.hpp"
+
+namespace safeshuffle::testing {
+
+/// Makes the reader under test; chunks are at most 64 KiB.
+using MakeReader = std::function<std::unique_ptr<io::Reader>(std::vector<FileInfo>)>;
+
+inline constexpr std::uint64_t contract_chunk = std::uint64_t{64} << 10;
+
+inline io::BatchStatus wait_for(io::Reader& reader, io::BatchId batch) {
+  for (int tries = 0; tries < 300; ++tries) {
+    io::BatchStatus status = reader.poll(batch, std::chrono::milliseconds(100));
+    if (status.done) return status;
+  }
+  throw std::runtime_error("a batch was not done within 30 s");
+}
+
+inline void reads_any_alignment(const MakeReader& make) {
+  const ScratchDirectory directory;
+  constexpr std::uint64_t size = 300'001;
+  const auto reader = make({write_sample(directory.file("a"), 0, size)});
+  for (const std::uint64_t offset : {0U, 1U, 4095U, 4096U, 5000U, 70'000U}) {
+    for (const std::uint64_t bytes : {1U, 100U, 4096U, 8192U, 200'001U}) {
+      for (const std::size_t shift : {0U, 1U}) {  // 0: congruent to the offset
+        const AlignedMemory memory(bytes, (offset + shift) % 4096);
+        const io::ReadRange range{0, offset, bytes, memory.data()};
+        const io::BatchStatus status = wait_for(*reader, reader->submit({&range, 1}));
+        CHECK_FALSE(status.error);
+        CHECK(status.bytes == bytes);
+        CHECK(is_sample(memory.span(), 0, offset));
+      }
+    }
+  }
+}
+
+inline void reads_many_batches_of_many_files(const MakeReader& make) {
+  const ScratchDirectory directory;
+  constexpr std::uint32_t count = 80;  // more than are kept open
+  constexpr std::uint64_t size = 10'000;
+  std::vector<FileInfo> files;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    files.push_back(write_sample(directory.file(std::to_string(i)), i, size));
+  }
+  const auto reader = make(files);
+  const AlignedMemory memory(2 * count * size);
+  std::vector<io::BatchId> batches;
+  for (std::uint32_t i = 0; i < 2 * count; ++i) {
+    const std::uint32_t file = i % count;
+    std::byte* const at = memory.data() + i * size;
+    const std::vector<io::ReadRange> ranges{{file, 5000, 5000, at + 5000}, {file, 0, 5000, at}};
+    batches.push_back(reader->submit(ranges));
+  }
+  for (std::uint32_t i = 0; i < 2 * count; ++i) {
+    CHECK(batches[i] == i);
+    const io::BatchStatus status = wait_for(*reader, batches[i]);
+    CHECK_FALSE(status.error);
+    CHECK(status.bytes == size);
+    CHECK(is_sample(memory.span().subspan(i * size, size), i % count, 0));
+  }
+  CHECK(reader->busy_seconds() > 0);
+}
+
+inline void an_empty_batch_is_done(const MakeReader& make) {
+  const ScratchDirectory directory;
+  const auto reader = make({write_sample(directory.file("a"), 0, 10)});
+  const io::ReadRange nothing{0, 3, 0, nullptr};
+  CHECK(wait_for(*reader, reader->submit({})).bytes == 0);
+  CHECK(wait_for(*reader, reader->submit({&nothing, 1})).done);
+}
+
+/// Reads all of file 0 of `files` and expects an error that has its path.
+inline ErrorRecord read_and_fail(const MakeReader& make, const FileInfo& file) {
+  const auto reader = make({file});
+  const AlignedMemory memory(file.size);
+  const io::ReadRange range{0, 0, file.size, memory.data()};
+  const io::BatchStatus status = wait_for(*reader, reader->submit({&range, 1}));
+  REQUIRE(status.error);
+  CHECK(status.error->kind == ErrorKind::io);
+  CHECK(status.error->file == file.path);
+  return *status.error;
+}
+
+inline void a_missing_file_is_an_error(const MakeReader& make) {
+  const ScratchDirectory directory;
+  FileInfo file = write_sample(directory.file("a"), 0, 10'000);
+  std::filesystem::remove(file.path);
+  CHECK(read_and_fail(make, file).code == ENOENT);
+}
+
+inline void a_changed_file_is_an_error(const MakeReader& make) {
+  const ScratchDirectory directory;
+  FileInfo newer = write_sample(directory.file("a"), 0, 10'000);
+  newer.modified_ns -= 1;
+  CHECK(read_and_fail(make, newer).cause == "file changed since its header was read");
+  const FileInfo longer = write_sample(directory.file("b"), 0, 10'000);
+  std::filesystem::resize_file(longer.path, 9'999);
+  CHECK(read_and_fail(make, longer).cause == "file changed since its header was read");
+}
+
+inline void a_range_past_the_end_is_an_error_and_the_others_are_read(const MakeReader& make) {
+  const ScratchDirectory directory;
+  const auto reader = make({write_sample(directory.file("a"), 0, 10'000)});
+  const AlignedMemory memory(20'000);
+  const std::vector<io::ReadRange> ranges{{0, 0, 4'000, memory.data()},
+                                          {0, 8'192, 4'000, memory.data() + 8'192}};
+  const io::BatchStatus status = wait_for(*reader, reader->submit(ranges));
+  REQUIRE(status.error);
+  CHECK(status.error->cause == "file ended early");
+  CHECK(status.error->offset == 10'000);
+  CHECK(status.bytes == 4'000);
+  CHECK(is_sample(memory.span().first(4'000), 0, 0));
+}
+
+inline std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator open("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(open), end(open)));
+}
+
+inline std::size_t threads() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
+}
+
+inline void dropping_a_reader_leaves_nothing(const MakeReader& make) {
+  const ScratchDirectory directory;
+  const FileInfo file = write_sample(directory.file("a"), 0, 4'000'000);
+  const AlignedMemory memory(file.size);
+  const std::size_t descriptors = open_descriptors();
+  const std::size_t tasks = threads();
+  for (int i = 0; i < 5; ++i) {
+    const auto reader = make({file});
+    const io::ReadRange range{0, 0, file.size, memory.data()};
+    for (int batch = 0; batch < 4; ++batch) reader->submit({&range, 1});
+    reader->poll(0, std::chrono::microseconds(i * 200));
+  }
+  CHECK(open_descriptors() == descriptors);
+  CHECK(threads() == tasks);
+}
+
+/// Runs the whole suite as sections of the current test case.
+inline void check_reader_contract(const MakeReader& make) {
+  SECTION("any alignment") {
+    reads_any_alignment(make);
+  }
+  SECTION("many batches of many files") {
+    reads_many_batches_of_many_files(make);
+  }
+  SECTION("an empty batch") {
+    an_empty_batch_is_done(make);
+  }
+  SECTION("a missing file") {
+    a_missing_file_is_an_error(make);
+  }
+  SECTION("a changed file") {
+    a_changed_file_is_an_error(make);
+  }
+  SECTION("past the end") {
+    a_range_past_the_end_is_an_error_and_the_others_are_read(make);
+  }
+  SECTION("dropped while reading") {
+    dropping_a_reader_leaves_nothing(make);
+  }
+}
+
+}  // namespace safeshuffle::testing

@@ -1,0 +1,12 @@
+// The transport contract on the group of one rank.
+#include "contract/transport_contract.hpp"
+
+using namespace safeshuffle;
+
+TEST_CASE("the self transport keeps the contract", "[comm][contract]") {
+  const auto transport = comm::make_self_transport();
+  CHECK(transport->name() == "self");
+  CHECK(transport->rank() == 0);
+  CHECK(transport->size() == 1);
+  testing::check_transport_contract(*transport);
+}

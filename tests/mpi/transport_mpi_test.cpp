@@ -1,0 +1,185 @@
+// The transport contract on MPI, and what only several ranks can get wrong.
+#include <signal.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include "comm/mpi_transport.hpp"
+#include "contract/transport_contract.hpp"
+
+using namespace safeshuffle;
+
+namespace {
+
+std::uint32_t world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return static_cast<std::uint32_t>(rank);
+}
+
+std::uint32_t world_size() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return static_cast<std::uint32_t>(size);
+}
+
+/// The last rank stops as by SIGSTOP; the others run `meanwhile`; once all have, it goes on.
+template <typename Function>
+void with_last_rank_stopped(const Function& meanwhile) {
+  const bool last = world_rank() + 1 == world_size();
+  auto stopped = static_cast<long>(::getpid());
+  MPI_Bcast(&stopped, 1, MPI_LONG, static_cast<int>(world_size()) - 1, MPI_COMM_WORLD);
+  MPI_Comm others = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, last ? 1 : 0, 0, &others);
+  if (last) {
+    ::raise(SIGSTOP);
+  } else {
+    meanwhile();
+    MPI_Barrier(others);
+    if (world_rank() == 0) ::kill(static_cast<pid_t>(stopped), SIGCONT);
+  }
+  MPI_Comm_free(&others);
+}
+
+}  // namespace
+
+TEST_CASE("the MPI transport keeps the contract", "[comm][contract]") {
+  // Tiny pieces cut every message; the default cuts none of these.
+  const auto piece = GENERATE(std::uint64_t{97}, std::uint64_t{1000}, comm::default_piece);
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, piece);
+  CHECK(transport->name() == "mpi");
+  CHECK(transport->rank() == world_rank());
+  CHECK(transport->size() == world_size());
+  testing::check_transport_contract(*transport);
+}
+
+TEST_CASE("transports of one communicator do not mix their messages", "[comm]") {
+  const auto one = comm::make_mpi_transport(MPI_COMM_WORLD);
+  const auto two = comm::make_mpi_transport(MPI_COMM_WORLD);
+  testing::TestQueue queue;
+  testing::Wave first(*one);
+  testing::Wave second(*two);
+  const auto pending_two = two->exchange(second.exchange(), queue);
+  const auto pending_one = one->exchange(first.exchange(), queue);
+  const bool finished = testing::finish(*pending_one) && testing::finish(*pending_two);
+  CHECK(finished);
+  CHECK(first.arrived());
+  CHECK(second.arrived());
+}
+
+TEST_CASE("a communicator that is none is a ConfigError", "[comm]") {
+  CHECK_THROWS_AS(comm::make_mpi_transport(MPI_COMM_NULL), ConfigError);
+  CHECK_THROWS_AS(comm::make_mpi_transport(MPI_COMM_WORLD, 0), ConfigError);
+  CHECK_THROWS_AS(comm::make_mpi_transport(MPI_COMM_WORLD, std::uint64_t{1} << 31), ConfigError);
+}
+
+TEST_CASE("the user's error handler is left as it was", "[comm]") {
+  MPI_Errhandler before = MPI_ERRHANDLER_NULL;
+  MPI_Errhandler after = MPI_ERRHANDLER_NULL;
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
+  CHECK(before == after);
+  MPI_Errhandler_free(&before);
+  MPI_Errhandler_free(&after);
+}
+
+TEST_CASE("an MPI failure is a TransportError with MPI's own words", "[comm]") {
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  testing::TestQueue queue;
+  std::byte byte{};
+  comm::Exchange exchange;
+  exchange.receives = {{world_size() + 5, &byte, 1}};
+  try {
+    transport->exchange(std::move(exchange), queue);
+    FAIL("no exception");
+  } catch (const TransportError& error) {
+    CHECK(error.record().code != 0);
+    CHECK(error.record().cause.find("MPI_Irecv: ") == 0);
+    CHECK(error.record().cause.size() > 15);
+  }
+  CHECK_THROWS_AS(transport->all_gather("", testing::patience()), TransportError);
+}
+
+TEST_CASE("a rank that does not answer is named in a TimeoutError", "[comm]") {
+  if (world_size() == 1) return;
+  const std::uint32_t last = world_size() - 1;
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  std::optional<ErrorRecord> seen;
+  double waited = 0;
+  bool broken = false;
+  with_last_rank_stopped([&] {
+    const auto start = core::Clock::now();
+    try {
+      transport->all_gather("", core::Deadline(std::chrono::milliseconds(500)));
+    } catch (const TimeoutError& error) {
+      seen = error.record();
+    }
+    waited = core::seconds_since(start);
+    try {
+      transport->all_gather("again", testing::patience());
+    } catch (const TransportError&) {
+      broken = true;
+    }
+  });
+  // Takes what the others sent before they gave up, so that MPI can be finalised in order; of empty
+  // texts only the sizes travel.
+  if (world_rank() == last) transport->all_gather("", testing::patience());
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == last) return;
+  REQUIRE(seen);
+  CHECK(seen->rank == static_cast<std::int32_t>(last));
+  CHECK(seen->cause ==
+        "gathering from all ranks: no answer within 0.5 s from rank " + std::to_string(last));
+  CHECK(waited < 5);
+  CHECK(broken);
+}
+
+TEST_CASE("an abandoned exchange keeps its memory and breaks the transport", "[comm]") {
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  testing::TestQueue queue;
+  queue.busy_polls = 1'000'000;  // so that nobody sends
+  auto memory = std::make_shared<testing::Wave>(*transport);
+  const std::weak_ptr<testing::Wave> watch = memory;
+  comm::Exchange exchange;  // only sends: none is in flight when it is abandoned
+  exchange.sends = memory->exchange().sends;
+  exchange.keep_alive = std::move(memory);
+  auto pending = transport->exchange(std::move(exchange), queue);
+  const bool done = pending->done();
+  pending.reset();
+  CHECK_FALSE(done);
+  CHECK_FALSE(watch.expired());
+  CHECK_THROWS_AS(transport->all_gather("", testing::patience()), TransportError);
+  CHECK_THROWS_AS(transport->exchange({}, queue), TransportError);
+}
+
+TEST_CASE("a message above 2^31 bytes arrives", "[.][large]") {
+  const std::uint64_t bytes = (std::uint64_t{1} << 31) + 4097;
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  const bool sender = world_rank() == 0;
+  std::string data(bytes, sender ? 'x' : '?');
+  if (sender) data.front() = data[bytes / 2] = data.back() = '!';
+  comm::Exchange exchange;
+  if (sender) exchange.sends = {{1, testing::as_bytes(data), bytes}};
+  if (!sender) exchange.receives = {{0, testing::as_bytes(data), bytes}};
+  testing::TestQueue queue;
+  const auto pending = transport->exchange(std::move(exchange), queue);
+  CHECK(testing::finish(*pending));
+  CHECK(std::ranges::count(data, '!') == 3);
+  CHECK(std::ranges::count(data, '?') == 0);
+  CHECK(data.back() == '!');
+}
+
+TEST_CASE("a broadcast above 2^31 bytes arrives", "[.][large]") {
+  const std::uint64_t bytes = (std::uint64_t{1} << 31) + 4097;
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  std::string data(bytes, world_rank() == 1 ? 'x' : '?');
+  if (world_rank() == 1) data.back() = '!';
+  comm::Exchange exchange;
+  exchange.broadcasts = {{1, testing::as_bytes(data), bytes}};
+  testing::TestQueue queue;
+  const auto pending = transport->exchange(std::move(exchange), queue);
+  CHECK(testing::finish(*pending));
+  CHECK(std::ranges::count(data, 'x') == static_cast<std::ptrdiff_t>(bytes - 1));
+  CHECK(data.back() == '!');
+}

@@ -1,0 +1,36 @@
+// Catch2 on every rank: all run the same tests in the same order, rank 0 reports, the others speak
+// only if they fail. The exit code, the same on all ranks, is the largest of all.
+//
+// A test must finish what is collective before it asserts: a rank that leaves a test early would
+// meet its peers' next collective call with another one.
+#define CATCH_CONFIG_RUNNER
+#include <iostream>
+#include <sstream>
+
+#include <mpi.h>
+
+#include "support/catch.hpp"
+
+namespace {
+
+int run_silently(int argc, char** argv, int rank) {
+  std::ostringstream report;
+  std::streambuf* const terminal = std::cout.rdbuf(report.rdbuf());
+  const int result = Catch::Session().run(argc, argv);
+  std::cout.rdbuf(terminal);
+  if (result != 0) std::cerr << "rank " << rank << ":\n" << report.str();
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  int result = rank == 0 ? Catch::Session().run(argc, argv) : run_silently(argc, argv, rank);
+  MPI_Allreduce(MPI_IN_PLACE, &result, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return result;
+}

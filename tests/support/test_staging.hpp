@@ -1,0 +1,125 @@
+// Two ways of staging: as on a device whose memory the host can write, and as on one where it
+// cannot.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/device.hpp"
+
+namespace safeshuffle::testing {
+
+/// Hands out the destination itself.
+class DirectStaging final : public device::Staging {
+ public:
+  device::StagingSlot acquire(std::byte* destination, std::size_t bytes) override {
+    return {{destination, bytes}, destination, 0};
+  }
+  void commit(device::StagingSlot, std::function<void()> landed) override { landed(); }
+  void discard(device::StagingSlot) noexcept override {}
+  std::uint64_t pinned_bytes() const noexcept override { return 0; }
+};
+
+/// A few separate slots; data lands later, from another thread.
+class DelayedStaging final : public device::Staging {
+ public:
+  DelayedStaging(std::size_t slot_bytes, std::size_t slots) : slot_bytes_(slot_bytes) {
+    for (std::size_t i = 0; i < slots; ++i) {
+      memory_.emplace_back(static_cast<std::byte*>(::operator new(slot_bytes, alignment)));
+      free_.push_back(i);
+    }
+    copier_ = std::thread([this] { copy_all(); });
+  }
+
+  ~DelayedStaging() override {
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    copier_.join();
+  }
+
+  device::StagingSlot acquire(std::byte* destination, std::size_t bytes) override {
+    if (bytes > slot_bytes_) throw std::length_error("piece larger than a slot");
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !free_.empty(); });
+    const std::size_t index = free_.back();
+    free_.pop_back();
+    return {{memory_[index].get(), bytes}, destination, index};
+  }
+
+  void commit(device::StagingSlot slot, std::function<void()> landed) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      transfers_.push_back({slot, std::move(landed)});
+    }
+    changed_.notify_all();
+  }
+
+  void discard(device::StagingSlot slot) noexcept override { release(slot.index); }
+
+  std::uint64_t pinned_bytes() const noexcept override { return slot_bytes_ * memory_.size(); }
+
+  /// Slots that are with nobody.
+  std::size_t free_slots() {
+    const std::scoped_lock lock(mutex_);
+    return free_.size();
+  }
+
+ private:
+  static constexpr std::align_val_t alignment{4096};
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, alignment); }
+  };
+  struct Transfer {
+    device::StagingSlot slot;
+    std::function<void()> landed;
+  };
+
+  void copy_all() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return stopping_ || !transfers_.empty(); });
+      if (transfers_.empty()) return;
+      const Transfer transfer = std::move(transfers_.front());
+      transfers_.pop_front();
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+      std::ranges::copy(transfer.slot.host, transfer.slot.device_destination);
+      release(transfer.slot.index);
+      transfer.landed();
+      lock.lock();
+    }
+  }
+
+  void release(std::size_t index) noexcept {
+    {
+      const std::scoped_lock lock(mutex_);
+      free_.push_back(index);
+    }
+    changed_.notify_all();
+  }
+
+  const std::size_t slot_bytes_;
+  std::vector<std::unique_ptr<std::byte, Free>> memory_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::size_t> free_;
+  std::deque<Transfer> transfers_;
+  bool stopping_ = false;
+  std::thread copier_;
+};
+
+}  // namespace safeshuffle::testing

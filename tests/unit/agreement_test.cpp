@@ -1,0 +1,90 @@
+// comm: error records as bytes, exceptions as records, agreement of one rank.
+#include "comm/agreement.hpp"
+
+#include <filesystem>
+#include <new>
+#include <random>
+
+#include "support/catch.hpp"
+
+using namespace safeshuffle;
+
+namespace {
+
+template <typename Throw>
+ErrorRecord record_of(const Throw& raise_it) {
+  try {
+    raise_it();
+  } catch (...) {
+    return comm::current_error();
+  }
+  FAIL("nothing was thrown");
+  return {};
+}
+
+const ErrorRecord full{.kind = ErrorKind::format,
+                       .code = -7,
+                       .rank = 12,
+                       .file = std::string("a\0b.safetensors", 15),
+                       .tensor = "tensör",
+                       .offset = ~std::uint64_t{0},
+                       .cause = "two\nlines"};
+
+}  // namespace
+
+TEST_CASE("error records survive encoding", "[comm]") {
+  for (const ErrorRecord& record : {full, ErrorRecord{}}) {
+    const ErrorRecord back = comm::decode_error(comm::encode(record));
+    CHECK(back.kind == record.kind);
+    CHECK(back.code == record.code);
+    CHECK(back.rank == record.rank);
+    CHECK(back.file == record.file);
+    CHECK(back.tensor == record.tensor);
+    CHECK(back.offset == record.offset);
+    CHECK(back.cause == record.cause);
+  }
+}
+
+TEST_CASE("bytes that are no record are refused", "[comm]") {
+  const std::string good = comm::encode(full);
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    CHECK_THROWS_AS(comm::decode_error(good.substr(0, length)), TransportError);
+  }
+  CHECK_THROWS_AS(comm::decode_error(good + "x"), TransportError);
+  std::mt19937 random(1);
+  for (int round = 0; round < 10'000; ++round) {
+    std::string bytes = good;
+    bytes[random() % bytes.size()] = static_cast<char>(random());
+    try {
+      comm::decode_error(bytes);
+    } catch (const TransportError&) {
+      continue;
+    }
+  }
+}
+
+TEST_CASE("any exception becomes a record", "[comm]") {
+  CHECK(record_of([] { raise(full); }).file == full.file);
+  CHECK(record_of([] { throw std::bad_alloc(); }).kind == ErrorKind::memory);
+  CHECK(record_of([] { throw std::runtime_error("odd"); }).cause == "odd");
+  CHECK(record_of([] { throw 3; }).cause == "unknown exception");
+  const ErrorRecord missing =
+      record_of([] { static_cast<void>(std::filesystem::file_size("/does/not/exist")); });
+  CHECK(missing.kind == ErrorKind::io);
+  CHECK(missing.code == ENOENT);
+  CHECK(missing.file == "/does/not/exist");
+}
+
+TEST_CASE("one rank agrees with itself", "[comm]") {
+  const auto transport = comm::make_self_transport();
+  const core::Deadline deadline(std::chrono::seconds(1));
+  CHECK(comm::agree_on(*transport, deadline, [] { return "-text"; }) ==
+        std::vector<std::string>{"-text"});
+  try {
+    comm::agree_on(*transport, deadline, []() -> std::string { raise(full); });
+    FAIL("no exception");
+  } catch (const FormatError& error) {
+    CHECK(error.record().rank == 0);
+    CHECK(error.record().cause == full.cause);
+  }
+}
