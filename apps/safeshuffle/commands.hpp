@@ -2,8 +2,9 @@
 // its options are parsed, and throws where it fails.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+#include <CLI/CLI.hpp>
 
 namespace safeshuffle::app {
 

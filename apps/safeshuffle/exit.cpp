@@ -1,15 +1,16 @@
 #include "exit.hpp"
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <thread>
 
-#include "launch.hpp"
+#include <fmt/format.h>
+
 #include "safeshuffle/error.hpp"
+
+#include "launch.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -22,7 +23,9 @@ void print(const char* message) {
 }
 
 // Errors that ranks did not agree on: each rank has its own, and some may wait for ever.
-bool is_lonely(ErrorKind kind) { return kind == ErrorKind::timeout || kind == ErrorKind::transport; }
+bool is_lonely(ErrorKind kind) {
+  return kind == ErrorKind::timeout || kind == ErrorKind::transport;
+}
 
 // Rank 0 speaks for all if it can; should it be the one that is stuck, the next rank does.
 [[noreturn]] void end_group(const char* message, int code) {

@@ -1,16 +1,17 @@
 // safeshuffle inspect: what is in a checkpoint, from its headers alone.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "commands.hpp"
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
 #include "safeshuffle/loader.hpp"
+
+#include "commands.hpp"
 #include "size.hpp"
 #include "table.hpp"
 
@@ -32,7 +33,9 @@ std::uint64_t alignment_of(std::uint64_t offset) {
   return offset % page == 0 ? page : offset & (~offset + 1);
 }
 
-std::string format_shape(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string format_shape(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 struct DtypeTotal {
   std::uint64_t tensors = 0;

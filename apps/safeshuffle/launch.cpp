@@ -47,7 +47,9 @@ int launched_rank() {
   return rank == nullptr ? 0 : std::atoi(rank);
 }
 
-bool under_launcher() { return launcher_rank() != nullptr; }
+bool under_launcher() {
+  return launcher_rank() != nullptr;
+}
 
 Session::Session(DeviceSpec device) : comm_(join(device)) {}
 

@@ -11,8 +11,8 @@ int launched_rank();
 /// Whether an MPI launcher started this process.
 bool under_launcher();
 
-/// The group of this process: all ranks of the MPI job, or itself. At most one per process; ends MPI
-/// when destroyed.
+/// The group of this process: all ranks of the MPI job, or itself. At most one per process; ends
+/// MPI when destroyed.
 class Session {
  public:
   explicit Session(DeviceSpec device);

@@ -1,10 +1,12 @@
-// The safeshuffle command: parses the command line, runs one subcommand, turns errors into exit codes.
-#include <CLI/CLI.hpp>
+// The safeshuffle command: parses the command line, runs one subcommand, turns errors into exit
+// codes.
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
 #include <utility>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "commands.hpp"
 #include "exit.hpp"

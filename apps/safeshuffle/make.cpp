@@ -1,9 +1,9 @@
 // safeshuffle make: a synthetic checkpoint in the form of a real model's.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "commands.hpp"
 #include "option_names.hpp"
@@ -24,7 +24,9 @@ struct MakeCommand {
   synth::GenerateOptions options;
 };
 
-std::string builtin_names() { return fmt::format("{}", fmt::join(synth::builtin_layouts(), ", ")); }
+std::string builtin_names() {
+  return fmt::format("{}", fmt::join(synth::builtin_layouts(), ", "));
+}
 
 void make(MakeCommand& command) {
   const synth::Layout layout = synth::scaled(synth::load_layout(command.layout), command.scale);

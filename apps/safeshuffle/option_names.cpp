@@ -28,8 +28,8 @@ const std::map<std::string, DTypePolicy>& dtypes() {
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help) {
   parser.add_option("--dtype", dtype, help)
       ->type_name("TYPE")
-      ->transform(CLI::CheckedTransformer(dtypes(), CLI::ignore_case)
-                      .description("keep, f16, bf16 or f32"))
+      ->transform(
+          CLI::CheckedTransformer(dtypes(), CLI::ignore_case).description("keep, f16, bf16 or f32"))
       ->default_str("keep");
 }
 

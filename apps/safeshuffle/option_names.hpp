@@ -1,9 +1,10 @@
 // Options that several subcommands share, and the names of their values.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
+
+#include <CLI/CLI.hpp>
 
 #include "safeshuffle/options.hpp"
 

@@ -1,16 +1,17 @@
 // safeshuffle plan: who would read, send and keep what, without GPU or MPI.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "safeshuffle/loader.hpp"
+
 #include "commands.hpp"
 #include "option_names.hpp"
-#include "safeshuffle/loader.hpp"
 #include "size.hpp"
 #include "table.hpp"
 

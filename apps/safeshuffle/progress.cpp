@@ -1,12 +1,12 @@
 #include "progress.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <cstdio>
+#include <fcntl.h>
 #include <map>
+#include <unistd.h>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "launch.hpp"
 #include "size.hpp"
@@ -17,8 +17,8 @@ namespace {
 constexpr int bar_width = 30;
 constexpr std::chrono::milliseconds redraw_interval{100};
 
-// Under mpirun standard error is a pipe to the launcher, which passes it on to its own. Whether that
-// is a terminal, the parent process tells; on another node it is no terminal of the user's.
+// Under mpirun standard error is a pipe to the launcher, which passes it on to its own. Whether
+// that is a terminal, the parent process tells; on another node it is no terminal of the user's.
 bool launcher_has_terminal() {
   const std::string parent = fmt::format("/proc/{}/fd/2", getppid());
   const int descriptor = open(parent.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
@@ -44,8 +44,8 @@ void add_progress(CLI::App& parser, ProgressStyle& style) {
                                                           {"json", ProgressStyle::json}};
   parser.add_option("--progress", style, "How to show progress")
       ->type_name("STYLE")
-      ->transform(CLI::CheckedTransformer(names, CLI::ignore_case)
-                      .description("auto, none or json"))
+      ->transform(
+          CLI::CheckedTransformer(names, CLI::ignore_case).description("auto, none or json"))
       ->default_str("auto");
 }
 

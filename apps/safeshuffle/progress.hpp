@@ -1,10 +1,11 @@
 // How far the work is, for people or programs.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <string>
+
+#include <CLI/CLI.hpp>
 
 namespace safeshuffle::app {
 

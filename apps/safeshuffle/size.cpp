@@ -1,12 +1,12 @@
 #include "size.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+
+#include <fmt/format.h>
 
 namespace safeshuffle::app {
 namespace {

@@ -1,11 +1,12 @@
 // Sizes as people write them.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include <CLI/CLI.hpp>
 
 namespace safeshuffle::app {
 

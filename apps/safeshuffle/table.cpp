@@ -1,8 +1,8 @@
 #include "table.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 namespace safeshuffle::app {
 namespace {

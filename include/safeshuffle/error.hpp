@@ -1,8 +1,8 @@
 // Errors: one exception type per source of failure, each carrying everything a user needs to act.
 //
 // Every function of the library reports failure by throwing one of the types below; none returns an
-// error code, prints, or aborts. Inside a collective call all ranks throw the same error: the one of
-// the lowest failing rank. All types here are values and safe to copy between threads.
+// error code, prints, or aborts. Inside a collective call all ranks throw the same error: the one
+// of the lowest failing rank. All types here are values and safe to copy between threads.
 #pragma once
 
 #include <cstdint>
@@ -29,38 +29,38 @@ enum class ErrorKind : std::uint8_t {
 /// Every way in which a safetensors header or file can be malformed; `ErrorRecord::code` of a
 /// format error. One value per case, so that tests and callers can tell them apart.
 enum class FormatErrc : std::int32_t {
-  file_too_short = 1,      ///< fewer than the 8 bytes of the header length
-  header_empty,            ///< header length 0
-  header_too_large,        ///< header length above the 100 MB limit
-  header_past_end,         ///< header length reaches past the end of the file
-  header_bad_start,        ///< first header byte is not `{`
-  header_not_utf8,         ///< invalid UTF-8 in the header
-  header_bad_json,         ///< not JSON, or bytes after the closing brace other than spaces
-  nesting_too_deep,        ///< nested deeper than any valid header
-  duplicate_key,           ///< a tensor name, field or metadata key stands twice
-  metadata_not_strings,    ///< `__metadata__` is not an object of strings (or null)
-  entry_not_object,        ///< a tensor's value is not an object
-  unknown_field,           ///< a field other than dtype, shape, data_offsets
-  missing_field,           ///< dtype, shape or data_offsets is absent
-  unknown_dtype,           ///< dtype is not a name of `DType`, or not a string
-  bad_shape,               ///< shape is not an array of integers in [0, 2^64)
-  shape_overflow,          ///< the number of bits of the tensor overflows 64 bits
-  not_byte_sized,          ///< a sub-byte tensor does not fill a whole number of bytes
-  bad_offsets,             ///< data_offsets is not an array of two integers in [0, 2^64)
-  offsets_reversed,        ///< begin > end
-  size_mismatch,           ///< end - begin differs from shape × dtype
-  gap_or_overlap,          ///< the data is not tiled by the tensors without gap or overlap
-  payload_truncated,       ///< the file ends before the last tensor
-  trailing_bytes,          ///< the file goes on after the last tensor
+  file_too_short = 1,    ///< fewer than the 8 bytes of the header length
+  header_empty,          ///< header length 0
+  header_too_large,      ///< header length above the 100 MB limit
+  header_past_end,       ///< header length reaches past the end of the file
+  header_bad_start,      ///< first header byte is not `{`
+  header_not_utf8,       ///< invalid UTF-8 in the header
+  header_bad_json,       ///< not JSON, or bytes after the closing brace other than spaces
+  nesting_too_deep,      ///< nested deeper than any valid header
+  duplicate_key,         ///< a tensor name, field or metadata key stands twice
+  metadata_not_strings,  ///< `__metadata__` is not an object of strings (or null)
+  entry_not_object,      ///< a tensor's value is not an object
+  unknown_field,         ///< a field other than dtype, shape, data_offsets
+  missing_field,         ///< dtype, shape or data_offsets is absent
+  unknown_dtype,         ///< dtype is not a name of `DType`, or not a string
+  bad_shape,             ///< shape is not an array of integers in [0, 2^64)
+  shape_overflow,        ///< the number of bits of the tensor overflows 64 bits
+  not_byte_sized,        ///< a sub-byte tensor does not fill a whole number of bytes
+  bad_offsets,           ///< data_offsets is not an array of two integers in [0, 2^64)
+  offsets_reversed,      ///< begin > end
+  size_mismatch,         ///< end - begin differs from shape × dtype
+  gap_or_overlap,        ///< the data is not tiled by the tensors without gap or overlap
+  payload_truncated,     ///< the file ends before the last tensor
+  trailing_bytes,        ///< the file goes on after the last tensor
 };
 
 /// Everything known of one failure. Fields that do not apply are empty.
 struct ErrorRecord {
   ErrorKind kind = ErrorKind::config;
-  std::int32_t code = 0;  ///< FormatErrc (format), errno (io), or the native MPI/CUDA/NCCL code
-  std::int32_t rank = -1;               ///< first failing rank; -1 outside a collective call
-  std::string file;                     ///< path of the file at fault
-  std::string tensor;                   ///< name of the tensor at fault
+  std::int32_t code = 0;   ///< FormatErrc (format), errno (io), or the native MPI/CUDA/NCCL code
+  std::int32_t rank = -1;  ///< first failing rank; -1 outside a collective call
+  std::string file;        ///< path of the file at fault
+  std::string tensor;      ///< name of the tensor at fault
   std::optional<std::uint64_t> offset;  ///< byte offset in `file`
   std::string cause;                    ///< what went wrong, one sentence without the fields above
 };
@@ -85,7 +85,8 @@ class ErrorOf final : public Error {
  public:
   explicit ErrorOf(ErrorRecord record) : Error((record.kind = Kind, std::move(record))) {}
   explicit ErrorOf(std::string cause)
-      : Error(ErrorRecord{.kind = Kind, .file = {}, .tensor = {}, .offset = {}, .cause = std::move(cause)}) {}
+      : Error(ErrorRecord{
+            .kind = Kind, .file = {}, .tensor = {}, .offset = {}, .cause = std::move(cause)}) {}
 };
 
 using ConfigError = ErrorOf<ErrorKind::config>;

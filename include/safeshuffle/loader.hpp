@@ -49,8 +49,10 @@ TensorSet load(const std::string& path, const Communicator& comm, const Options&
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options = {});
 
 /// Re-reads the files through an independent, slow path and compares every byte this rank holds.
-/// Collective. Throws VerificationError naming rank, tensor and element. Returns the seconds taken.
-double verify(const TensorSet& model, const Communicator& comm, const Options& options = {});
+/// Collective. Throws VerificationError naming rank, tensor and element. Returns the seconds that
+/// each rank took, the same on every rank.
+std::vector<double> verify(const TensorSet& model, const Communicator& comm,
+                           const Options& options = {});
 
 /// Writes each rank's tensors as DIR/model-rank-{rank}-part-0.safetensors. Collective: either all
 /// files appear under their names, complete, or none does. Throws IoError.

@@ -27,10 +27,10 @@ struct TensorInfo {
 /// One file of a checkpoint.
 struct FileInfo {
   std::string path;
-  std::uint64_t size = 0;           ///< bytes
-  std::uint64_t data_start = 0;     ///< 8 + header length: where tensor data begins
-  std::int64_t modified_ns = 0;     ///< modification time, to notice a file replaced while loading
-  std::uint32_t first_tensor = 0;   ///< index into Catalog::tensors()
+  std::uint64_t size = 0;          ///< bytes
+  std::uint64_t data_start = 0;    ///< 8 + header length: where tensor data begins
+  std::int64_t modified_ns = 0;    ///< modification time, to notice a file replaced while loading
+  std::uint32_t first_tensor = 0;  ///< index into Catalog::tensors()
   std::uint32_t tensor_count = 0;
 };
 

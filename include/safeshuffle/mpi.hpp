@@ -12,7 +12,8 @@ namespace safeshuffle {
 /// MPI must be initialised (MPI_THREAD_FUNNELED suffices: the library makes all MPI calls on the
 /// thread that calls it) and outlive the result. `comm` is duplicated, never freed or reconfigured;
 /// the duplicate is freed with the last copy of the result, a collective call, unless MPI has been
-/// finalised by then. Errors of MPI calls are thrown as TransportError, whatever handler `comm` has.
+/// finalised by then. Errors of MPI calls are thrown as TransportError, whatever handler `comm`
+/// has.
 Communicator from_mpi(MPI_Comm comm, DeviceSpec device = DeviceSpec::host());
 
 }  // namespace safeshuffle

@@ -27,8 +27,8 @@ struct PlanOptions {
   DTypePolicy dtype = DTypePolicy::keep;
 
   /// Bytes of file data one rank contributes per wave, at least 4 KiB. Larger windows mean fewer,
-  /// larger messages; device memory grows by up to three windows. A tensor larger than the window is
-  /// moved in several waves.
+  /// larger messages; device memory grows by up to three windows. A tensor larger than the window
+  /// is moved in several waves.
   std::uint64_t window = std::uint64_t{256} << 20;
 
   /// Peak device bytes per rank (shards + slabs + pack buffer); 0: no limit. The window is reduced
@@ -73,8 +73,13 @@ struct Options {
   /// Longest time without progress before a peer counts as lost, at least 1 s.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 
-  /// A fallback from what was asked for is an error (FallbackError) instead of a line in the report.
+  /// A fallback from what was asked for is an error (FallbackError) instead of a line in the
+  /// report.
   bool strict = false;
+
+  /// Keep every span of every phase in the report (RankReport::spans), some dozens of bytes per
+  /// wave.
+  bool trace = false;
 
   /// Called on the loading thread after every wave and at most every 100 ms between; must not throw
   /// and must not call into the library.

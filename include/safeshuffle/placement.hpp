@@ -43,8 +43,9 @@ struct Part {
 
 /// A cut of a tensor along one axis. The axis is `sharing.units` equal units. A rank that has whole
 /// units to itself keeps them whole. Where a unit is shared by a sub-group (`sharing.replicate`),
-/// each part is cut among that sub-group and what one rank keeps is joined in storage order; without
-/// parts all of the sub-group keep the whole unit. A fused tensor is one unit, replicated, of parts.
+/// each part is cut among that sub-group and what one rank keeps is joined in storage order;
+/// without parts all of the sub-group keep the whole unit. A fused tensor is one unit, replicated,
+/// of parts.
 struct Split {
   std::uint32_t axis = 0;  ///< index into the shape
   Sharing sharing;

@@ -1,6 +1,6 @@
 // The plan of a load: who reads what, where every byte goes, in which wave. A pure function of
-// (catalog, placements, world size, options), the same on every rank; making and inspecting one needs
-// no GPU, no MPI and no file access.
+// (catalog, placements, world size, options), the same on every rank; making and inspecting one
+// needs no GPU, no MPI and no file access.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ struct Schedule;
 /// the three sizes of device memory. Sent, received and kept bytes count converted elements.
 struct RankSummary {
   std::uint32_t rank = 0;
-  std::vector<std::uint32_t> files;  ///< indices of the files it reads from, ascending
-  std::uint64_t read_bytes = 0;      ///< from storage
-  std::uint64_t sent_bytes = 0;      ///< to other ranks; a broadcast counts once per receiver
-  std::uint64_t received_bytes = 0;  ///< from other ranks
-  std::uint64_t kept_bytes = 0;      ///< of all tensors it holds at the end
-  std::uint64_t arena_bytes = 0;     ///< device memory of the finished tensors
-  std::uint64_t slab_bytes = 0;      ///< device memory of one slab; there are two
-  std::uint64_t pack_bytes = 0;      ///< device memory of the pack buffer
+  std::vector<std::uint32_t> files;     ///< indices of the files it reads from, ascending
+  std::uint64_t read_bytes = 0;         ///< from storage
+  std::uint64_t sent_bytes = 0;         ///< to other ranks; a broadcast counts once per receiver
+  std::uint64_t received_bytes = 0;     ///< from other ranks
+  std::uint64_t kept_bytes = 0;         ///< of all tensors it holds at the end
+  std::uint64_t arena_bytes = 0;        ///< device memory of the finished tensors
+  std::uint64_t slab_bytes = 0;         ///< device memory of one slab; there are two
+  std::uint64_t pack_bytes = 0;         ///< device memory of the pack buffer
   std::uint64_t peak_device_bytes = 0;  ///< arena + 2 slabs + pack buffer
 };
 
@@ -57,8 +57,8 @@ class Plan {
   /// In rank order.
   const std::vector<RankSummary>& ranks() const noexcept;
 
-  /// Proves from the plan alone that every destination byte is written exactly once and every needed
-  /// source byte is read exactly once. Throws PlanError naming the first tensor that fails.
+  /// Proves from the plan alone that every destination byte is written exactly once and every
+  /// needed source byte is read exactly once. Throws PlanError naming the first tensor that fails.
   void prove() const;
 
   const plan::Schedule& schedule() const noexcept { return *schedule_; }

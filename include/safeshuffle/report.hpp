@@ -9,8 +9,9 @@
 
 namespace safeshuffle {
 
-/// The parts of a load. On each rank the phases partition the time of the loading thread, so they add
-/// up to the total; work hidden behind another phase (reading, mostly) does not show in its own.
+/// The parts of a load. On each rank the phases partition the time of the loading thread, so they
+/// add up to the total; work hidden behind another phase (reading, mostly) does not show in its
+/// own.
 enum class Phase : std::uint8_t {
   open,      ///< discovery, headers, catalog
   plan,      ///< placement, planning, proof, comparison of hashes
@@ -27,13 +28,25 @@ inline constexpr std::size_t phase_count = 9;
 /// "open", "plan", ...
 std::string_view name(Phase phase) noexcept;
 
+/// A stretch of time on one rank, in seconds since that rank began the load.
+struct Span {
+  enum class Track : std::uint8_t {
+    phases,   ///< the loading thread; name is a phase's
+    reading,  ///< one wave's read, from submission to landing; name is "wave 3"
+  };
+  Track track = Track::phases;
+  std::string name;
+  double begin = 0;
+  double seconds = 0;
+};
+
 /// One rank's part. Times in seconds, sizes in bytes.
 struct RankReport {
   std::uint32_t rank = 0;
   std::array<double, phase_count> phases{};  ///< by Phase
   double total_seconds = 0;                  ///< sum of the phases
   double read_busy_seconds = 0;              ///< time during which at least one read was under way
-  double read_hidden_seconds = 0;            ///< of these, not waited for: overlapped with other phases
+  double read_hidden_seconds = 0;  ///< of these, not waited for: overlapped with other phases
   std::uint64_t read_bytes = 0;
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
@@ -43,6 +56,7 @@ struct RankReport {
   std::uint64_t peak_resident_bytes = 0;  ///< of the whole process
   std::string io_path;                    ///< resolved engine and mode, such as "posix buffered"
   std::vector<std::string> fallbacks;     ///< what was asked for but not done, and why
+  std::vector<Span> spans;                ///< if Options::trace; else empty
 };
 
 /// The whole load.
@@ -53,11 +67,17 @@ struct Report {
   std::uint32_t waves = 0;
   std::uint64_t window = 0;
   std::uint64_t tensor_bytes = 0;  ///< read from storage, over all ranks
-  double seconds = 0;              ///< the slowest rank's total
+  double seconds = 0;              ///< the slowest rank's total, without verification
   std::vector<RankReport> ranks;
 };
 
-/// JSON, schema in docs/report.md; ends without a newline.
+/// Adds the time that each rank took to verify (see `verify`) to its phases and total.
+void add_verification(Report& report, const std::vector<double>& seconds_by_rank);
+
+/// JSON, schema in docs/report.md; ends without a newline. Spans are left out.
 std::string to_json(const Report& report);
+
+/// The spans in Chrome's trace event format (chrome://tracing, Perfetto): one process per rank.
+std::string to_trace_json(const Report& report);
 
 }  // namespace safeshuffle

@@ -101,7 +101,7 @@ void Executor::run() {
 }
 
 Executor::WaveBatch Executor::start_reading(std::uint32_t wave) {
-  WaveBatch reading{wave, {}};
+  WaveBatch reading{wave, {}, core::Clock::now()};
   if (wave >= schedule_.waves || error_) return reading;
   const plan::Slab& slab = schedule_.slab(wave, transport_.rank());
   if (slab.extents.empty()) return reading;
@@ -132,6 +132,7 @@ void Executor::await_reading(const WaveBatch& reading) {
     }
     report_progress(false);
   }
+  clock_.note_read(reading.wave, reading.begin);
   check_fallbacks();
 }
 

@@ -60,6 +60,7 @@ class Executor {
   struct WaveBatch {
     std::uint32_t wave = 0;
     std::optional<io::BatchId> batch;  ///< empty if nothing is read
+    core::Clock::time_point begin;
   };
 
   WaveBatch start_reading(std::uint32_t wave);

@@ -94,6 +94,7 @@ RankReport rank_report(const RankSummary& planned, const pipeline::Executor& exe
   const io::IoPath path = executor.io_path();
   report.io_path = path.engine + " " + path.mode;
   report.fallbacks = path.fallbacks;
+  report.spans = clock.spans();
   return report;
 }
 
@@ -142,14 +143,14 @@ TensorSet execute(const Plan& plan, const Communicator& comm, const Options& opt
 }  // namespace
 
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options) {
-  PhaseClock clock(Phase::plan);
+  PhaseClock clock(Phase::plan, options.trace);
   check_options(options);
   return execute(plan, comm, options, clock);
 }
 
 TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,
                const Options& options) {
-  PhaseClock clock(Phase::open);
+  PhaseClock clock(Phase::open, options.trace);
   check_options(options);
   auto opened =
       pipeline::open_together(paths, options.tp_plan, comm.transport(), deadline_of(options));

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "safeshuffle/report.hpp"
 
@@ -13,11 +17,13 @@ namespace safeshuffle::pipeline {
 /// Always in exactly one phase, so that the phases add up to the total. Not thread-safe.
 class PhaseClock {
  public:
-  explicit PhaseClock(Phase first) : phase_(first), since_(core::Clock::now()) {}
+  PhaseClock(Phase first, bool trace)
+      : trace_(trace), phase_(first), start_(core::Clock::now()), since_(start_) {}
 
   /// Ends the current phase, starts another; returns the one that ended.
   Phase enter(Phase next) {
     const core::Clock::time_point now = core::Clock::now();
+    if (trace_) note({Span::Track::phases, std::string(name(phase_))}, since_, now);
     seconds_[static_cast<std::size_t>(phase_)] +=
         std::chrono::duration<double>(now - since_).count();
     since_ = now;
@@ -30,9 +36,27 @@ class PhaseClock {
     return seconds_;
   }
 
+  /// Notes the read of `wave`, which began at `begin` and has just landed.
+  void note_read(std::uint32_t wave, core::Clock::time_point begin) {
+    if (trace_)
+      note({Span::Track::reading, "wave " + std::to_string(wave)}, begin, core::Clock::now());
+  }
+
+  /// If tracing, everything so far.
+  const std::vector<Span>& spans() const noexcept { return spans_; }
+
  private:
+  void note(Span span, core::Clock::time_point begin, core::Clock::time_point end) {
+    span.begin = std::chrono::duration<double>(begin - start_).count();
+    span.seconds = std::chrono::duration<double>(end - begin).count();
+    spans_.push_back(std::move(span));
+  }
+
+  bool trace_;
   std::array<double, phase_count> seconds_{};
+  std::vector<Span> spans_;
   Phase phase_;
+  core::Clock::time_point start_;
   core::Clock::time_point since_;
 };
 

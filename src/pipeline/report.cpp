@@ -43,6 +43,22 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
   return json;
 }
 
+nlohmann::ordered_json event_json(const RankReport& rank, const Span& span) {
+  // Complete events ("X"); the format counts microseconds.
+  return {{"name", span.name},      {"ph", "X"},
+          {"pid", rank.rank},       {"tid", static_cast<int>(span.track)},
+          {"ts", span.begin * 1e6}, {"dur", span.seconds * 1e6}};
+}
+
+nlohmann::ordered_json thread_name_json(const RankReport& rank, Span::Track track,
+                                        std::string_view name) {
+  return {{"name", "thread_name"},
+          {"ph", "M"},
+          {"pid", rank.rank},
+          {"tid", static_cast<int>(track)},
+          {"args", {{"name", name}}}};
+}
+
 }  // namespace
 
 std::string_view name(Phase phase) noexcept {
@@ -66,6 +82,24 @@ std::string to_json(const Report& report) {
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+std::string to_trace_json(const Report& report) {
+  nlohmann::ordered_json events = nlohmann::ordered_json::array();
+  for (const RankReport& rank : report.ranks) {
+    events.push_back(thread_name_json(rank, Span::Track::phases, "phases"));
+    events.push_back(thread_name_json(rank, Span::Track::reading, "reading"));
+    for (const Span& span : rank.spans) events.push_back(event_json(rank, span));
+  }
+  return nlohmann::ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump();
+}
+
+void add_verification(Report& report, const std::vector<double>& seconds_by_rank) {
+  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
+    RankReport& rank = report.ranks[i];
+    rank.phases[static_cast<std::size_t>(Phase::verify)] += seconds_by_rank.at(i);
+    rank.total_seconds += seconds_by_rank.at(i);
+  }
+}
+
 namespace pipeline {
 
 std::string encode(const RankReport& rank) {
@@ -75,9 +109,27 @@ std::string encode(const RankReport& rank) {
   out.put(std::uint64_t{rank.rank}).put(rank.read_bytes).put(rank.sent_bytes);
   out.put(rank.received_bytes).put(rank.kept_bytes).put(rank.peak_device_bytes);
   out.put(rank.peak_pinned_bytes).put(rank.peak_resident_bytes).put(rank.io_path);
+  out.put(std::uint64_t{rank.fallbacks.size()});
   for (const std::string& fallback : rank.fallbacks) out.put(fallback);
+  for (const Span& span : rank.spans) {
+    out.put(static_cast<std::uint64_t>(span.track)).put(span.name).put(span.begin);
+    out.put(span.seconds);
+  }
   return out.take();
 }
+
+namespace {
+
+Span decode_span(core::WireReader& in) {
+  Span span;
+  span.track = static_cast<Span::Track>(in.number());
+  span.name = in.text();
+  span.begin = in.real();
+  span.seconds = in.real();
+  return span;
+}
+
+}  // namespace
 
 RankReport decode_rank_report(std::string_view bytes) {
   core::WireReader in(bytes);
@@ -95,7 +147,8 @@ RankReport decode_rank_report(std::string_view bytes) {
   rank.peak_pinned_bytes = in.number();
   rank.peak_resident_bytes = in.number();
   rank.io_path = in.text();
-  while (!in.at_end()) rank.fallbacks.push_back(in.text());
+  for (std::uint64_t left = in.number(); left > 0; --left) rank.fallbacks.push_back(in.text());
+  while (!in.at_end()) rank.spans.push_back(decode_span(in));
   return rank;
 }
 

@@ -13,6 +13,7 @@
 #include "comm/agreement.hpp"
 #include "core/deadline.hpp"
 #include "core/posix_file.hpp"
+#include "core/wire.hpp"
 #include "device/convert.hpp"
 #include "format/checkpoint.hpp"
 #include "format/header.hpp"
@@ -172,13 +173,17 @@ void verify_rank(const TensorSet& model, std::uint32_t rank) {
 
 }  // namespace
 
-double verify(const TensorSet& model, const Communicator& comm, const Options& options) {
-  const core::Clock::time_point start = core::Clock::now();
-  comm::agree_on(comm.transport(), core::Deadline(options.timeout), [&]() -> std::string {
-    verify_rank(model, comm.rank());
-    return {};
-  });
-  return core::seconds_since(start);
+std::vector<double> verify(const TensorSet& model, const Communicator& comm,
+                           const Options& options) {
+  const auto by_rank =
+      comm::agree_on(comm.transport(), core::Deadline(options.timeout), [&]() -> std::string {
+        const core::Clock::time_point start = core::Clock::now();
+        verify_rank(model, comm.rank());
+        return core::WireWriter().put(core::seconds_since(start)).take();
+      });
+  std::vector<double> seconds;
+  for (const std::string& bytes : by_rank) seconds.push_back(core::WireReader(bytes).real());
+  return seconds;
 }
 
 }  // namespace safeshuffle
