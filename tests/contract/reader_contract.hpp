@@ -133,13 +133,16 @@ inline std::size_t threads() {
 inline void dropping_a_reader_leaves_nothing(const MakeReader& make) {
   const ScratchDirectory directory;
   const FileInfo file = write_sample(directory.file("a"), 0, 4'000'000);
-  const AlignedMemory memory(file.size);
+  constexpr std::size_t batches = 4;
+  const AlignedMemory memory(batches * file.size);
   const std::size_t descriptors = open_descriptors();
   const std::size_t tasks = threads();
   for (int i = 0; i < 5; ++i) {
     const auto reader = make({file});
-    const io::ReadRange range{0, 0, file.size, memory.data()};
-    for (int batch = 0; batch < 4; ++batch) reader->submit({&range, 1});
+    for (std::size_t batch = 0; batch < batches; ++batch) {
+      const io::ReadRange range{0, 0, file.size, memory.data() + batch * file.size};
+      reader->submit({&range, 1});
+    }
     reader->poll(0, std::chrono::microseconds(i * 200));
   }
   CHECK(open_descriptors() == descriptors);

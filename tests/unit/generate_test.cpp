@@ -60,7 +60,9 @@ Layout small_layout() {
                       "small");
 }
 
-std::string text_of(const fs::path& path) { return core::read_text(path.string(), 1 << 20); }
+std::string text_of(const fs::path& path) {
+  return core::read_text(path.string(), 1 << 20);
+}
 
 Catalog catalog_of(const fs::path& directory) {
   const format::Listing listing = format::discover({directory.string()});

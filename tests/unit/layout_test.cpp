@@ -3,8 +3,6 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "safeshuffle/error.hpp"
 
 #include "support/catch.hpp"

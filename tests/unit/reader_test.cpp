@@ -104,7 +104,8 @@ struct Bench {
 }  // namespace
 
 TEST_CASE("pieces tile their ranges in file order on aligned boundaries", "[io]") {
-  std::byte* const base = nullptr;
+  std::vector<std::byte> memory(80'000);
+  std::byte* const base = memory.data();
   const std::vector<io::ReadRange> ranges{{1, 100, 50'000, base},
                                           {0, 8'192, 10'000, base + 60'000}};
   const std::vector<io::Piece> pieces = io::cut(ranges, 20'000, 4);
@@ -127,7 +128,8 @@ TEST_CASE("pieces tile their ranges in file order on aligned boundaries", "[io]"
 }
 
 TEST_CASE("one large range is work for all threads", "[io]") {
-  const io::ReadRange range{0, 0, 4 << 20, nullptr};
+  std::vector<std::byte> memory(4 << 20);
+  const io::ReadRange range{0, 0, memory.size(), memory.data()};
   CHECK(io::cut({&range, 1}, 64 << 20, 4).size() == 4);
   CHECK(io::cut({&range, 1}, 64 << 20, 1).size() == 1);
   CHECK(io::cut({&range, 1}, 1 << 20, 1).size() == 4);

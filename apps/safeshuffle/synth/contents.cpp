@@ -6,10 +6,6 @@
 #include <cstring>
 #include <functional>
 
-// Header-only use of the library, so that nothing is linked.
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "synth/random.hpp"
 
 namespace safeshuffle::synth {
@@ -64,10 +60,6 @@ void fill_lanes(std::uint64_t key, std::uint64_t offset, std::span<std::byte> de
 }
 
 }  // namespace
-
-std::uint64_t random_key(std::uint64_t seed, std::string_view name) {
-  return XXH3_64bits_withSeed(name.data(), name.size(), seed);
-}
 
 Contents::Contents(std::uint64_t seed, std::string_view tensor, DType dtype)
     : key_(random_key(seed, tensor)), dtype_(dtype) {}
