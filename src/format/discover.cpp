@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "safeshuffle/error.hpp"

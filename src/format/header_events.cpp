@@ -77,8 +77,9 @@ void HeaderEvents::string(std::string& text) {
   }
   if (level_ != Level::entry || field_ != dtype) refuse_value();
   const std::optional<DType> parsed = parse_dtype(text);
-  if (!parsed)
+  if (!parsed) {
     fail(FormatErrc::unknown_dtype, text_.string_offset(), "unknown dtype " + quoted(text));
+  }
   entries.back().tensor.dtype = *parsed;
 }
 
@@ -147,8 +148,9 @@ void HeaderEvents::finish_entry() {
 void HeaderEvents::set_bytes() {
   Entry& entry = entries.back();
   const std::optional<std::uint64_t> size = tensor_bits(entry.tensor.dtype, entry.tensor.shape);
-  if (!size)
+  if (!size) {
     fail(FormatErrc::shape_overflow, entry.key, "the size of the tensor overflows 64 bits");
+  }
   if (*size % 8 != 0) {
     fail(FormatErrc::not_byte_sized, entry.key,
          "its " + std::to_string(*size) + " bits do not fill whole bytes");

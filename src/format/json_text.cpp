@@ -17,11 +17,13 @@ using Json = nlohmann::json;
 /// itself and tells where it is in errors only.
 class SharedCursor {
  public:
+  // NOLINTBEGIN(readability-identifier-naming): names that std::iterator_traits asks for
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
   using pointer = const char*;
   using reference = const char&;
+  // NOLINTEND(readability-identifier-naming)
 
   explicit SharedCursor(const char*& at) noexcept : at_(&at) {}
   reference operator*() const noexcept { return **at_; }

@@ -22,8 +22,9 @@ void check_index_has_headers(const WeightMap& weight_map, const std::string& ind
     const TensorInfo* tensor = catalog.find(name);
     if (tensor == nullptr) refuse(path, name, "the index names this tensor, but no file has it");
     const std::string& actual = catalog.files()[tensor->file].path;
-    if (actual != path)
+    if (actual != path) {
       refuse(path, name, "the index names this file, but the tensor is in " + actual);
+    }
   }
 }
 

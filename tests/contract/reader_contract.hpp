@@ -42,6 +42,11 @@ inline void reads_any_alignment(const MakeReader& make) {
   }
 }
 
+inline std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator open("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(open), end(open)));
+}
+
 inline void reads_many_batches_of_many_files(const MakeReader& make) {
   const ScratchDirectory directory;
   constexpr std::uint32_t count = 80;  // more than are kept open
@@ -50,6 +55,7 @@ inline void reads_many_batches_of_many_files(const MakeReader& make) {
   for (std::uint32_t i = 0; i < count; ++i) {
     files.push_back(write_sample(directory.file(std::to_string(i)), i, size));
   }
+  const std::size_t descriptors = open_descriptors();
   const auto reader = make(files);
   const AlignedMemory memory(2 * count * size);
   std::vector<io::BatchId> batches;
@@ -67,6 +73,7 @@ inline void reads_many_batches_of_many_files(const MakeReader& make) {
     CHECK(is_sample(memory.span().subspan(i * size, size), i % count, 0));
   }
   CHECK(reader->busy_seconds() > 0);
+  CHECK(open_descriptors() < descriptors + count);
 }
 
 inline void an_empty_batch_is_done(const MakeReader& make) {
@@ -118,11 +125,6 @@ inline void a_range_past_the_end_is_an_error_and_the_others_are_read(const MakeR
   CHECK(status.error->offset == 10'000);
   CHECK(status.bytes == 4'000);
   CHECK(is_sample(memory.span().first(4'000), 0, 0));
-}
-
-inline std::size_t open_descriptors() {
-  const std::filesystem::directory_iterator open("/proc/self/fd");
-  return static_cast<std::size_t>(std::distance(begin(open), end(open)));
 }
 
 inline std::size_t threads() {

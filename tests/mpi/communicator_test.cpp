@@ -1,5 +1,6 @@
 // The public way from MPI to a communicator.
 #include "safeshuffle/mpi.hpp"
+
 #include "support/catch.hpp"
 
 using namespace safeshuffle;

@@ -46,8 +46,15 @@ std::string one(const std::string& shape, const std::string& offsets,
 
 /// An entry of `end - begin` U8 elements.
 std::string entry(const std::string& name, std::uint64_t begin, std::uint64_t end) {
-  return '"' + name + R"(":{"dtype":"U8","shape":[)" + std::to_string(end - begin) +
+  return R"(")" + name + R"(":{"dtype":"U8","shape":[)" + std::to_string(end - begin) +
          R"(],"data_offsets":[)" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+}
+
+/// A JSON object of these members.
+std::string object(const std::vector<std::string>& members) {
+  std::string json;
+  for (const std::string& member : members) json.append(json.empty() ? "{" : ",").append(member);
+  return json.append("}");
 }
 
 struct Malformed {
@@ -112,8 +119,8 @@ TEST_CASE("metadata is kept", "[format][header]") {
 }
 
 TEST_CASE("empty tensors share an offset with what follows them", "[format][header]") {
-  const std::string json = "{" + entry("z", 0, 0) + "," + entry("m", 0, 3) + "," +
-                           entry("b", 3, 3) + "," + entry("a", 3, 3) + "}";
+  const std::string json =
+      object({entry("z", 0, 0), entry("m", 0, 3), entry("b", 3, 3), entry("a", 3, 3)});
   const Header header = parse(json, 3);
   std::string names;
   for (const TensorInfo& tensor : header.tensors) names += tensor.name;
@@ -148,13 +155,13 @@ TEST_CASE("each defect of a header has its own code", "[format][header]") {
       {FormatErrc::header_bad_json, std::string("{}\0  ", 5)},
       {FormatErrc::header_bad_json, "{}\v"},
       {FormatErrc::header_bad_json, "{/**/}"},
-      {FormatErrc::header_bad_json, "{" + entry("a", 0, 0) + ",}"},
+      {FormatErrc::header_bad_json, object({entry("a", 0, 0), ""})},
       {FormatErrc::header_bad_json, R"({"\ud800":null})"},
       {FormatErrc::header_bad_json, "{\"a\nb\":null}"},
       {FormatErrc::nesting_too_deep, one("[[", "[0,0]")},
       {FormatErrc::nesting_too_deep, R"({"a":{"shape":)" + std::string(10'000'000, '[')},
-      {FormatErrc::duplicate_key, "{" + entry("a", 0, 0) + "," + entry("a", 0, 0) + "}"},
-      {FormatErrc::duplicate_key, "{" + entry("a", 0, 0) + "," + entry("\\u0061", 0, 0) + "}"},
+      {FormatErrc::duplicate_key, object({entry("a", 0, 0), entry("a", 0, 0)})},
+      {FormatErrc::duplicate_key, object({entry("a", 0, 0), entry("\\u0061", 0, 0)})},
       {FormatErrc::duplicate_key, R"({"a":{"dtype":"U8","dtype":"U8"}})"},
       {FormatErrc::duplicate_key, R"({"__metadata__":{},"__metadata__":{}})"},
       {FormatErrc::duplicate_key, R"({"__metadata__":{"k":"1","k":"1"}})"},
@@ -209,10 +216,10 @@ TEST_CASE("each defect of a header has its own code", "[format][header]") {
       {FormatErrc::size_mismatch, one("[0]", "[0,1]")},
       {FormatErrc::size_mismatch, one("[]", "[0,0]")},
       {FormatErrc::gap_or_overlap, one("[1]", "[1,2]")},
-      {FormatErrc::gap_or_overlap, "{" + entry("a", 0, 2) + "," + entry("b", 1, 3) + "}"},
-      {FormatErrc::gap_or_overlap, "{" + entry("a", 0, 2) + "," + entry("b", 3, 4) + "}"},
-      {FormatErrc::gap_or_overlap, "{" + entry("a", 0, 2) + "," + entry("b", 0, 2) + "}"},
-      {FormatErrc::gap_or_overlap, "{" + entry("a", 0, 2) + "," + entry("b", 1, 1) + "}"},
+      {FormatErrc::gap_or_overlap, object({entry("a", 0, 2), entry("b", 1, 3)})},
+      {FormatErrc::gap_or_overlap, object({entry("a", 0, 2), entry("b", 3, 4)})},
+      {FormatErrc::gap_or_overlap, object({entry("a", 0, 2), entry("b", 0, 2)})},
+      {FormatErrc::gap_or_overlap, object({entry("a", 0, 2), entry("b", 1, 1)})},
       {FormatErrc::payload_truncated, one("[5]", "[0,5]")},
       {FormatErrc::payload_truncated, one("[2305843009213693951]", "[0,2305843009213693951]")},
   };
@@ -227,15 +234,16 @@ TEST_CASE("each defect of a header has its own code", "[format][header]") {
 }
 
 TEST_CASE("an error names the tensor and points at the bytes", "[format][header]") {
-  const auto at = [](const std::string& json, const std::string& mark, std::uint64_t payload) {
-    const ErrorRecord record = defect(json, payload);
+  const auto at = [](const std::string& member, const std::string& mark) {
+    const std::string json = object({entry("first", 0, 1), member});
+    const ErrorRecord record = defect(json, 1);
     CHECK(record.offset == 8 + json.rfind(mark));
     return record.tensor;
   };
-  const std::string good = "{" + entry("first", 0, 1) + ",";
-  CHECK(at(good + R"("w\"\\": {"dtype":"U8"}})", R"("w\")", 1) == R"(w"\)");
-  CHECK(at(good + R"("w":{"dtype":"U9")", R"("U9")", 1) == "w");
-  CHECK(at(good + R"("w":{"size":1}})", R"("size")", 1) == "w");
-  CHECK(at(good + entry("w", 2, 3) + "}", R"("w")", 3) == "w");
-  CHECK(at(good + entry("first", 0, 1) + "}", R"("first")", 1) == "first");
+  CHECK(at(R"("w\"\\": {"dtype":"U8"})", R"("w\")") == R"(w"\)");
+  CHECK(at(R"("w":{"dtype":"U9"})", R"("U9")") == "w");
+  CHECK(at(R"("w":{"size":1})", R"("size")") == "w");
+  CHECK(at(R"("w":[])", "[]") == "w");
+  CHECK(at(entry("w", 2, 3), R"("w")") == "w");
+  CHECK(at(entry("first", 0, 1), R"("first")") == "first");
 }
