@@ -46,7 +46,7 @@ void add_plan_options(CLI::App& parser, Options& options) {
                       .description("round-robin, balanced, striped or auto"))
       ->default_str("round-robin");
   add_size(parser, "--window", options.plan.window, "File bytes per rank and wave")
-      ->default_str("256MiB");
+      ->default_str("64MiB");
   add_size(parser, "--memory-budget", options.plan.memory_budget,
            "Most device memory per rank; the window shrinks to fit");
 }

@@ -35,7 +35,7 @@ enum class FormatErrc : std::int32_t {
   header_past_end,       ///< header length reaches past the end of the file
   header_bad_start,      ///< first header byte is not `{`
   header_not_utf8,       ///< invalid UTF-8 in the header
-  header_bad_json,       ///< not JSON, or bytes after the closing brace other than spaces
+  header_bad_json,       ///< not JSON, or bytes other than white space after the closing brace
   nesting_too_deep,      ///< nested deeper than any valid header
   duplicate_key,         ///< a tensor name, field or metadata key stands twice
   metadata_not_strings,  ///< `__metadata__` is not an object of strings (or null)

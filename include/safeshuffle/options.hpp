@@ -29,7 +29,7 @@ struct PlanOptions {
   /// Bytes of file data one rank contributes per wave, at least 4 KiB. Larger windows mean fewer,
   /// larger messages; device memory grows by up to three windows. A tensor larger than the window
   /// is moved in several waves.
-  std::uint64_t window = std::uint64_t{256} << 20;
+  std::uint64_t window = std::uint64_t{64} << 20;
 
   /// Peak device bytes per rank (shards + slabs + pack buffer); 0: no limit. The window is reduced
   /// to fit; where even the smallest does not, planning throws MemoryError.

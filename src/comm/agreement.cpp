@@ -1,61 +1,22 @@
 #include "comm/agreement.hpp"
 
-#include <cstring>
+#include <cstdint>
 #include <filesystem>
 #include <new>
 #include <system_error>
-#include <type_traits>
 #include <utility>
+
+#include "core/wire.hpp"
 
 namespace safeshuffle::comm {
 namespace {
-
-template <typename Value>
-void put(std::string& bytes, Value value) {
-  static_assert(std::is_trivially_copyable_v<Value>);
-  const std::size_t end = bytes.size();
-  bytes.resize(end + sizeof value);
-  std::memcpy(bytes.data() + end, &value, sizeof value);
-}
-
-void put_text(std::string& bytes, std::string_view text) {
-  put(bytes, std::uint64_t{text.size()});
-  bytes += text;
-}
 
 [[noreturn]] void not_a_record() {
   throw TransportError("a peer sent an error record that cannot be decoded");
 }
 
-/// Takes values off the front of bytes that are not trusted.
-class Decoder {
- public:
-  explicit Decoder(std::string_view bytes) : bytes_(bytes) {}
-
-  template <typename Value>
-  Value take() {
-    Value value{};
-    std::memcpy(&value, take_bytes(sizeof value).data(), sizeof value);
-    return value;
-  }
-
-  std::string take_text() { return std::string(take_bytes(take<std::uint64_t>())); }
-
-  bool at_end() const noexcept { return bytes_.empty(); }
-
- private:
-  std::string_view take_bytes(std::uint64_t count) {
-    if (count > bytes_.size()) not_a_record();
-    const std::string_view front = bytes_.substr(0, count);
-    bytes_.remove_prefix(count);
-    return front;
-  }
-
-  std::string_view bytes_;
-};
-
-ErrorKind checked_kind(std::uint8_t value) {
-  if (value < std::uint8_t(ErrorKind::config) || value > std::uint8_t(ErrorKind::fallback)) {
+ErrorKind checked_kind(std::uint64_t value) {
+  if (value < std::uint64_t(ErrorKind::config) || value > std::uint64_t(ErrorKind::fallback)) {
     not_a_record();
   }
   return static_cast<ErrorKind>(value);
@@ -87,31 +48,26 @@ std::string contribution(std::string_view mine, const std::optional<ErrorRecord>
 }  // namespace
 
 std::string encode(const ErrorRecord& record) {
-  std::string bytes;
-  put(bytes, static_cast<std::uint8_t>(record.kind));
-  put(bytes, record.code);
-  put(bytes, record.rank);
-  put(bytes, std::uint8_t{record.offset.has_value()});
-  put(bytes, record.offset.value_or(0));
-  put_text(bytes, record.file);
-  put_text(bytes, record.tensor);
-  put_text(bytes, record.cause);
-  return bytes;
+  core::WireWriter out;
+  out.put(static_cast<std::uint64_t>(record.kind)).put(static_cast<std::uint64_t>(record.code));
+  out.put(static_cast<std::uint64_t>(record.rank)).put(std::uint64_t{record.offset.has_value()});
+  out.put(record.offset.value_or(0)).put(record.file).put(record.tensor).put(record.cause);
+  return out.take();
 }
 
 ErrorRecord decode_error(std::string_view bytes) {
-  Decoder decoder(bytes);
+  core::WireReader in(bytes);
   ErrorRecord record;
-  record.kind = checked_kind(decoder.take<std::uint8_t>());
-  record.code = decoder.take<std::int32_t>();
-  record.rank = decoder.take<std::int32_t>();
-  const bool has_offset = decoder.take<std::uint8_t>() != 0;
-  const auto offset = decoder.take<std::uint64_t>();
+  record.kind = checked_kind(in.number());
+  record.code = static_cast<std::int32_t>(in.number());
+  record.rank = static_cast<std::int32_t>(in.number());
+  const bool has_offset = in.number() != 0;
+  const std::uint64_t offset = in.number();
   if (has_offset) record.offset = offset;
-  record.file = decoder.take_text();
-  record.tensor = decoder.take_text();
-  record.cause = decoder.take_text();
-  if (!decoder.at_end()) not_a_record();
+  record.file = in.text();
+  record.tensor = in.text();
+  record.cause = in.text();
+  if (!in.at_end()) not_a_record();
   return record;
 }
 

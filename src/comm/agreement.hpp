@@ -7,9 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "safeshuffle/error.hpp"
+
 #include "comm/transport.hpp"
 #include "core/deadline.hpp"
-#include "safeshuffle/error.hpp"
 
 namespace safeshuffle::comm {
 
@@ -21,8 +22,8 @@ ErrorRecord decode_error(std::string_view bytes);
 /// made from bad_alloc (memory) or any other std::exception.
 ErrorRecord current_error();
 
-/// Collective. Returns every rank's `mine` if no rank passes an error; else throws, on all ranks, the
-/// error of the lowest rank that has one, with `rank` filled in.
+/// Collective. Returns every rank's `mine` if no rank passes an error; else throws, on all ranks,
+/// the error of the lowest rank that has one, with `rank` filled in.
 std::vector<std::string> agree(Transport& transport, std::string_view mine,
                                const std::optional<ErrorRecord>& error, core::Deadline deadline);
 

@@ -10,9 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "safeshuffle/error.hpp"
+
 #include "core/deadline.hpp"
 #include "device/device.hpp"
-#include "safeshuffle/error.hpp"
 
 namespace safeshuffle::comm {
 
@@ -23,9 +24,9 @@ struct Message {
   std::uint64_t bytes = 0;
 };
 
-/// Everything one rank moves in one wave. At most one send and one receive per peer; none to itself.
-/// A broadcast's peer is its root, where `data` is the source; all ranks list the same broadcasts
-/// (root, bytes) in the same order.
+/// Everything one rank moves in one wave. At most one send and one receive per peer; none to
+/// itself. A broadcast's peer is its root, where `data` is the source; all ranks list the same
+/// broadcasts (root, bytes) in the same order.
 struct Exchange {
   std::vector<Message> sends;
   std::vector<Message> receives;

@@ -12,10 +12,10 @@ struct Description {
 
 // In the order of the enumeration.
 constexpr std::array<Description, 22> descriptions{{
-    {"BOOL", 8},        {"F4", 4},          {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},   {"I8", 8},
-    {"F8_E5M2", 8},     {"F8_E4M3", 8},     {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
-    {"F8_E5M2FNUZ", 8}, {"I16", 16},        {"U16", 16},    {"F16", 16},    {"BF16", 16},
-    {"I32", 32},        {"U32", 32},        {"F32", 32},    {"C64", 64},    {"F64", 64},
+    {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+    {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+    {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+    {"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
     {"I64", 64},        {"U64", 64},
 }};
 
@@ -25,9 +25,13 @@ const Description& description(DType dtype) noexcept {
 
 }  // namespace
 
-unsigned bits(DType dtype) noexcept { return description(dtype).bits; }
+unsigned bits(DType dtype) noexcept {
+  return description(dtype).bits;
+}
 
-std::string_view name(DType dtype) noexcept { return description(dtype).name; }
+std::string_view name(DType dtype) noexcept {
+  return description(dtype).name;
+}
 
 std::optional<DType> parse_dtype(std::string_view text) noexcept {
   for (std::size_t i = 0; i < descriptions.size(); ++i) {
@@ -39,10 +43,14 @@ std::optional<DType> parse_dtype(std::string_view text) noexcept {
 DType converted(DType stored, DTypePolicy policy) noexcept {
   if (stored != DType::F16 && stored != DType::BF16 && stored != DType::F32) return stored;
   switch (policy) {
-    case DTypePolicy::keep: return stored;
-    case DTypePolicy::f16: return DType::F16;
-    case DTypePolicy::bf16: return DType::BF16;
-    case DTypePolicy::f32: return DType::F32;
+    case DTypePolicy::keep:
+      return stored;
+    case DTypePolicy::f16:
+      return DType::F16;
+    case DTypePolicy::bf16:
+      return DType::BF16;
+    case DTypePolicy::f32:
+      return DType::F32;
   }
   return stored;
 }

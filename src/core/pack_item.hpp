@@ -1,5 +1,5 @@
-// The unit of packing: one strided copy, with or without conversion. The plan makes tables of these,
-// the device executes them; POD, so that a table can be handed to a kernel as it is.
+// The unit of packing: one strided copy, with or without conversion. The plan makes tables of
+// these, the device executes them; POD, so that a table can be handed to a kernel as it is.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ enum class PackTarget : std::uint8_t {
 /// are at least a row. Source offsets may have any alignment. `from == to`, or both are among F16,
 /// BF16, F32. Destinations of one table do not overlap.
 struct PackItem {
-  std::uint64_t source = 0;              ///< bytes from the start of the slab
-  std::uint64_t destination = 0;         ///< bytes from the start of the target
+  std::uint64_t source = 0;       ///< bytes from the start of the slab
+  std::uint64_t destination = 0;  ///< bytes from the start of the target
   std::uint64_t rows = 0;
   std::uint64_t row_bytes = 0;           ///< in the source
   std::uint64_t source_stride = 0;       ///< bytes

@@ -62,8 +62,7 @@ constexpr std::uint32_t shift_right_to_even(std::uint32_t value, std::uint32_t s
 }
 
 constexpr std::uint32_t Element<DType::BF16>::to_f32(Bits value) noexcept {
-  const std::uint32_t wide = std::uint32_t{value} << 16;
-  return (wide & f32::magnitude_mask) > f32::infinity ? wide | f32::quiet_bit : wide;
+  return std::uint32_t{value} << 16;
 }
 
 constexpr std::uint16_t Element<DType::BF16>::from_f32(std::uint32_t value) noexcept {

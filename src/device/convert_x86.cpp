@@ -63,8 +63,7 @@ struct Lanes<DType::F32> {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source));
   }
   SAFESHUFFLE_AVX2 static void store(__m256i value, std::byte* destination) {
-    const __m256i quiet = _mm256_blendv_epi8(value, with_quiet_bit(value), is_nan(value));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(destination), quiet);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(destination), value);
   }
 };
 

@@ -9,8 +9,9 @@
 #include <span>
 #include <string>
 
-#include "core/pack_item.hpp"
 #include "safeshuffle/communicator.hpp"
+
+#include "core/pack_item.hpp"
 
 namespace safeshuffle::device {
 
@@ -36,9 +37,9 @@ class Queue {
 
 /// Host memory for one piece of file data on its way to `device_destination`.
 struct StagingSlot {
-  std::span<std::byte> host;               ///< what the reader fills
+  std::span<std::byte> host;  ///< what the reader fills
   std::byte* device_destination = nullptr;
-  std::size_t index = 0;                   ///< private to the Staging that made it
+  std::size_t index = 0;  ///< private to the Staging that made it
 };
 
 /// The way of file data into device memory. Thread-safe.

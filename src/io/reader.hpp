@@ -10,10 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "device/device.hpp"
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/options.hpp"
+
+#include "device/device.hpp"
 
 namespace safeshuffle::io {
 
@@ -31,8 +32,8 @@ using BatchId = std::uint64_t;
 
 /// How far a batch is.
 struct BatchStatus {
-  bool done = false;                 ///< all data landed on the device, or the batch failed and rests
-  std::uint64_t bytes = 0;           ///< landed so far
+  bool done = false;        ///< all data landed on the device, or the batch failed and rests
+  std::uint64_t bytes = 0;  ///< landed so far
   std::optional<ErrorRecord> error;  ///< the first failure: file, offset, errno, cause
 };
 
@@ -70,9 +71,9 @@ struct ReaderOptions {
   std::uint64_t chunk = std::uint64_t{8} << 20;  ///< bytes per read call
 };
 
-/// A reader of `files` (kept by copy) that lands data through `staging`, which must outlive it. Before a
-/// file is read it is checked to be the one whose header was read (size, modification time); a file
-/// that changed, shrank or ended early is an error, never silent.
+/// A reader of `files` (kept by copy) that lands data through `staging`, which must outlive it.
+/// Before a file is read it is checked to be the one whose header was read (size, modification
+/// time); a file that changed, shrank or ended early is an error, never silent.
 std::unique_ptr<Reader> make_reader(const ReaderOptions& options, std::vector<FileInfo> files,
                                     device::Staging& staging);
 

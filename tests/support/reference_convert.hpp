@@ -70,6 +70,7 @@ inline std::uint32_t convert_nan(FloatFormat from, FloatFormat to, std::uint32_t
 
 /// The pattern of `value` (a pattern of `from`) in `to`.
 inline std::uint32_t reference_convert(DType from, DType to, std::uint32_t value) {
+  if (from == DType::BF16 && to == DType::F32) return value << 16;
   const FloatFormat source = float_format(from);
   const FloatFormat target = float_format(to);
   const std::uint32_t sign = (value & source.sign()) != 0 ? target.sign() : 0;

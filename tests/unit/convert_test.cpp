@@ -167,7 +167,7 @@ TEST_CASE("known values convert as published", "[convert]") {
   STATIC_REQUIRE(element<F32, BF16>(0x7f800001) == 0x7fc0);
   STATIC_REQUIRE(element<F32, BF16>(0xffabffff) == 0xffeb);
   STATIC_REQUIRE(element<F16, F32>(0xfc01) == 0xffc02000);
-  STATIC_REQUIRE(element<BF16, F32>(0x7f81) == 0x7fc10000);
+  STATIC_REQUIRE(element<BF16, F32>(0x7f81) == 0x7f810000);
   STATIC_REQUIRE(element<F16, BF16>(0x7c01) == 0x7fc0);
 }
 

@@ -2,10 +2,11 @@
 #include <atomic>
 #include <vector>
 
-#include "core/arithmetic.hpp"
-#include "core/thread_pool.hpp"
 #include "safeshuffle/dtype.hpp"
 #include "safeshuffle/error.hpp"
+
+#include "core/arithmetic.hpp"
+#include "core/thread_pool.hpp"
 #include "support/catch.hpp"
 
 using namespace safeshuffle;
@@ -60,6 +61,11 @@ TEST_CASE("raise throws the type of the kind, with everything known", "[core]") 
     CHECK(error.record().code == 5);
     CHECK(std::string(error.what()) == "rank 3: a.safetensors: tensor 'w': byte 17: cannot read");
   }
+}
+
+TEST_CASE("a message stays one line whatever a tensor is called", "[core]") {
+  const ErrorRecord record{.file = {}, .tensor = "a\nb\x1b", .offset = {}, .cause = "bad"};
+  CHECK(describe(record) == "tensor 'a?b?': bad");
 }
 
 TEST_CASE("parallel_for runs every index once, also with more indices than workers", "[core]") {

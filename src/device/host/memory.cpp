@@ -1,8 +1,8 @@
 #include "device/host/memory.hpp"
 
 #include <cerrno>
-#include <sys/mman.h>
 #include <string>
+#include <sys/mman.h>
 #include <system_error>
 
 #include "safeshuffle/error.hpp"
