@@ -10,6 +10,7 @@
 
 #include "commands.hpp"
 #include "exit.hpp"
+#include "help.hpp"
 #include "launch.hpp"
 
 namespace {
@@ -33,7 +34,8 @@ int explain(const CLI::App& parser, const CLI::ParseError& error) {
 int main(int argc, char** argv) {
   CLI::App parser("Loads safetensors checkpoints into the devices of a tensor-parallel group.",
                   "safeshuffle");
-  parser.set_version_flag("--version", SAFESHUFFLE_VERSION);
+  set_up_help(parser);
+  parser.set_version_flag("--version", SAFESHUFFLE_VERSION, "Show the version");
   parser.require_subcommand(1);
   const std::vector<std::pair<const char*, Command>> commands{{"inspect", add_inspect(parser)},
                                                               {"plan", add_plan(parser)},
