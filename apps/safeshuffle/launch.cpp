@@ -23,20 +23,10 @@ const char* launcher_rank() {
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
-Communicator join(DeviceSpec device) {
-  if (!under_launcher()) return self(device);
-  int provided = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
-    throw TransportError("MPI cannot be initialised");
-  }
-  return from_mpi(MPI_COMM_WORLD, device);
-}
-#else
-Communicator join(DeviceSpec device) {
-  if (under_launcher()) {
-    throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
-  }
-  return self(device);
+bool mpi_started() {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  return initialised != 0;
 }
 #endif
 
@@ -51,25 +41,44 @@ bool under_launcher() {
   return launcher_rank() != nullptr;
 }
 
-Session::Session(DeviceSpec device) : comm_(join(device)) {}
-
-Session::~Session() {
 #ifdef SAFESHUFFLE_WITH_MPI
-  int initialised = 0;
-  MPI_Initialized(&initialised);
-  if (initialised == 0) return;
-  comm_ = self();  // frees the communicator, which MPI must still be there for
+void start_mpi() {
+  if (!under_launcher() || mpi_started()) return;
+  int provided = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    throw TransportError("MPI cannot be initialised");
+  }
+}
+
+void end_mpi() {
+  if (!mpi_started()) return;
+  MPI_Barrier(MPI_COMM_WORLD);
   MPI_Finalize();
-#endif
+}
+
+Communicator join_group(DeviceSpec device) {
+  start_mpi();
+  return mpi_started() ? from_mpi(MPI_COMM_WORLD, device) : self(device);
 }
 
 void abort_group(int code) {
-#ifdef SAFESHUFFLE_WITH_MPI
-  int initialised = 0;
-  MPI_Initialized(&initialised);
-  if (initialised != 0) MPI_Abort(MPI_COMM_WORLD, code);
-#endif
+  if (mpi_started()) MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
+#else
+void start_mpi() {}
+void end_mpi() {}
+
+Communicator join_group(DeviceSpec device) {
+  if (under_launcher()) {
+    throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
+  }
+  return self(device);
+}
+
+void abort_group(int code) {
+  std::_Exit(code);
+}
+#endif
 
 }  // namespace safeshuffle::app

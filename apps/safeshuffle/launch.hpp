@@ -11,20 +11,15 @@ int launched_rank();
 /// Whether an MPI launcher started this process.
 bool under_launcher();
 
-/// The group of this process: all ranks of the MPI job, or itself. At most one per process; ends
-/// MPI when destroyed.
-class Session {
- public:
-  explicit Session(DeviceSpec device);
-  ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+/// Starts MPI if a launcher started this process. Collective.
+void start_mpi();
 
-  const Communicator& comm() const { return comm_; }
+/// Ends MPI if it was started. Returns when all ranks have come here: the first to exit with an
+/// error makes the launcher end the others, which must have said by then what they have to say.
+void end_mpi();
 
- private:
-  Communicator comm_;
-};
+/// The group of this process: all ranks of the MPI job, which is started, or itself.
+Communicator join_group(DeviceSpec device);
 
 /// Ends all ranks with this exit code, also those that are stuck.
 [[noreturn]] void abort_group(int code);

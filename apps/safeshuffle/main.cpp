@@ -17,7 +17,7 @@ namespace {
 
 using namespace safeshuffle::app;
 
-// Help and errors of the parser, from rank 0 only.
+// Help and errors of the parser, from rank 0 only. All ranks were given the same command line.
 int explain(const CLI::App& parser, const CLI::ParseError& error) {
   std::ostringstream out;
   std::ostringstream err;
@@ -26,7 +26,21 @@ int explain(const CLI::App& parser, const CLI::ParseError& error) {
     std::cout << out.str();
     std::cerr << err.str();
   }
-  return code == 0 ? EXIT_SUCCESS : usage_error;
+  if (code == 0) return EXIT_SUCCESS;
+  start_mpi();
+  end_mpi();
+  return usage_error;
+}
+
+int run(const CLI::App& parser, const std::vector<std::pair<const char*, Command>>& commands) {
+  try {
+    for (const auto& [name, command] : commands) {
+      if (parser.got_subcommand(name)) command();
+    }
+    return EXIT_SUCCESS;
+  } catch (...) {
+    return report_failure();
+  }
 }
 
 }  // namespace
@@ -46,12 +60,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return explain(parser, error);
   }
-  try {
-    for (const auto& [name, run] : commands) {
-      if (parser.got_subcommand(name)) run();
-    }
-  } catch (...) {
-    return report_failure();
-  }
-  return EXIT_SUCCESS;
+  const int status = run(parser, commands);
+  end_mpi();
+  return status;
 }
