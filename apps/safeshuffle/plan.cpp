@@ -1,5 +1,6 @@
 // safeshuffle plan: who would read, send and keep what, without GPU or MPI.
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,10 +28,21 @@ struct PlanCommand {
   Options options;
 };
 
+// Without directories; the full paths stand in the list of all files.
 std::vector<std::string> file_names(const Plan& plan, const RankSummary& rank) {
   std::vector<std::string> names;
-  for (const std::uint32_t file : rank.files) names.push_back(plan.catalog().files()[file].path);
+  for (const std::uint32_t file : rank.files) {
+    names.push_back(std::filesystem::path(plan.catalog().files()[file].path).filename());
+  }
   return names;
+}
+
+Json files_json(const Catalog& catalog) {
+  Json json = Json::array();
+  for (const FileInfo& file : catalog.files()) {
+    json.push_back({{"path", file.path}, {"bytes", file.size}});
+  }
+  return json;
 }
 
 Json rank_json(const Plan& plan, const RankSummary& rank) {
@@ -54,6 +66,7 @@ void print_json(const Plan& plan) {
             {"waves", plan.waves()},
             {"hash", fmt::format("{:016x}", plan.hash())},
             {"proof", "ok"},
+            {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
