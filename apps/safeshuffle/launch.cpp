@@ -23,20 +23,10 @@ const char* launcher_rank() {
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
-Communicator join(DeviceSpec device) {
-  if (!under_launcher()) return self(device);
-  int provided = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
-    throw TransportError("MPI cannot be initialised");
-  }
-  return from_mpi(MPI_COMM_WORLD, device);
-}
-#else
-Communicator join(DeviceSpec device) {
-  if (under_launcher()) {
-    throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
-  }
-  return self(device);
+bool mpi_is_running() {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  return initialised != 0;
 }
 #endif
 
@@ -51,23 +41,33 @@ bool under_launcher() {
   return launcher_rank() != nullptr;
 }
 
-Session::Session(DeviceSpec device) : comm_(join(device)) {}
-
-Session::~Session() {
 #ifdef SAFESHUFFLE_WITH_MPI
-  int initialised = 0;
-  MPI_Initialized(&initialised);
-  if (initialised == 0) return;
-  comm_ = self();  // frees the communicator, which MPI must still be there for
-  MPI_Finalize();
+Communicator join_group(DeviceSpec device) {
+  if (!under_launcher()) return self(device);
+  int provided = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    throw TransportError("MPI cannot be initialised");
+  }
+  return from_mpi(MPI_COMM_WORLD, device);
+}
+#else
+Communicator join_group(DeviceSpec device) {
+  if (under_launcher()) {
+    throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
+  }
+  return self(device);
+}
+#endif
+
+void leave_group() {
+#ifdef SAFESHUFFLE_WITH_MPI
+  if (mpi_is_running()) MPI_Finalize();
 #endif
 }
 
 void abort_group(int code) {
 #ifdef SAFESHUFFLE_WITH_MPI
-  int initialised = 0;
-  MPI_Initialized(&initialised);
-  if (initialised != 0) MPI_Abort(MPI_COMM_WORLD, code);
+  if (mpi_is_running()) MPI_Abort(MPI_COMM_WORLD, code);
 #endif
   std::_Exit(code);
 }

@@ -11,20 +11,13 @@ int launched_rank();
 /// Whether an MPI launcher started this process.
 bool under_launcher();
 
-/// The group of this process: all ranks of the MPI job, or itself. At most one per process; ends
-/// MPI when destroyed.
-class Session {
- public:
-  explicit Session(DeviceSpec device);
-  ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+/// The group of this process: all ranks of the MPI job, or itself. Starts MPI; once per process.
+Communicator join_group(DeviceSpec device);
 
-  const Communicator& comm() const { return comm_; }
-
- private:
-  Communicator comm_;
-};
+/// Ends MPI if `join_group` started it. Returns when all ranks have called it: what any of them
+/// printed before is out, and the launcher, which kills the job when the first rank fails, cannot
+/// suppress it.
+void leave_group();
 
 /// Ends all ranks with this exit code, also those that are stuck.
 [[noreturn]] void abort_group(int code);
