@@ -1,10 +1,8 @@
 // The safeshuffle command: parses the command line, runs one subcommand, turns errors into exit
 // codes.
-#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,12 +21,10 @@ using namespace safeshuffle::app;
 int explain(const CLI::App& parser, const CLI::ParseError& error) {
   std::ostringstream out;
   std::ostringstream err;
-  const int code = parser.exit(error, out, err) == 0 ? EXIT_SUCCESS : usage_error;
+  const int code = parser.exit(error, out, err);
   if (launched_rank() == 0) {
-    std::cout << out.str() << std::flush;
+    std::cout << out.str();
     std::cerr << err.str();
-  } else if (code != EXIT_SUCCESS) {
-    std::this_thread::sleep_for(rank_0_patience);
   }
   if (code == 0) return EXIT_SUCCESS;
   start_mpi();
@@ -55,10 +51,10 @@ int main(int argc, char** argv) {
   set_up_help(parser);
   parser.set_version_flag("--version", SAFESHUFFLE_VERSION, "Show the version");
   parser.require_subcommand(1);
-  const Commands commands{{"inspect", add_inspect(parser)},
-                          {"plan", add_plan(parser)},
-                          {"load", add_load(parser)},
-                          {"make", add_make(parser)}};
+  const std::vector<std::pair<const char*, Command>> commands{{"inspect", add_inspect(parser)},
+                                                              {"plan", add_plan(parser)},
+                                                              {"load", add_load(parser)},
+                                                              {"make", add_make(parser)}};
   try {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
