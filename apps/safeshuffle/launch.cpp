@@ -23,20 +23,11 @@ const char* launcher_rank() {
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
-Communicator join(DeviceSpec device) {
-  if (!under_launcher()) return self(device);
+void begin_mpi() {
   int provided = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     throw TransportError("MPI cannot be initialised");
   }
-  return from_mpi(MPI_COMM_WORLD, device);
-}
-#else
-Communicator join(DeviceSpec device) {
-  if (under_launcher()) {
-    throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
-  }
-  return self(device);
 }
 #endif
 
@@ -51,25 +42,45 @@ bool under_launcher() {
   return launcher_rank() != nullptr;
 }
 
-Session::Session(DeviceSpec device) : comm_(join(device)) {}
-
-Session::~Session() {
 #ifdef SAFESHUFFLE_WITH_MPI
+Communicator join_group(DeviceSpec device) {
+  if (!under_launcher()) return self(device);
+  begin_mpi();
+  return from_mpi(MPI_COMM_WORLD, device);
+}
+
+bool in_group() {
   int initialised = 0;
   MPI_Initialized(&initialised);
-  if (initialised == 0) return;
-  comm_ = self();  // frees the communicator, which MPI must still be there for
-  MPI_Finalize();
-#endif
+  return initialised != 0;
+}
+
+void leave_group(bool failed) {
+  if (failed && under_launcher() && !in_group()) begin_mpi();
+  if (in_group()) MPI_Finalize();
 }
 
 void abort_group(int code) {
-#ifdef SAFESHUFFLE_WITH_MPI
-  int initialised = 0;
-  MPI_Initialized(&initialised);
-  if (initialised != 0) MPI_Abort(MPI_COMM_WORLD, code);
-#endif
+  MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
+#else
+Communicator join_group(DeviceSpec device) {
+  if (under_launcher()) {
+    throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
+  }
+  return self(device);
+}
+
+bool in_group() {
+  return false;
+}
+
+void leave_group(bool) {}
+
+void abort_group(int code) {
+  std::_Exit(code);
+}
+#endif
 
 }  // namespace safeshuffle::app

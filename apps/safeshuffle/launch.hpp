@@ -11,20 +11,17 @@ int launched_rank();
 /// Whether an MPI launcher started this process.
 bool under_launcher();
 
-/// The group of this process: all ranks of the MPI job, or itself. At most one per process; ends
-/// MPI when destroyed.
-class Session {
- public:
-  explicit Session(DeviceSpec device);
-  ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+/// The group of this process: all ranks of the MPI job, or itself. Begins MPI; at most once per
+/// process.
+Communicator join_group(DeviceSpec device);
 
-  const Communicator& comm() const { return comm_; }
+/// Whether other ranks may be waiting for this one: MPI has begun.
+bool in_group();
 
- private:
-  Communicator comm_;
-};
+/// The last thing a process does: ends MPI. That waits for all ranks, so that none makes the
+/// launcher end the job by its exit code before rank 0 has said what happened; a rank that `failed`
+/// before MPI began takes part as well.
+void leave_group(bool failed);
 
 /// Ends all ranks with this exit code, also those that are stuck.
 [[noreturn]] void abort_group(int code);

@@ -113,8 +113,7 @@ void load(LoadCommand& command) {
   command.options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
   command.options.trace = !command.trace_file.empty();
-  const Session session(command.device);
-  const Communicator& comm = session.comm();
+  const Communicator comm = join_group(command.device);
   const TensorSet model = load_with_progress(command, comm);
   Report report = model.report();
   std::string closing;

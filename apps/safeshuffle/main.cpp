@@ -28,9 +28,7 @@ int explain(const CLI::App& parser, const CLI::ParseError& error) {
   return code == 0 ? EXIT_SUCCESS : usage_error;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App parser("Loads safetensors checkpoints into the devices of a tensor-parallel group.",
                   "safeshuffle");
   parser.set_version_flag("--version", SAFESHUFFLE_VERSION);
@@ -52,4 +50,12 @@ int main(int argc, char** argv) {
     return report_failure();
   }
   return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  leave_group(code != EXIT_SUCCESS);
+  return code;
 }
