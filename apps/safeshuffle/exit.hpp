@@ -5,7 +5,7 @@ namespace safeshuffle::app {
 
 /// To be called in a catch block: prints the message of the exception being handled, once for the
 /// whole group, and returns the exit code. Does not return if ranks may still wait for this one:
-/// the group is then ended. Must come before `leave_group`.
+/// the group is then ended.
 int report_failure();
 
 /// Exit code of a command line that cannot be understood, which is printed by the parser.

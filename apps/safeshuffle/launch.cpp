@@ -23,10 +23,11 @@ const char* launcher_rank() {
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
-bool mpi_is_running() {
-  int initialised = 0;
-  MPI_Initialized(&initialised);
-  return initialised != 0;
+void begin_mpi() {
+  int provided = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    throw TransportError("MPI cannot be initialised");
+  }
 }
 #endif
 
@@ -44,11 +45,24 @@ bool under_launcher() {
 #ifdef SAFESHUFFLE_WITH_MPI
 Communicator join_group(DeviceSpec device) {
   if (!under_launcher()) return self(device);
-  int provided = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
-    throw TransportError("MPI cannot be initialised");
-  }
+  begin_mpi();
   return from_mpi(MPI_COMM_WORLD, device);
+}
+
+bool in_group() {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  return initialised != 0;
+}
+
+void leave_group(bool failed) {
+  if (failed && under_launcher() && !in_group()) begin_mpi();
+  if (in_group()) MPI_Finalize();
+}
+
+void abort_group(int code) {
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
 }
 #else
 Communicator join_group(DeviceSpec device) {
@@ -57,19 +71,16 @@ Communicator join_group(DeviceSpec device) {
   }
   return self(device);
 }
-#endif
 
-void leave_group() {
-#ifdef SAFESHUFFLE_WITH_MPI
-  if (mpi_is_running()) MPI_Finalize();
-#endif
+bool in_group() {
+  return false;
 }
+
+void leave_group(bool) {}
 
 void abort_group(int code) {
-#ifdef SAFESHUFFLE_WITH_MPI
-  if (mpi_is_running()) MPI_Abort(MPI_COMM_WORLD, code);
-#endif
   std::_Exit(code);
 }
+#endif
 
 }  // namespace safeshuffle::app

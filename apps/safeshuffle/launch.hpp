@@ -11,13 +11,17 @@ int launched_rank();
 /// Whether an MPI launcher started this process.
 bool under_launcher();
 
-/// The group of this process: all ranks of the MPI job, or itself. Starts MPI; once per process.
+/// The group of this process: all ranks of the MPI job, or itself. Begins MPI; at most once per
+/// process.
 Communicator join_group(DeviceSpec device);
 
-/// Ends MPI if `join_group` started it. Returns when all ranks have called it: what any of them
-/// printed before is out, and the launcher, which kills the job when the first rank fails, cannot
-/// suppress it.
-void leave_group();
+/// Whether other ranks may be waiting for this one: MPI has begun.
+bool in_group();
+
+/// The last thing a process does: ends MPI. That waits for all ranks, so that none makes the
+/// launcher end the job by its exit code before rank 0 has said what happened; a rank that `failed`
+/// before MPI began takes part as well.
+void leave_group(bool failed);
 
 /// Ends all ranks with this exit code, also those that are stuck.
 [[noreturn]] void abort_group(int code);

@@ -1,10 +1,8 @@
 // The safeshuffle command: parses the command line, runs one subcommand, turns errors into exit
 // codes.
-#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +10,7 @@
 
 #include "commands.hpp"
 #include "exit.hpp"
+#include "help.hpp"
 #include "launch.hpp"
 
 namespace {
@@ -20,41 +19,34 @@ using namespace safeshuffle::app;
 
 using Commands = std::vector<std::pair<const char*, Command>>;
 
-// How long the other ranks let rank 0 speak, which is started at about the same time.
-constexpr std::chrono::seconds rank_0_patience{1};
-
-// Help and errors of the parser, from rank 0 only. The launcher kills the job when the first rank
-// fails; this early there is no group yet in which to wait for rank 0.
+// Help and errors of the parser, from rank 0 only. All ranks were given the same command line.
 int explain(const CLI::App& parser, const CLI::ParseError& error) {
   std::ostringstream out;
   std::ostringstream err;
-  const int code = parser.exit(error, out, err) == 0 ? EXIT_SUCCESS : usage_error;
+  const int code = parser.exit(error, out, err);
   if (launched_rank() == 0) {
     std::cout << out.str() << std::flush;
     std::cerr << err.str();
-  } else if (code != EXIT_SUCCESS) {
-    std::this_thread::sleep_for(rank_0_patience);
   }
-  return code;
+  return code == 0 ? EXIT_SUCCESS : usage_error;
 }
 
-int run(const Commands& commands, const CLI::App& parser) {
+int execute(const CLI::App& parser, const Commands& commands) {
   try {
     for (const auto& [name, command] : commands) {
       if (parser.got_subcommand(name)) command();
     }
+    return EXIT_SUCCESS;
   } catch (...) {
     return report_failure();
   }
-  return EXIT_SUCCESS;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App parser("Loads safetensors checkpoints into the devices of a tensor-parallel group.",
                   "safeshuffle");
-  parser.set_version_flag("--version", SAFESHUFFLE_VERSION);
+  set_up_help(parser);
+  parser.set_version_flag("--version", SAFESHUFFLE_VERSION, "Show the version");
   parser.require_subcommand(1);
   const Commands commands{{"inspect", add_inspect(parser)},
                           {"plan", add_plan(parser)},
@@ -65,7 +57,13 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return explain(parser, error);
   }
-  const int code = run(commands, parser);
-  leave_group();
+  return execute(parser, commands);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  leave_group(code != EXIT_SUCCESS);
   return code;
 }

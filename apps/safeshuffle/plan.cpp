@@ -12,7 +12,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "commands.hpp"
-#include "option_names.hpp"
+#include "plan_options.hpp"
 #include "size.hpp"
 #include "table.hpp"
 
@@ -73,17 +73,19 @@ void print_json(const Plan& plan) {
 }
 
 void print_table(const Plan& plan) {
-  Table table({"rank", "files", "read", "sent", "received", "kept", "peak device"});
+  Table table({{"rank"}, {"files"}, {"read"}, {"sent"}, {"received"}, {"kept"}, {"peak device"}});
   for (const RankSummary& rank : plan.ranks()) {
     table.add({std::to_string(rank.rank), std::to_string(rank.files.size()),
                format_size(rank.read_bytes), format_size(rank.sent_bytes),
                format_size(rank.received_bytes), format_size(rank.kept_bytes),
                format_size(rank.peak_device_bytes)});
   }
-  fmt::print("{}\n{} tensors, {}, {} assignment, {} waves of up to {} per rank\n", table.text(),
-             plan.catalog().tensors().size(), format_size(plan.catalog().tensor_bytes()),
-             name(plan.assignment()), plan.waves(), format_size(plan.window()));
-  fmt::print("proof: ok   plan hash: {:016x}\n", plan.hash());
+  fmt::print("{}\n{} of {} in {}; {} assignment, {} with a window of {}\n", table.text(),
+             count(plan.catalog().tensors().size(), "tensor"),
+             format_size(plan.catalog().tensor_bytes()),
+             count(plan.catalog().files().size(), "file"), name(plan.assignment()),
+             count(plan.waves(), "wave"), format_binary_size(plan.window()));
+  fmt::print("proof: ok; plan hash: {:016x}\n", plan.hash());
 }
 
 void plan(const PlanCommand& command) {
@@ -100,12 +102,14 @@ void plan(const PlanCommand& command) {
 
 Command add_plan(CLI::App& parser) {
   const auto command = std::make_shared<PlanCommand>();
-  CLI::App* sub = parser.add_subcommand("plan", "Show and prove the plan of a load");
-  sub->add_option("MODEL", command->paths, "A directory, an index, or .safetensors files")
+  CLI::App* sub = parser.add_subcommand(
+      "plan", "Show who would read, send and keep what, and prove it; needs no MPI");
+  sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
-  sub->add_option("--world", command->world, "Number of ranks")
+  sub->add_option("--world", command->world, "Number of ranks, up to 65536")
+      ->type_name("N")
       ->required()
-      ->check(CLI::Range(1, 65536));
+      ->check(CLI::Range(1, 65536).description(""));
   sub->add_flag("--json", command->json, "Print JSON");
   add_plan_options(*sub, command->options);
   return [command] { plan(*command); };

@@ -16,7 +16,7 @@ namespace {
 }
 
 ErrorKind checked_kind(std::uint64_t value) {
-  if (value < std::uint64_t(ErrorKind::config) || value > std::uint64_t(ErrorKind::fallback)) {
+  if (value < std::uint64_t(ErrorKind::internal) || value > std::uint64_t(ErrorKind::fallback)) {
     not_a_record();
   }
   return static_cast<ErrorKind>(value);
@@ -85,9 +85,9 @@ ErrorRecord current_error() {
   } catch (const std::system_error& error) {
     return plain_record(ErrorKind::io, error.code().value(), error.what());
   } catch (const std::exception& error) {
-    return plain_record(ErrorKind::config, 0, error.what());
+    return plain_record(ErrorKind::internal, 0, error.what());
   } catch (...) {
-    return plain_record(ErrorKind::config, 0, "unknown exception");
+    return plain_record(ErrorKind::internal, 0, "unknown exception");
   }
 }
 

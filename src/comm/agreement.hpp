@@ -19,7 +19,7 @@ std::string encode(const ErrorRecord& record);
 ErrorRecord decode_error(std::string_view bytes);
 
 /// The record of the exception being handled (call inside a catch block): that of an Error, or one
-/// made from bad_alloc (memory) or any other std::exception.
+/// made from bad_alloc (memory), a failure of the system (io), or anything else (internal).
 ErrorRecord current_error();
 
 /// Collective. Returns every rank's `mine` if no rank passes an error; else throws, on all ranks,
