@@ -18,6 +18,7 @@ class Style:
     bias: Optional[int]  # the same for tensors of one dimension
     blocks: int = 1  # fused blocks, each cut for itself
     uneven: bool = False
+    holders: Optional[range] = None  # the ranks that have it at all; None: every one
 
 
 COLUMN, ROW, WHOLE = Style(-2, -1), Style(-1, None), Style(None, None)
@@ -42,6 +43,10 @@ WORDS = {
     "gather": WHOLE,
     "local": WHOLE,
 }
+
+
+def holds(style, rank):
+    return style.holders is None or rank in style.holders
 
 
 def axis_of(style, shape):

@@ -24,6 +24,8 @@ RULES = {
     "last": ({"dim": -1}, Style(-1, -1)),
     "heads": ({"style": "colwise", "units": 120}, COLUMN),
     "thirds": ({"dim": 0, "parts": [1, 1, 1]}, Style(0, 0, blocks=3)),
+    "single": ({"place": {"rank": 0}}, replace(WHOLE, holders=range(1))),
+    "dropped": ({"place": "drop"}, replace(WHOLE, holders=range(0))),
 }  # fmt: skip
 
 # Tensor stem: shape. The module is a word or one of RULES. What is cut evenly divides by all world sizes up to 5 and by 8, and in whole
@@ -61,6 +63,8 @@ SHAPES = {
     "last.weight": (2, 2, 480),
     "heads.weight": (480, 4),
     "thirds.weight": (360, 4),
+    "single.weight": (12, 4),
+    "dropped.weight": (12, 4),
 }
 
 # Larger than the smallest window as a whole, and by row. One layer of these is enough.
@@ -72,6 +76,8 @@ LARGE_SHAPES = {
     "uneven.large": (101, 70),
     "last.large": (2, 2, 4800),
     "replicate.large": (9001,),
+    "single.large": (9001,),
+    "dropped.large": (9001,),
 }
 LARGE_DTYPES = ("F32", "BF16", "F16", "U8", "F64")
 

@@ -1,5 +1,6 @@
 """`load --save-sharded` gives every rank the bytes that the reference library slices from the files."""
 
+import json
 import tempfile
 import unittest
 from dataclasses import dataclass
@@ -67,21 +68,38 @@ class Load(unittest.TestCase):
     def load(self, case):
         """Returns the paths of the saved shards."""
         saved = Path(tempfile.mkdtemp(dir=self.work))
+        report = self.work / "report.json"
+        choices = [
+            self.model, "--tp-plan", self.rules[case.form], "--assign", case.assign,
+            "--dtype", case.dtype, "--window", case.window,
+        ]  # fmt: skip
         result = command.run_ranks(
-            case.ranks, "load", self.model, "--tp-plan", self.rules[case.form],
-            "--assign", case.assign, "--dtype", case.dtype, "--window", case.window,
-            *case.options.split(), "--save-sharded", saved, "--verify", "full",
-            "--progress", "none",
+            case.ranks, "load", *choices, *case.options.split(), "--save-sharded", saved,
+            "--verify", "full", "--report", report,
         )  # fmt: skip
         self.assertEqual(result.returncode, 0, result.stderr)
+        self.assert_as_planned(report, command.run("plan", *choices, "--world", case.ranks, "--json"))
         names = [f"model-rank-{rank}-part-0.safetensors" for rank in range(case.ranks)]
         self.assertEqual(sorted(path.name for path in saved.iterdir()), names)
         return [saved / name for name in names]
 
+    def assert_as_planned(self, report, planned):
+        report, plan = json.loads(report.read_text(encoding="utf-8")), json.loads(planned.stdout)
+        self.assertEqual((report["plan_hash"], report["waves"]), (plan["hash"], plan["waves"]))
+        for loaded, rank in zip(report["ranks"], plan["ranks"], strict=True):
+            for count in ("read_bytes", "sent_bytes", "received_bytes", "kept_bytes"):
+                self.assertEqual(loaded[count], rank[count], count)
+            self.assertEqual(loaded["peak_device_bytes"], rank["peak_device_bytes"])
+
     def compare(self, actual, case, rank):
-        self.assertEqual(sorted(actual), sorted(self.tensors))
+        held = {
+            name: tensor
+            for name, tensor in self.tensors.items()
+            if placement.holds(sample.style_of(name, case.form), rank)
+        }
+        self.assertEqual(sorted(actual), sorted(held))
         wrong = []
-        for name, tensor in self.tensors.items():
+        for name, tensor in held.items():
             expected = placement.convert(self.shard(name, case, rank), case.dtype)
             self.assertEqual(
                 (actual[name].dtype, actual[name].shape), (expected.dtype, expected.shape), name

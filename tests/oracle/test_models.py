@@ -13,6 +13,7 @@ import command
 import models
 
 WORLDS = (2, 4, 8)
+PLAN_ERROR = 5
 DTYPES = ("BF16", "F32", "U8")
 
 
@@ -29,6 +30,16 @@ class Models(unittest.TestCase):
             with self.subTest(model=model.config, world=world):
                 for rank in range(world):
                     self.compare(model, tensors, saved, rank, world)
+
+    def test_worlds_that_do_not_divide(self):
+        directory = self.work / "indivisible"
+        directory.mkdir()
+        self.write(directory, models.small_llama())
+        for world in (3, 5, 7, 64):
+            with self.subTest(world):
+                result = command.run("plan", directory, "--world", world)
+                self.assertEqual(result.returncode, PLAN_ERROR, result.stderr)
+                self.assertRegex(result.stderr, rf"tensor '\S+'.*does not divide among {world} ranks")
 
     def load(self, case):
         (number, model), world = case
