@@ -88,7 +88,12 @@ void print_json(const Catalog& catalog) {
 }
 
 void print_tensors(const Catalog& catalog) {
-  Table table({"tensor", "dtype", "shape", "bytes", "offset", "file"});
+  Table table({{"tensor", Align::left},
+               {"dtype", Align::left},
+               {"shape", Align::left},
+               {"bytes"},
+               {"offset"},
+               {"file"}});
   for (const TensorInfo& tensor : catalog.tensors()) {
     table.add({tensor.name, std::string(name(tensor.dtype)), format_shape(tensor.shape),
                std::to_string(tensor.bytes), std::to_string(tensor.file_offset),
@@ -98,7 +103,8 @@ void print_tensors(const Catalog& catalog) {
 }
 
 void print_files(const Catalog& catalog) {
-  Table table({"file", "bytes", "data start", "aligned to", "tensors", "path"});
+  Table table(
+      {{"file"}, {"bytes"}, {"data start"}, {"aligned to"}, {"tensors"}, {"path", Align::left}});
   for (std::size_t i = 0; i < catalog.files().size(); ++i) {
     const FileInfo& file = catalog.files()[i];
     table.add({std::to_string(i), std::to_string(file.size), std::to_string(file.data_start),
@@ -109,11 +115,12 @@ void print_files(const Catalog& catalog) {
 }
 
 void print_totals(const Catalog& catalog) {
+  Table table({{"dtype", Align::left}, {"tensors"}, {"size"}});
   for (const auto& [dtype, total] : totals_by_dtype(catalog)) {
-    fmt::print("{:<12} {:>8} tensors  {:>10}\n", dtype, total.tensors, format_size(total.bytes));
+    table.add({dtype, std::to_string(total.tensors), format_size(total.bytes)});
   }
-  fmt::print("{} tensors, {} of data, in {} files of {}\n", catalog.tensors().size(),
-             format_size(catalog.tensor_bytes()), catalog.files().size(),
+  fmt::print("{}\n{} of {} in {} of {}\n", table.text(), count(catalog.tensors().size(), "tensor"),
+             format_size(catalog.tensor_bytes()), count(catalog.files().size(), "file"),
              format_size(file_bytes(catalog)));
 }
 
@@ -129,8 +136,9 @@ void inspect(const InspectOptions& options) {
 
 Command add_inspect(CLI::App& parser) {
   const auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = parser.add_subcommand("inspect", "Show what is in a checkpoint");
-  command->add_option("PATH", options->paths, "A directory, an index, or .safetensors files")
+  CLI::App* command =
+      parser.add_subcommand("inspect", "Show what is in a checkpoint, from its headers alone");
+  command->add_option("PATH", options->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--files-only", options->files_only, "Do not list the tensors");

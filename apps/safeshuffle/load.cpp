@@ -1,7 +1,6 @@
 // safeshuffle load: the main job.
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,14 +8,16 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "safeshuffle/loader.hpp"
 
+#include "choice.hpp"
 #include "comm/agreement.hpp"
 #include "commands.hpp"
 #include "format/writer.hpp"
 #include "launch.hpp"
-#include "option_names.hpp"
+#include "plan_options.hpp"
 #include "progress.hpp"
 #include "size.hpp"
 #include "summary.hpp"
@@ -36,43 +37,38 @@ struct LoadCommand {
   ProgressStyle progress = ProgressStyle::automatic;
 };
 
-// Adds an option whose values have names.
-template <class Value>
-void add_choice(CLI::App& parser, const std::string& option, Value& value,
-                const std::map<std::string, Value>& names, const std::string& fallback,
-                const std::string& help) {
-  std::vector<std::string> list;
-  for (const auto& [name, unused] : names) list.push_back(name);
-  parser.add_option(option, value, help)
-      ->type_name(fmt::format("{}", fmt::join(list, "|")))
-      ->transform(CLI::CheckedTransformer(names, CLI::ignore_case).description(""))
-      ->default_str(fallback);
-}
-
 void add_io_options(CLI::App& parser, Options& options) {
-  add_choice<IoEngine>(parser, "--io", options.io,
-                       {{"auto", IoEngine::automatic}, {"posix", IoEngine::posix}}, "auto",
-                       "Engine that reads files");
+  add_choice<IoEngine>(parser, "--io", "ENGINE", options.io,
+                       {{"auto", IoEngine::automatic}, {"posix", IoEngine::posix}},
+                       "What reads the files");
   add_choice<DirectIo>(
-      parser, "--direct", options.direct,
-      {{"auto", DirectIo::automatic}, {"on", DirectIo::on}, {"off", DirectIo::off}}, "auto",
-      "Bypass the page cache");
-  parser.add_option("--threads", options.threads, "Reader threads per rank (default: up to 4)")
+      parser, "--direct", "MODE", options.direct,
+      {{"auto", DirectIo::automatic}, {"on", DirectIo::on}, {"off", DirectIo::off}},
+      "Whether to read past the page cache (O_DIRECT)");
+  parser.add_option("--threads", options.threads, "Reader threads per rank, up to 1024")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 1024).description(""))
+      ->default_str("4, or the cores if fewer");
   add_size(parser, "--chunk", options.chunk, "Bytes per read call")->default_str("8MiB");
+  add_choice<Numa>(parser, "--numa", "MODE", options.numa,
+                   {{"auto", Numa::automatic}, {"off", Numa::off}},
+                   "Whether host threads move to the device's NUMA node (not with host)");
 }
 
 void add_output_options(CLI::App& parser, LoadCommand& command) {
-  add_choice<bool>(parser, "--verify", command.verify, {{"none", false}, {"full", true}}, "none",
-                   "Compare every loaded byte with the files, read again");
+  add_choice<bool>(parser, "--verify", "HOW", command.verify, {{"none", false}, {"full", true}},
+                   "Compare every loaded byte with the files, read once more");
   parser
       .add_option("--save-sharded", command.save_directory,
-                  "Save each rank's tensors as DIR/model-rank-{rank}-part-0.safetensors")
+                  "Save what rank R holds as DIR/model-rank-R-part-0.safetensors")
       ->type_name("DIR");
-  parser.add_option("--report", command.report_file, "Write a JSON report")->type_name("FILE");
   parser
-      .add_option("--trace", command.trace_file, "Write a trace for chrome://tracing or Perfetto")
+      .add_option("--report", command.report_file,
+                  "Write what every rank did, and how long it took, as JSON")
+      ->type_name("FILE");
+  parser
+      .add_option("--trace", command.trace_file,
+                  "Write when each phase ran, for chrome://tracing or Perfetto")
       ->type_name("FILE");
   add_progress(parser, command.progress);
 }
@@ -90,23 +86,45 @@ void write_text(const Communicator& comm, const Options& options, const std::str
   });
 }
 
-void print(const Communicator& comm, const std::string& text) {
-  if (comm.rank() == 0) fmt::print("{}", text);
-}
-
-TensorSet load_with_progress(LoadCommand& command, const Communicator& comm) {
+TensorSet load_with_progress(const LoadCommand& command, const Communicator& comm) {
   ProgressPrinter printer(command.progress, "loading");
-  command.options.on_progress = [&printer](const Progress& progress) {
+  Options options = command.options;
+  options.on_progress = [&printer](const Progress& progress) {
     printer.update(progress.bytes, progress.total_bytes);
   };
-  TensorSet model = safeshuffle::load(command.paths, comm, command.options);
+  TensorSet model = safeshuffle::load(command.paths, comm, options);
   printer.finish();
   return model;
 }
 
-std::string verification_line(const std::vector<double>& seconds) {
-  return fmt::format("verified: every byte on every rank equals the files ({:.3f} s)\n",
-                     *std::max_element(seconds.begin(), seconds.end()));
+double verify_seconds(const Report& report) {
+  double slowest = 0;
+  for (const RankReport& rank : report.ranks) {
+    slowest = std::max(slowest, rank.phases[static_cast<std::size_t>(Phase::verify)]);
+  }
+  return slowest;
+}
+
+std::string text_result(const LoadCommand& command, const Report& report) {
+  std::string text = summary(report);
+  if (command.verify) {
+    text += fmt::format("verified: every byte on every rank equals the files ({:.3f} s)\n",
+                        verify_seconds(report));
+  }
+  if (!command.save_directory.empty()) {
+    text +=
+        fmt::format("saved {} in {}\n", count(report.ranks.size(), "file"), command.save_directory);
+  }
+  return text;
+}
+
+// The last line for programs; what it says happened, or there would have been an error.
+std::string json_result(const LoadCommand& command, const Report& report) {
+  nlohmann::ordered_json json{
+      {"event", "done"}, {"activity", "loading"}, {"verified", command.verify}};
+  if (!command.save_directory.empty()) json["saved"] = command.save_directory;
+  json["report"] = nlohmann::ordered_json::parse(to_json(report));
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 void load(LoadCommand& command) {
@@ -116,40 +134,38 @@ void load(LoadCommand& command) {
   const Communicator comm = join_group(command.device);
   const TensorSet model = load_with_progress(command, comm);
   Report report = model.report();
-  std::string closing;
-  if (command.verify) {
-    const std::vector<double> seconds = verify(model, comm, command.options);
-    add_verification(report, seconds);
-    closing += verification_line(seconds);
-  }
+  if (command.verify) add_verification(report, verify(model, comm, command.options));
   if (!command.save_directory.empty()) {
     save_sharded(model, command.save_directory, comm, command.options);
-    closing += fmt::format("saved {} files in {}\n", comm.size(), command.save_directory);
   }
   write_text(comm, command.options, command.report_file, to_json(report));
   write_text(comm, command.options, command.trace_file, to_trace_json(report));
-  print(comm, summary(report) + closing);
+  if (comm.rank() == 0) {
+    fmt::print("{}", command.progress == ProgressStyle::json ? json_result(command, report)
+                                                             : text_result(command, report));
+  }
 }
 
 }  // namespace
 
 Command add_load(CLI::App& parser) {
   const auto command = std::make_shared<LoadCommand>();
-  CLI::App* sub = parser.add_subcommand("load", "Load a checkpoint; run under mpirun for a group");
-  sub->add_option("MODEL", command->paths, "A directory, an index, or .safetensors files")
+  CLI::App* sub = parser.add_subcommand("load", "Load a checkpoint; under mpirun, into all ranks");
+  sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
   add_plan_options(*sub, command->options);
-  add_choice<DeviceKind>(*sub, "--device", command->device.kind,
-                         {{"auto", DeviceKind::host}, {"host", DeviceKind::host}}, "auto",
-                         "Where tensors end up");
+  add_choice<DeviceKind>(*sub, "--device", "DEVICE", command->device.kind,
+                         {{"auto", DeviceKind::host}, {"host", DeviceKind::host}},
+                         "Whose memory tensors end up in");
   add_io_options(*sub, command->options);
   add_output_options(*sub, *command);
   sub->add_option("--timeout", command->timeout_seconds,
-                  "Seconds without progress before a peer counts as lost")
+                  "How long a rank may make no progress before it counts as lost")
       ->type_name("SECONDS")
-      ->check(CLI::Range(1.0, 1e6))
+      ->check(CLI::Range(1.0, 1e6).description(""))
       ->capture_default_str();
-  sub->add_flag("--strict", command->options.strict, "Fail instead of falling back");
+  sub->add_flag("--strict", command->options.strict,
+                "Fail where something asked for would be replaced by something else");
   return [command] { load(*command); };
 }
 

@@ -10,46 +10,54 @@
 
 #include "commands.hpp"
 #include "exit.hpp"
+#include "help.hpp"
 #include "launch.hpp"
 
 namespace {
 
 using namespace safeshuffle::app;
 
-// Help and errors of the parser, from rank 0 only.
+using Commands = std::vector<std::pair<const char*, Command>>;
+
+// Help and errors of the parser, from rank 0 only. All ranks were given the same command line.
 int explain(const CLI::App& parser, const CLI::ParseError& error) {
   std::ostringstream out;
   std::ostringstream err;
   const int code = parser.exit(error, out, err);
   if (launched_rank() == 0) {
-    std::cout << out.str();
+    std::cout << out.str() << std::flush;
     std::cerr << err.str();
   }
   return code == 0 ? EXIT_SUCCESS : usage_error;
 }
 
+int execute(const CLI::App& parser, const Commands& commands) {
+  try {
+    for (const auto& [name, command] : commands) {
+      if (parser.got_subcommand(name)) command();
+    }
+    return EXIT_SUCCESS;
+  } catch (...) {
+    return report_failure();
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App parser("Loads safetensors checkpoints into the devices of a tensor-parallel group.",
                   "safeshuffle");
-  parser.set_version_flag("--version", SAFESHUFFLE_VERSION);
+  set_up_help(parser);
+  parser.set_version_flag("--version", SAFESHUFFLE_VERSION, "Show the version");
   parser.require_subcommand(1);
-  const std::vector<std::pair<const char*, Command>> commands{{"inspect", add_inspect(parser)},
-                                                              {"plan", add_plan(parser)},
-                                                              {"load", add_load(parser)},
-                                                              {"make", add_make(parser)}};
+  const Commands commands{{"inspect", add_inspect(parser)},
+                          {"plan", add_plan(parser)},
+                          {"load", add_load(parser)},
+                          {"make", add_make(parser)}};
   try {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return explain(parser, error);
   }
-  try {
-    for (const auto& [name, run] : commands) {
-      if (parser.got_subcommand(name)) run();
-    }
-  } catch (...) {
-    return report_failure();
-  }
-  return EXIT_SUCCESS;
+  return execute(parser, commands);
 }
 
 }  // namespace

@@ -4,9 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "commands.hpp"
-#include "option_names.hpp"
+#include "plan_options.hpp"
 #include "progress.hpp"
 #include "size.hpp"
 #include "synth/generate.hpp"
@@ -28,6 +29,24 @@ std::string builtin_names() {
   return fmt::format("{}", fmt::join(synth::builtin_layouts(), ", "));
 }
 
+std::string text_result(const MakeCommand& command, const synth::Generated& made) {
+  return fmt::format("{}: {}, {} of tensors, {} in all{}\n", command.directory,
+                     count(made.files, "file"), format_size(made.tensor_bytes),
+                     format_size(made.file_bytes), command.options.sparse ? " (sparse)" : "");
+}
+
+// The last line for programs.
+std::string json_result(const MakeCommand& command, const synth::Generated& made) {
+  const nlohmann::ordered_json json{{"event", "done"},
+                                    {"activity", "writing"},
+                                    {"directory", command.directory},
+                                    {"files", made.files},
+                                    {"tensor_bytes", made.tensor_bytes},
+                                    {"file_bytes", made.file_bytes},
+                                    {"sparse", command.options.sparse}};
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 void make(MakeCommand& command) {
   const synth::Layout layout = synth::scaled(synth::load_layout(command.layout), command.scale);
   ProgressPrinter printer(command.progress, "writing");
@@ -36,24 +55,28 @@ void make(MakeCommand& command) {
   };
   const synth::Generated made = synth::generate(layout, command.directory, command.options);
   printer.finish();
-  fmt::print("{}: {} files, {} of tensors, {} in all{}\n", command.directory, made.files,
-             format_size(made.tensor_bytes), format_size(made.file_bytes),
-             command.options.sparse ? " (sparse)" : "");
+  fmt::print("{}", command.progress == ProgressStyle::json ? json_result(command, made)
+                                                           : text_result(command, made));
 }
 
 }  // namespace
 
 Command add_make(CLI::App& parser) {
   const auto command = std::make_shared<MakeCommand>();
-  CLI::App* sub = parser.add_subcommand("make", "Make a synthetic checkpoint");
-  sub->add_option("DIR", command->directory, "Directory to create")->required();
-  sub->add_option("--like", command->layout, "Layout: " + builtin_names() + ", or a layout file")
+  CLI::App* sub =
+      parser.add_subcommand("make", "Make a synthetic checkpoint in the form of a real model's");
+  sub->add_option("DIR", command->directory, "Directory to make it in")->required();
+  sub->add_option("--like", command->layout,
+                  "Whose form: " + builtin_names() + ", or a layout file")
       ->required()
       ->type_name("LAYOUT");
-  sub->add_option("--scale", command->scale, "Part of the bytes, above 0 and up to 1")
+  sub->add_option("--scale", command->scale, "Size relative to the real one, above 0 and up to 1")
+      ->type_name("F")
       ->capture_default_str();
-  sub->add_option("--seed", command->options.seed, "Of the contents")->capture_default_str();
-  sub->add_flag("--sparse", command->options.sparse, "Leave holes instead of contents");
+  sub->add_option("--seed", command->options.seed, "What the contents are made from")
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_flag("--sparse", command->options.sparse, "Leave holes instead of writing contents");
   add_dtype(*sub, command->options.dtype, "Store F16, BF16 and F32 tensors as this type");
   add_progress(*sub, command->progress);
   return [command] { make(*command); };

@@ -1,5 +1,6 @@
 // safeshuffle plan: who would read, send and keep what, without GPU or MPI.
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "commands.hpp"
-#include "option_names.hpp"
+#include "plan_options.hpp"
 #include "size.hpp"
 #include "table.hpp"
 
@@ -27,10 +28,21 @@ struct PlanCommand {
   Options options;
 };
 
+// Without directories; the full paths stand in the list of all files.
 std::vector<std::string> file_names(const Plan& plan, const RankSummary& rank) {
   std::vector<std::string> names;
-  for (const std::uint32_t file : rank.files) names.push_back(plan.catalog().files()[file].path);
+  for (const std::uint32_t file : rank.files) {
+    names.push_back(std::filesystem::path(plan.catalog().files()[file].path).filename());
+  }
   return names;
+}
+
+Json files_json(const Catalog& catalog) {
+  Json json = Json::array();
+  for (const FileInfo& file : catalog.files()) {
+    json.push_back({{"path", file.path}, {"bytes", file.size}});
+  }
+  return json;
 }
 
 Json rank_json(const Plan& plan, const RankSummary& rank) {
@@ -54,23 +66,26 @@ void print_json(const Plan& plan) {
             {"waves", plan.waves()},
             {"hash", fmt::format("{:016x}", plan.hash())},
             {"proof", "ok"},
+            {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 void print_table(const Plan& plan) {
-  Table table({"rank", "files", "read", "sent", "received", "kept", "peak device"});
+  Table table({{"rank"}, {"files"}, {"read"}, {"sent"}, {"received"}, {"kept"}, {"peak device"}});
   for (const RankSummary& rank : plan.ranks()) {
     table.add({std::to_string(rank.rank), std::to_string(rank.files.size()),
                format_size(rank.read_bytes), format_size(rank.sent_bytes),
                format_size(rank.received_bytes), format_size(rank.kept_bytes),
                format_size(rank.peak_device_bytes)});
   }
-  fmt::print("{}\n{} tensors, {}, {} assignment, {} waves of up to {} per rank\n", table.text(),
-             plan.catalog().tensors().size(), format_size(plan.catalog().tensor_bytes()),
-             name(plan.assignment()), plan.waves(), format_size(plan.window()));
-  fmt::print("proof: ok   plan hash: {:016x}\n", plan.hash());
+  fmt::print("{}\n{} of {} in {}; {} assignment, {} with a window of {}\n", table.text(),
+             count(plan.catalog().tensors().size(), "tensor"),
+             format_size(plan.catalog().tensor_bytes()),
+             count(plan.catalog().files().size(), "file"), name(plan.assignment()),
+             count(plan.waves(), "wave"), format_binary_size(plan.window()));
+  fmt::print("proof: ok; plan hash: {:016x}\n", plan.hash());
 }
 
 void plan(const PlanCommand& command) {
@@ -87,12 +102,14 @@ void plan(const PlanCommand& command) {
 
 Command add_plan(CLI::App& parser) {
   const auto command = std::make_shared<PlanCommand>();
-  CLI::App* sub = parser.add_subcommand("plan", "Show and prove the plan of a load");
-  sub->add_option("MODEL", command->paths, "A directory, an index, or .safetensors files")
+  CLI::App* sub = parser.add_subcommand(
+      "plan", "Show who would read, send and keep what, and prove it; needs no MPI");
+  sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
-  sub->add_option("--world", command->world, "Number of ranks")
+  sub->add_option("--world", command->world, "Number of ranks, up to 65536")
+      ->type_name("N")
       ->required()
-      ->check(CLI::Range(1, 65536));
+      ->check(CLI::Range(1, 65536).description(""));
   sub->add_flag("--json", command->json, "Print JSON");
   add_plan_options(*sub, command->options);
   return [command] { plan(*command); };

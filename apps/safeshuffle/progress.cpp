@@ -1,20 +1,21 @@
 #include "progress.hpp"
 
+#include <cmath>
 #include <cstdio>
 #include <fcntl.h>
-#include <map>
 #include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "choice.hpp"
 #include "launch.hpp"
 #include "size.hpp"
 
 namespace safeshuffle::app {
 namespace {
 
-constexpr int bar_width = 30;
+constexpr int bar_width = 20;  // the line fits 80 columns
 constexpr std::chrono::milliseconds redraw_interval{100};
 
 // Under mpirun standard error is a pipe to the launcher, which passes it on to its own. Whether
@@ -36,17 +37,21 @@ double share(std::uint64_t bytes, std::uint64_t total) {
   return total == 0 ? 1 : static_cast<double>(bytes) / static_cast<double>(total);
 }
 
+std::string format_duration(double seconds) {
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.0f} h", seconds / 3600);
+}
+
 }  // namespace
 
 void add_progress(CLI::App& parser, ProgressStyle& style) {
-  static const std::map<std::string, ProgressStyle> names{{"auto", ProgressStyle::automatic},
-                                                          {"none", ProgressStyle::none},
-                                                          {"json", ProgressStyle::json}};
-  parser.add_option("--progress", style, "How to show progress")
-      ->type_name("STYLE")
-      ->transform(
-          CLI::CheckedTransformer(names, CLI::ignore_case).description("auto, none or json"))
-      ->default_str("auto");
+  add_choice<ProgressStyle>(parser, "--progress", "STYLE", style,
+                            {{"auto", ProgressStyle::automatic},
+                             {"none", ProgressStyle::none},
+                             {"json", ProgressStyle::json}},
+                            "How to show progress, and results");
 }
 
 ProgressPrinter::ProgressPrinter(ProgressStyle style, std::string activity)
@@ -73,12 +78,16 @@ void ProgressPrinter::print_bar(std::uint64_t bytes, std::uint64_t total_bytes) 
   const double done = share(bytes, total_bytes);
   const double elapsed = seconds();
   const double rate = elapsed > 0 ? static_cast<double>(bytes) / elapsed : 0;
-  const std::string eta =
-      rate > 0 ? fmt::format("{:.0f} s left", static_cast<double>(total_bytes - bytes) / rate) : "";
+  std::string time;
+  if (bytes == total_bytes) {
+    time = format_duration(elapsed);
+  } else if (rate > 0) {
+    time = format_duration(static_cast<double>(total_bytes - bytes) / rate) + " left";
+  }
   const int filled = static_cast<int>(done * bar_width);
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {:.2f} GB/s  {:<14}", activity_, "",
-             filled, "", bar_width - filled, done * 100, format_size(bytes),
-             format_size(total_bytes), rate / 1e9, eta);
+  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {:.2f} GB/s  {:<12}", activity_, "",
+             filled, "", bar_width - filled, std::floor(done * 100), format_size(bytes),
+             format_size(total_bytes), rate / 1e9, time);
   std::fflush(stderr);
   drawn_ = true;
 }

@@ -12,7 +12,7 @@ namespace safeshuffle::app {
 enum class ProgressStyle : std::uint8_t {
   automatic,  ///< a bar if the user sees a terminal, else nothing
   none,
-  json,  ///< one JSON object per line on standard output
+  json,  ///< standard output is one JSON object per line, the last of them an event "done"
 };
 
 /// --progress.
@@ -38,7 +38,7 @@ class ProgressPrinter {
 
   bool bar_ = false;
   bool json_ = false;
-  bool drawn_ = false;
+  bool drawn_ = false;  // a bar, whose line is not ended
   std::string activity_;
   Clock::time_point start_;
   Clock::time_point last_;

@@ -58,6 +58,18 @@ std::string format_size(std::uint64_t bytes) {
   return fmt::format("{:.{}f} {}", value, decimals, units[unit]);
 }
 
+std::string format_binary_size(std::uint64_t bytes) {
+  static constexpr std::array<const char*, 5> units{"KiB", "MiB", "GiB", "TiB", "PiB"};
+  if (bytes == 0 || bytes % 1024 != 0) return format_size(bytes);
+  std::size_t unit = 0;
+  for (bytes /= 1024; bytes % 1024 == 0 && unit + 1 < units.size(); bytes /= 1024) ++unit;
+  return fmt::format("{} {}", bytes, units[unit]);
+}
+
+std::string count(std::uint64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
+}
+
 CLI::Option* add_size(CLI::App& parser, const std::string& name, std::uint64_t& value,
                       const std::string& help) {
   return parser

@@ -1,4 +1,4 @@
-// Sizes as people write them.
+// Sizes and counts as people write them.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,12 @@ std::optional<std::uint64_t> parse_size(std::string_view text);
 
 /// Bytes → "1.38 GB", "512 B": three digits, powers of 1000.
 std::string format_size(std::uint64_t bytes);
+
+/// Bytes → "64 MiB" if that is exact in a unit that is a power of 1024, else as format_size.
+std::string format_binary_size(std::uint64_t bytes);
+
+/// "1 wave", "7 waves"; `noun` takes an s.
+std::string count(std::uint64_t number, std::string_view noun);
 
 /// Adds an option that takes a size.
 CLI::Option* add_size(CLI::App& parser, const std::string& name, std::uint64_t& value,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,14 +13,21 @@
 namespace safeshuffle::app {
 namespace {
 
-std::string seconds(double value) {
-  return fmt::format("{:.3f}", value);
+// Milliseconds, but not for loads that take minutes.
+int decimals(const Report& report) {
+  return report.seconds < 100 ? 3 : 1;
 }
 
 std::string bytes_table(const Report& report) {
-  Table table({"rank", "read", "sent", "received", "kept", "peak device", "peak resident"});
+  Table table({{"bytes", Align::left},
+               {"read"},
+               {"sent"},
+               {"received"},
+               {"kept"},
+               {"peak device"},
+               {"peak resident"}});
   for (const RankReport& rank : report.ranks) {
-    table.add({std::to_string(rank.rank), format_size(rank.read_bytes),
+    table.add({fmt::format("rank {}", rank.rank), format_size(rank.read_bytes),
                format_size(rank.sent_bytes), format_size(rank.received_bytes),
                format_size(rank.kept_bytes), format_size(rank.peak_device_bytes),
                format_size(rank.peak_resident_bytes)});
@@ -27,47 +35,77 @@ std::string bytes_table(const Report& report) {
   return table.text();
 }
 
-std::string phases_table(const Report& report) {
-  std::vector<std::string> header{"seconds"};
-  for (std::size_t i = 0; i < phase_count; ++i) {
-    header.emplace_back(name(static_cast<Phase>(i)));
+// Those that took any time on any rank.
+std::vector<std::size_t> phases_seen(const Report& report) {
+  std::vector<std::size_t> seen;
+  for (std::size_t phase = 0; phase < phase_count; ++phase) {
+    if (std::any_of(report.ranks.begin(), report.ranks.end(),
+                    [phase](const RankReport& rank) { return rank.phases[phase] > 0; })) {
+      seen.push_back(phase);
+    }
   }
-  header.insert(header.end(), {"total", "read hidden"});
-  Table table(header);
-  for (const RankReport& rank : report.ranks) {
-    std::vector<std::string> cells{fmt::format("rank {}", rank.rank)};
-    for (const double value : rank.phases) cells.push_back(seconds(value));
-    cells.push_back(seconds(rank.total_seconds));
-    cells.push_back(fmt::format("{} of {}", seconds(rank.read_hidden_seconds),
-                                seconds(rank.read_busy_seconds)));
-    table.add(cells);
-  }
-  return table.text();
+  return seen;
 }
 
-std::string io_lines(const Report& report) {
+std::string phases_table(const Report& report) {
+  const std::vector<std::size_t> phases = phases_seen(report);
+  std::vector<Column> columns{{"seconds", Align::left}};
+  for (const std::size_t phase : phases) {
+    columns.push_back({std::string(name(static_cast<Phase>(phase)))});
+  }
+  columns.insert(columns.end(), {{"total"}, {"reading"}, {"hidden"}});
+  Table table(columns);
+  const auto seconds = [digits = decimals(report)](double value) {
+    return fmt::format("{:.{}f}", value, digits);
+  };
+  for (const RankReport& rank : report.ranks) {
+    std::vector<std::string> cells{fmt::format("rank {}", rank.rank)};
+    for (const std::size_t phase : phases) cells.push_back(seconds(rank.phases[phase]));
+    cells.push_back(seconds(rank.total_seconds));
+    cells.push_back(seconds(rank.read_busy_seconds));
+    cells.push_back(seconds(rank.read_hidden_seconds));
+    table.add(cells);
+  }
+  return table.text() + "reading: while reads were under way; hidden: of that, not waited for\n";
+}
+
+std::string io_path(const Report& report) {
   std::set<std::string> paths;
-  std::set<std::string> fallbacks;
   for (const RankReport& rank : report.ranks) {
     if (rank.read_bytes != 0) paths.insert(rank.io_path);
+  }
+  return fmt::format("{}", fmt::join(paths, ", "));
+}
+
+std::string fallback_lines(const Report& report) {
+  std::set<std::string> fallbacks;
+  for (const RankReport& rank : report.ranks) {
     fallbacks.insert(rank.fallbacks.begin(), rank.fallbacks.end());
   }
-  std::string text = fmt::format("read by: {}\n", fmt::join(paths, ", "));
+  std::string text;
   for (const std::string& fallback : fallbacks) text += fmt::format("fallback: {}\n", fallback);
   return text;
+}
+
+std::string path_line(const Report& report) {
+  return fmt::format("device {}, transport {}, I/O {}; {} with a window of {}\n", report.device,
+                     report.transport, io_path(report), count(report.waves, "wave"),
+                     format_binary_size(report.window));
+}
+
+std::string result_line(const Report& report) {
+  const double rate =
+      report.seconds > 0 ? static_cast<double>(report.tensor_bytes) / report.seconds / 1e9 : 0;
+  return fmt::format("loaded {} onto {} in {:.{}f} s: {:.2f} GB/s\n",
+                     format_size(report.tensor_bytes), count(report.ranks.size(), "rank"),
+                     report.seconds, decimals(report), rate);
 }
 
 }  // namespace
 
 std::string summary(const Report& report) {
-  const double rate =
-      report.seconds > 0 ? static_cast<double>(report.tensor_bytes) / report.seconds / 1e9 : 0;
-  return bytes_table(report) + "\n" + phases_table(report) + "\n" + io_lines(report) +
-         fmt::format(
-             "loaded {} onto {} ranks in {:.3f} s: {:.2f} GB/s ({} device, {} transport, "
-             "{} waves of up to {} per rank)\n",
-             format_size(report.tensor_bytes), report.ranks.size(), report.seconds, rate,
-             report.device, report.transport, report.waves, format_size(report.window));
+  return bytes_table(report) + "\n" + phases_table(report) + "\n" + path_line(report) +
+         fallback_lines(report) + result_line(report);
 }
 
 }  // namespace safeshuffle::app

@@ -1,27 +1,38 @@
 // Plain-text tables.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace safeshuffle::app {
 
-/// Rows of cells under a header. Columns are as wide as their widest cell; the first is aligned to
-/// the left, the others to the right.
+enum class Align : std::uint8_t { left, right };
+
+struct Column {
+  std::string title;
+  Align align = Align::right;
+};
+
+/// Rows of cells under a header. Columns are as wide as their widest cell.
 class Table {
  public:
-  explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// As many cells as the header has.
+  /// As many cells as there are columns.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
-  /// With a rule under the header; every line ends with a newline.
+  /// With a rule under the header; every line ends with a newline and not with a space.
   std::string text() const;
 
  private:
   std::vector<std::size_t> widths() const;
+  std::string line(const std::vector<std::string>& cells,
+                   const std::vector<std::size_t>& widths) const;
 
+  std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
 

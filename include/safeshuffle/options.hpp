@@ -42,6 +42,9 @@ enum class IoEngine : std::uint8_t { automatic, posix };
 /// Whether reads bypass the page cache (O_DIRECT).
 enum class DirectIo : std::uint8_t { automatic, on, off };
 
+/// Whether the threads that serve a device move to the NUMA node it is attached to.
+enum class Numa : std::uint8_t { automatic, off };
+
 /// How far a load is.
 struct Progress {
   std::uint64_t bytes = 0;        ///< tensor bytes of the finished waves, over all ranks
@@ -63,6 +66,10 @@ struct Options {
   /// `automatic` reads through the page cache. `on` suits cold files on fast local disks; a
   /// filesystem that refuses it is read buffered, which the report says (an error under `strict`).
   DirectIo direct = DirectIo::automatic;
+
+  /// The host device is attached to no one node: there, either value leaves threads where the
+  /// launcher bound the rank.
+  Numa numa = Numa::automatic;
 
   /// Reader threads per rank; 0: 4, or the number of cores if that is less.
   unsigned threads = 0;

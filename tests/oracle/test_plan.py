@@ -22,8 +22,7 @@ class Plan(unittest.TestCase):
         cls.model.mkdir()
         cls.tensors, cls.file_of = sample.write(cls.model)
         cls.files = sorted(set(cls.file_of.values()))
-        cls.rules = work / "rules.json"
-        sample.write_rules(cls.rules)
+        cls.rules = sample.write_rules(work)["rules"]
 
     def plan(self, world, assignment, dtype, window="64KiB"):
         result = command.run(
@@ -38,7 +37,7 @@ class Plan(unittest.TestCase):
         return plan
 
     def shard_bytes(self, name, rank, world, dtype):
-        shard = placement.shard(self.tensors[name], sample.word_of(name), rank, world)
+        shard = placement.shard(self.tensors[name], sample.style_of(name), rank, world)
         return placement.converted_bytes(shard, dtype)
 
     def expected(self, readers, world, dtype):

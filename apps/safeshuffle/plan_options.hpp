@@ -16,6 +16,7 @@ void add_plan_options(CLI::App& parser, Options& options);
 /// --dtype with the given help.
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help);
 
+/// As --assign takes it.
 std::string_view name(Assignment assignment);
 
 }  // namespace safeshuffle::app

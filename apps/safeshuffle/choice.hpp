@@ -1,0 +1,69 @@
+// Options that take one of several named values.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+namespace safeshuffle::app {
+
+/// The values of an option by name, in the order in which the help lists them.
+template <class Value>
+using Choices = std::vector<std::pair<std::string, Value>>;
+
+/// "auto, none, json".
+template <class Value>
+std::string list_of(const Choices<Value>& choices) {
+  std::string list;
+  for (const auto& [name, value] : choices) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+/// The value named `text`, in any case; null if there is none.
+template <class Value>
+const Value* find_choice(const Choices<Value>& choices, std::string_view text) {
+  const auto same = [](unsigned char a, unsigned char b) {
+    return std::tolower(a) == std::tolower(b);
+  };
+  for (const auto& [name, value] : choices) {
+    if (std::equal(name.begin(), name.end(), text.begin(), text.end(), same)) return &value;
+  }
+  return nullptr;
+}
+
+/// The first name of `value`; empty if it has none. The view lives as long as `choices`.
+template <class Value>
+std::string_view name_of(const Choices<Value>& choices, Value value) {
+  for (const auto& [name, candidate] : choices) {
+    if (candidate == value) return name;
+  }
+  return {};
+}
+
+/// Adds an option that sets `value`, whose present value is the default. `metavar` stands for the
+/// name in the help.
+template <class Value>
+void add_choice(CLI::App& parser, const std::string& option, const std::string& metavar,
+                Value& value, const Choices<Value>& choices, const std::string& help) {
+  parser
+      .add_option_function<std::string>(
+          option,
+          [&value, option, choices](const std::string& text) {
+            const Value* chosen = find_choice(choices, text);
+            if (chosen == nullptr) {
+              throw CLI::ValidationError(option,
+                                         "'" + text + "' is not one of " + list_of(choices));
+            }
+            value = *chosen;
+          },
+          help + ": " + list_of(choices))
+      ->type_name(metavar)
+      ->default_str(std::string(name_of(choices, value)));
+}
+
+}  // namespace safeshuffle::app

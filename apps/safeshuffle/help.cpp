@@ -1,0 +1,53 @@
+#include "help.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace safeshuffle::app {
+namespace {
+
+constexpr std::size_t left_column = 27;
+
+/// "--window SIZE   What it does [default]".
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(left_column); }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_positional()) return option->get_expected_max() > 1 ? "..." : "";
+    return option->get_type_name().empty() ? "" : " " + option->get_type_name();
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const std::string& value = option->get_default_str();
+    if (!value.empty()) return fmt::format("{} [{}]", option->get_description(), value);
+    const bool required = option->get_required() && !option->get_positional();
+    return option->get_description() + (required ? " (required)" : "");
+  }
+};
+
+// Of a word that is no subcommand the parser says only that it misses one.
+std::string cause(const CLI::App& parser, const CLI::Error& error) {
+  const std::vector<std::string> unknown = parser.remaining();
+  if (!parser.get_subcommands().empty() || unknown.empty()) return error.what();
+  return fmt::format("there is no subcommand or option '{}'", unknown.front());
+}
+
+std::string usage_message(const CLI::App* parser, const CLI::Error& error) {
+  std::string command = parser->get_name();
+  for (const CLI::App* sub : parser->get_subcommands()) command += " " + sub->get_name();
+  return fmt::format("safeshuffle: error: {}\nSee '{} --help'.\n", cause(*parser, error), command);
+}
+
+}  // namespace
+
+void set_up_help(CLI::App& parser) {
+  parser.set_help_flag("-h,--help", "Show this help");
+  parser.formatter(std::make_shared<HelpFormatter>());
+  parser.failure_message(usage_message);
+}
+
+}  // namespace safeshuffle::app

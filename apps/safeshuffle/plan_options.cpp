@@ -1,0 +1,48 @@
+#include "plan_options.hpp"
+
+#include "choice.hpp"
+#include "size.hpp"
+
+namespace safeshuffle::app {
+namespace {
+
+const Choices<Assignment>& assignments() {
+  static const Choices<Assignment> names{{"round-robin", Assignment::round_robin},
+                                         {"balanced", Assignment::balanced},
+                                         {"striped", Assignment::striped},
+                                         {"auto", Assignment::automatic}};
+  return names;
+}
+
+}  // namespace
+
+void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help) {
+  add_choice<DTypePolicy>(parser, "--dtype", "TYPE", dtype,
+                          {{"keep", DTypePolicy::keep},
+                           {"f16", DTypePolicy::f16},
+                           {"bf16", DTypePolicy::bf16},
+                           {"f32", DTypePolicy::f32}},
+                          help);
+}
+
+void add_plan_options(CLI::App& parser, Options& options) {
+  parser
+      .add_option("--tp-plan", options.tp_plan,
+                  "Where tensors go: auto (by config.json), replicate, or a rule file")
+      ->type_name("RULES")
+      ->capture_default_str();
+  add_dtype(parser, options.plan.dtype, "Convert F16, BF16 and F32 tensors");
+  add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),
+             "Which rank reads what");
+  add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave")
+      ->default_str("64MiB");
+  add_size(parser, "--memory-budget", options.plan.memory_budget,
+           "Most device memory per rank; the window shrinks to fit")
+      ->default_str("no limit");
+}
+
+std::string_view name(Assignment assignment) {
+  return name_of(assignments(), assignment);
+}
+
+}  // namespace safeshuffle::app

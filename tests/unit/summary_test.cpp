@@ -1,0 +1,97 @@
+// What a load did, for people.
+#include "summary.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+
+#include "support/catch.hpp"
+
+using namespace safeshuffle;
+
+namespace {
+
+RankReport rank_report(std::uint32_t rank) {
+  RankReport report;
+  report.rank = rank;
+  report.phases[static_cast<std::size_t>(Phase::open)] = 0.25;
+  report.phases[static_cast<std::size_t>(Phase::pack)] = 0.5;
+  report.total_seconds = 0.75;
+  report.read_busy_seconds = 0.4;
+  report.read_hidden_seconds = 0.125;
+  report.read_bytes = 1'500'000'000;
+  report.io_path = "posix buffered";
+  return report;
+}
+
+Report sample(std::uint32_t ranks) {
+  Report report;
+  report.device = "host";
+  report.transport = "mpi";
+  report.waves = 1;
+  report.window = 64 << 20;
+  report.seconds = 0.75;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    report.ranks.push_back(rank_report(rank));
+    report.tensor_bytes += report.ranks.back().read_bytes;
+  }
+  return report;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t longest = 0;
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+}  // namespace
+
+TEST_CASE("The summary says what was loaded, how fast, and how", "[summary]") {
+  const std::string text = app::summary(sample(2));
+  CAPTURE(text);
+  CHECK(contains(text, "loaded 3.00 GB onto 2 ranks in 0.750 s: 4.00 GB/s\n"));
+  CHECK(contains(text,
+                 "device host, transport mpi, I/O posix buffered; "
+                 "1 wave with a window of 64 MiB\n"));
+  CHECK(contains(text, "rank 0  1.50 GB"));
+  CHECK(contains(text, "rank 1  1.50 GB"));
+}
+
+TEST_CASE("The summary shows the phases that took time, and no others", "[summary]") {
+  const std::string text = app::summary(sample(1));
+  CAPTURE(text);
+  CHECK(contains(text, "seconds   open   pack  total  reading  hidden\n"));
+  CHECK(contains(text, "rank 0   0.250  0.500  0.750    0.400   0.125\n"));
+}
+
+TEST_CASE("The summary shows each fallback once", "[summary]") {
+  Report report = sample(2);
+  for (RankReport& rank : report.ranks) rank.fallbacks = {"direct I/O: refused"};
+  const std::string text = app::summary(report);
+  const std::string line = "fallback: direct I/O: refused\n";
+  CHECK(contains(text, line));
+  CHECK(text.find(line) == text.rfind(line));
+}
+
+TEST_CASE("The summary of a large group fits 120 columns", "[summary]") {
+  Report report = sample(512);
+  report.seconds = 9 * 1234.5678;
+  for (RankReport& rank : report.ranks) {
+    rank.phases.fill(1234.5678);
+    rank.total_seconds = report.seconds;
+  }
+  CHECK(longest_line(app::summary(report)) <= 120);
+}
+
+TEST_CASE("A load of nothing in no time has a summary", "[summary]") {
+  Report report = sample(1);
+  report.seconds = 0;
+  report.tensor_bytes = 0;
+  report.ranks[0].phases.fill(0);
+  CHECK(contains(app::summary(report), "loaded 0 B onto 1 rank in 0.000 s: 0.00 GB/s\n"));
+}
