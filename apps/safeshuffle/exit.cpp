@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds grace{500};
 
 // Rank 0 speaks for all if it can; should it be the one that is stuck, the next rank does.
 [[noreturn]] void end_group(const std::string& message, int code) {
-  std::this_thread::sleep_for(grace + std::chrono::milliseconds(300) * launched_rank());
+  std::this_thread::sleep_for(grace + std::chrono::milliseconds(1000) * launched_rank());
   print(message);
   abort_group(code);
 }

@@ -77,7 +77,9 @@ struct Options {
   /// Bytes per read call; 0: 8 MiB. At least 4 KiB.
   std::uint64_t chunk = 0;
 
-  /// Longest time without progress before a peer counts as lost, at least 1 s.
+  /// Longest time without progress before a peer counts as lost, at least 1 s. Must be longer than
+  /// any rank takes to read one window, and all to exchange it. Verifying and saving may take any
+  /// time: a rank that is at work does not count as lost.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 
   /// A fallback from what was asked for is an error (FallbackError) instead of a line in the
@@ -88,8 +90,9 @@ struct Options {
   /// wave.
   bool trace = false;
 
-  /// Called on the loading thread after every wave and at most every 100 ms between; must not throw
-  /// and must not call into the library.
+  /// Called on the loading thread after every wave and at most every 100 ms between; must not call
+  /// into the library. If it throws, it is not called again, and in the end `load` throws on all
+  /// ranks: an Error as it is, anything else as InternalError.
   std::function<void(const Progress&)> on_progress;
 };
 

@@ -31,4 +31,13 @@ std::vector<std::string> agree(Transport& transport, std::string_view mine,
 std::vector<std::string> agree_on(Transport& transport, core::Deadline deadline,
                                   const std::function<std::string()>& step);
 
+/// Tells the peers, now and then, that this rank is still at work. Throws the error of a peer that
+/// failed meanwhile, which must not be caught within the step.
+using Beat = std::function<void()>;
+
+/// As `agree_on`, for a step that may take longer than the deadline: peers wait for a rank as long
+/// as its step calls `beat`, which is cheap, before a quarter of the deadline's limit is over.
+std::vector<std::string> agree_on_long(Transport& transport, core::Deadline deadline,
+                                       const std::function<std::string(const Beat&)>& step);
+
 }  // namespace safeshuffle::comm

@@ -20,7 +20,7 @@ class FaultCase(unittest.TestCase):
 
     def load(self, *options, faults=(), ranks=RANKS):
         return job.run(
-            ranks, "load", self.model, "--tp-plan", self.rules, "--window", "64KiB",
+            ranks, "load", self.model, "--tp-plan", self.rules, "--window", model.WINDOW,
             "--progress", "none", *options, faults=faults,
         )  # fmt: skip
 

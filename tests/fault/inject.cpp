@@ -56,8 +56,7 @@ class Rule {
 
   bool hits(const Call& call) {
     const bool matches = call_ == call.name && call.path.find(path_) != std::string::npos &&
-                         (call.flags & flags_) == flags_ && call.offset >= from_ &&
-                         right_thread();
+                         (call.flags & flags_) == flags_ && call.offset >= from_ && right_thread();
     if (!matches) return false;
     const std::int64_t count = seen_++;
     return count >= skip_ && count - skip_ < times_;

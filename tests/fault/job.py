@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # What mpirun may take to start and to end a job on a busy machine, beyond the job's own time.
-SLACK_SECONDS = 20
+SLACK_SECONDS = 12
 LAUNCH_TIMEOUT_SECONDS = 60
 MESSAGE_PREFIX = "safeshuffle: error: "
 

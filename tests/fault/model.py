@@ -5,6 +5,7 @@ import struct
 
 FILES = 4
 ROWS, COLUMNS = 24, 4096
+WINDOW = 64 << 10  # so that each file takes two waves
 RULES = {"tp_plan": {"cut.*": "colwise"}}
 
 
