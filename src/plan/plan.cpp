@@ -95,6 +95,35 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
                   std::to_string(tensor.bytes) + " stored bytes)"});
 }
 
+void cut(Schedule& schedule, DTypePolicy dtype) {
+  for (std::size_t i = 0; i < schedule.placements.size(); ++i) {
+    const TensorInfo& tensor = schedule.catalog.tensors()[i];
+    schedule.dtypes.push_back(converted(tensor.dtype, dtype));
+    schedule.cuts.push_back(plan::cut_of(tensor, schedule.placements[i]));
+  }
+}
+
+// The shards need the same memory whatever the window is; slabs and pack buffer shrink with it.
+void fill_within(Schedule& schedule, const PlanOptions& options) {
+  const std::uint64_t budget = options.memory_budget;
+  fill(schedule, options.assignment, options.window);
+  while (budget != 0 && neediest(schedule).peak_device_bytes > budget) {
+    const std::uint64_t smaller = std::bit_ceil(schedule.window) / 2;
+    if (neediest(schedule).arena_bytes > budget || smaller < smallest_window) {
+      fail_budget(schedule, budget);
+    }
+    fill(schedule, options.assignment, smaller);
+  }
+}
+
+// Completes what is known of a failure: where the tensor is stored.
+[[noreturn]] void rethrow_with_file(ErrorRecord record, const Catalog& catalog) {
+  if (const TensorInfo* tensor = catalog.find(record.tensor)) {
+    record.file = catalog.files()[tensor->file].path;
+  }
+  raise(std::move(record));
+}
+
 }  // namespace
 
 Plan::Plan(std::shared_ptr<const Schedule> schedule) : schedule_(std::move(schedule)) {}
@@ -133,21 +162,12 @@ Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t
   schedule->catalog = std::move(catalog);
   schedule->placements = std::move(placements);
   schedule->world = world;
-  check_arguments(*schedule, options);
-  for (std::size_t i = 0; i < schedule->placements.size(); ++i) {
-    const TensorInfo& tensor = schedule->catalog.tensors()[i];
-    schedule->dtypes.push_back(converted(tensor.dtype, options.dtype));
-    schedule->cuts.push_back(plan::cut_of(tensor, schedule->placements[i]));
-  }
-  fill(*schedule, options.assignment, options.window);
-  // The shards need the same memory whatever the window is; slabs and pack buffer shrink with it.
-  const std::uint64_t budget = options.memory_budget;
-  while (budget != 0 && neediest(*schedule).peak_device_bytes > budget) {
-    const std::uint64_t smaller = std::bit_ceil(schedule->window) / 2;
-    if (neediest(*schedule).arena_bytes > budget || smaller < smallest_window) {
-      fail_budget(*schedule, budget);
-    }
-    fill(*schedule, options.assignment, smaller);
+  try {
+    check_arguments(*schedule, options);
+    cut(*schedule, options.dtype);
+    fill_within(*schedule, options);
+  } catch (const Error& error) {
+    rethrow_with_file(error.record(), schedule->catalog);
   }
   schedule->hash = plan::hash_of(*schedule);
   return Plan(schedule);

@@ -81,6 +81,9 @@ LARGE_SHAPES = {
 }
 LARGE_DTYPES = ("F32", "BF16", "F16", "U8", "F64")
 
+# JSON strings with every kind of escape, and as long as no real name is.
+ODD_NAMES = ["", " ", '"\\/', "\0\n\x1f\x7f", "é 層 \U0001f600", "ends with a dot.", "n" * 10_000]
+
 # Header lengths as (modulus, remainder), one file each.
 HEADERS = [(16, r) for r in range(16)] + [(4096, r) for r in (0, 1, 4095)]
 
@@ -137,6 +140,7 @@ def _files(rng, shuffler):
     # what exists once.
     files[names[-1]] = {n: t for n, t in files[names[-1]].items() if not t.dtype.startswith("F6")}
     files[names[0]].update(_conversions(rng))
+    files[names[0]].update({name: random_tensor(rng, "U8", (3,)) for name in ODD_NAMES})
     for i, dtype in enumerate(LARGE_DTYPES):
         files[names[0]].update(_layer(rng, 1000 + i, dtype, LARGE_SHAPES))
     return files
