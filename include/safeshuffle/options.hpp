@@ -81,8 +81,9 @@ struct Options {
   /// wave.
   bool trace = false;
 
-  /// Called on the loading thread after every wave and at most every 100 ms between; must not throw
-  /// and must not call into the library.
+  /// Called on the loading thread after every wave and at most every 100 ms between; by `verify`
+  /// after every tensor, with the bytes that this rank holds. Must not throw and must not call into
+  /// the library.
   std::function<void(const Progress&)> on_progress;
 };
 

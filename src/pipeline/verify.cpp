@@ -156,8 +156,15 @@ class TensorVerifier {
   std::uint64_t verified_bytes_ = 0;
 };
 
-void verify_rank(const TensorSet& model, std::uint32_t rank) {
+std::uint64_t held_bytes(const TensorSet& model) {
+  std::uint64_t bytes = 0;
+  for (const TensorView& view : model) bytes += view.bytes;
+  return bytes;
+}
+
+void verify_rank(const TensorSet& model, std::uint32_t rank, const Options& options) {
   const Catalog& catalog = model.plan().catalog();
+  Progress progress{.total_bytes = held_bytes(model)};
   std::map<std::uint32_t, std::vector<const TensorView*>> by_file;
   for (const TensorView& view : model) {
     by_file[catalog.tensors()[view.index].file].push_back(&view);
@@ -167,6 +174,8 @@ void verify_rank(const TensorSet& model, std::uint32_t rank) {
     for (const TensorView* view : views) {
       TensorVerifier(model, *view, source)
           .run(model.plan().placements()[view->index], rank, model.plan().world());
+      progress.bytes += view->bytes;
+      if (options.on_progress) options.on_progress(progress);
     }
   }
 }
@@ -178,7 +187,7 @@ std::vector<double> verify(const TensorSet& model, const Communicator& comm,
   const auto by_rank =
       comm::agree_on(comm.transport(), core::Deadline(options.timeout), [&]() -> std::string {
         const core::Clock::time_point start = core::Clock::now();
-        verify_rank(model, comm.rank());
+        verify_rank(model, comm.rank(), options);
         return core::WireWriter().put(core::seconds_since(start)).take();
       });
   std::vector<double> seconds;
