@@ -2,34 +2,35 @@
 
 #include <chrono>
 #include <cstdio>
-#include <exception>
-#include <new>
+#include <string>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "safeshuffle/error.hpp"
 
+#include "comm/agreement.hpp"
 #include "launch.hpp"
 
 namespace safeshuffle::app {
 namespace {
 
-constexpr int unexpected_error = 1;
-
-void print(const char* message) {
+void print(const std::string& message) {
   fmt::print(stderr, "safeshuffle: error: {}\n", message);
   std::fflush(stderr);
 }
 
-// Errors that ranks did not agree on: each rank has its own, and some may wait for ever.
-bool is_lonely(ErrorKind kind) {
-  return kind == ErrorKind::timeout || kind == ErrorKind::transport;
+// Whether every rank has this same error. Others are a rank's own, and some may wait for ever.
+bool is_agreed(const ErrorRecord& error) {
+  return error.rank >= 0 && error.kind != ErrorKind::timeout && error.kind != ErrorKind::transport;
 }
 
+// Time for ranks that notice a lost peer at about the same time to clean up what they were writing.
+constexpr std::chrono::milliseconds grace{500};
+
 // Rank 0 speaks for all if it can; should it be the one that is stuck, the next rank does.
-[[noreturn]] void end_group(const char* message, int code) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(300) * launched_rank());
+[[noreturn]] void end_group(const std::string& message, int code) {
+  std::this_thread::sleep_for(grace + std::chrono::milliseconds(1000) * launched_rank());
   print(message);
   abort_group(code);
 }
@@ -37,18 +38,11 @@ bool is_lonely(ErrorKind kind) {
 }  // namespace
 
 int report_failure() {
-  try {
-    throw;
-  } catch (const Error& error) {
-    const int code = static_cast<int>(error.kind());
-    if (is_lonely(error.kind()) && under_launcher()) end_group(error.what(), code);
-    if (launched_rank() == 0) print(error.what());
-    return code;
-  } catch (const std::bad_alloc&) {
-    end_group("out of memory", static_cast<int>(ErrorKind::memory));
-  } catch (const std::exception& error) {
-    end_group(error.what(), unexpected_error);
-  }
+  const ErrorRecord error = comm::current_error();
+  const int code = static_cast<int>(error.kind);
+  if (in_group() && !is_agreed(error)) end_group(describe(error), code);
+  if (launched_rank() == 0) print(describe(error));
+  return code;
 }
 
 }  // namespace safeshuffle::app

@@ -23,10 +23,11 @@ const char* launcher_rank() {
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
-bool mpi_started() {
-  int initialised = 0;
-  MPI_Initialized(&initialised);
-  return initialised != 0;
+void begin_mpi() {
+  int provided = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    throw TransportError("MPI cannot be initialised");
+  }
 }
 #endif
 
@@ -42,39 +43,40 @@ bool under_launcher() {
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
-void start_mpi() {
-  if (!under_launcher() || mpi_started()) return;
-  int provided = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
-    throw TransportError("MPI cannot be initialised");
-  }
-}
-
-void end_mpi() {
-  if (!mpi_started()) return;
-  MPI_Barrier(MPI_COMM_WORLD);
-  MPI_Finalize();
-}
-
 Communicator join_group(DeviceSpec device) {
-  start_mpi();
-  return mpi_started() ? from_mpi(MPI_COMM_WORLD, device) : self(device);
+  if (!under_launcher()) return self(device);
+  begin_mpi();
+  return from_mpi(MPI_COMM_WORLD, device);
+}
+
+bool in_group() {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  return initialised != 0;
+}
+
+void leave_group(bool failed) {
+  if (failed && under_launcher() && !in_group()) begin_mpi();
+  if (in_group()) MPI_Finalize();
 }
 
 void abort_group(int code) {
-  if (mpi_started()) MPI_Abort(MPI_COMM_WORLD, code);
+  MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
 #else
-void start_mpi() {}
-void end_mpi() {}
-
 Communicator join_group(DeviceSpec device) {
   if (under_launcher()) {
     throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
   }
   return self(device);
 }
+
+bool in_group() {
+  return false;
+}
+
+void leave_group(bool) {}
 
 void abort_group(int code) {
   std::_Exit(code);

@@ -11,15 +11,17 @@ int launched_rank();
 /// Whether an MPI launcher started this process.
 bool under_launcher();
 
-/// Starts MPI if a launcher started this process. Collective.
-void start_mpi();
-
-/// Ends MPI if it was started. Returns when all ranks have come here: the first to exit with an
-/// error makes the launcher end the others, which must have said by then what they have to say.
-void end_mpi();
-
-/// The group of this process: all ranks of the MPI job, which is started, or itself.
+/// The group of this process: all ranks of the MPI job, or itself. Begins MPI; at most once per
+/// process.
 Communicator join_group(DeviceSpec device);
+
+/// Whether other ranks may be waiting for this one: MPI has begun.
+bool in_group();
+
+/// The last thing a process does: ends MPI. That waits for all ranks, so that none makes the
+/// launcher end the job by its exit code before rank 0 has said what happened; a rank that `failed`
+/// before MPI began takes part as well.
+void leave_group(bool failed);
 
 /// Ends all ranks with this exit code, also those that are stuck.
 [[noreturn]] void abort_group(int code);

@@ -50,6 +50,9 @@ void add_io_options(CLI::App& parser, Options& options) {
       ->check(CLI::Range(1, 1024).description(""))
       ->default_str("4, or the cores if fewer");
   add_size(parser, "--chunk", options.chunk, "Bytes per read call")->default_str("8MiB");
+  add_choice<Numa>(parser, "--numa", "MODE", options.numa,
+                   {{"auto", Numa::automatic}, {"off", Numa::off}},
+                   "Whether host threads move to the device's NUMA node (not with host)");
 }
 
 void add_output_options(CLI::App& parser, LoadCommand& command) {

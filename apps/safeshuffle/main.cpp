@@ -17,22 +17,21 @@ namespace {
 
 using namespace safeshuffle::app;
 
+using Commands = std::vector<std::pair<const char*, Command>>;
+
 // Help and errors of the parser, from rank 0 only. All ranks were given the same command line.
 int explain(const CLI::App& parser, const CLI::ParseError& error) {
   std::ostringstream out;
   std::ostringstream err;
   const int code = parser.exit(error, out, err);
   if (launched_rank() == 0) {
-    std::cout << out.str();
+    std::cout << out.str() << std::flush;
     std::cerr << err.str();
   }
-  if (code == 0) return EXIT_SUCCESS;
-  start_mpi();
-  end_mpi();
-  return usage_error;
+  return code == 0 ? EXIT_SUCCESS : usage_error;
 }
 
-int run(const CLI::App& parser, const std::vector<std::pair<const char*, Command>>& commands) {
+int execute(const CLI::App& parser, const Commands& commands) {
   try {
     for (const auto& [name, command] : commands) {
       if (parser.got_subcommand(name)) command();
@@ -43,24 +42,28 @@ int run(const CLI::App& parser, const std::vector<std::pair<const char*, Command
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App parser("Loads safetensors checkpoints into the devices of a tensor-parallel group.",
                   "safeshuffle");
   set_up_help(parser);
   parser.set_version_flag("--version", SAFESHUFFLE_VERSION, "Show the version");
   parser.require_subcommand(1);
-  const std::vector<std::pair<const char*, Command>> commands{{"inspect", add_inspect(parser)},
-                                                              {"plan", add_plan(parser)},
-                                                              {"load", add_load(parser)},
-                                                              {"make", add_make(parser)}};
+  const Commands commands{{"inspect", add_inspect(parser)},
+                          {"plan", add_plan(parser)},
+                          {"load", add_load(parser)},
+                          {"make", add_make(parser)}};
   try {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return explain(parser, error);
   }
-  const int status = run(parser, commands);
-  end_mpi();
-  return status;
+  return execute(parser, commands);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  leave_group(code != EXIT_SUCCESS);
+  return code;
 }

@@ -15,6 +15,7 @@ namespace safeshuffle {
 
 /// Where a failure comes from. The numeric value is the exit code of the `safeshuffle` command.
 enum class ErrorKind : std::uint8_t {
+  internal = 1,      ///< an exception that nothing foresees, such as one of the caller's own
   config = 2,        ///< usage, options, or a rule file
   io = 3,            ///< a file cannot be opened, read or written; a checkpoint is incomplete
   format = 4,        ///< a file is not valid safetensors
@@ -89,6 +90,7 @@ class ErrorOf final : public Error {
             .kind = Kind, .file = {}, .tensor = {}, .offset = {}, .cause = std::move(cause)}) {}
 };
 
+using InternalError = ErrorOf<ErrorKind::internal>;
 using ConfigError = ErrorOf<ErrorKind::config>;
 using IoError = ErrorOf<ErrorKind::io>;
 using FormatError = ErrorOf<ErrorKind::format>;

@@ -42,6 +42,9 @@ enum class IoEngine : std::uint8_t { automatic, posix };
 /// Whether reads bypass the page cache (O_DIRECT).
 enum class DirectIo : std::uint8_t { automatic, on, off };
 
+/// Whether the threads that serve a device move to the NUMA node it is attached to.
+enum class Numa : std::uint8_t { automatic, off };
+
 /// How far a load is.
 struct Progress {
   std::uint64_t bytes = 0;        ///< tensor bytes of the finished waves, over all ranks
@@ -64,13 +67,19 @@ struct Options {
   /// filesystem that refuses it is read buffered, which the report says (an error under `strict`).
   DirectIo direct = DirectIo::automatic;
 
+  /// The host device is attached to no one node: there, either value leaves threads where the
+  /// launcher bound the rank.
+  Numa numa = Numa::automatic;
+
   /// Reader threads per rank; 0: 4, or the number of cores if that is less.
   unsigned threads = 0;
 
   /// Bytes per read call; 0: 8 MiB. At least 4 KiB.
   std::uint64_t chunk = 0;
 
-  /// Longest time without progress before a peer counts as lost, at least 1 s.
+  /// Longest time without progress before a peer counts as lost, at least 1 s. Must be longer than
+  /// any rank takes to read one window, and all to exchange it. Verifying and saving may take any
+  /// time: a rank that is at work does not count as lost.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 
   /// A fallback from what was asked for is an error (FallbackError) instead of a line in the
@@ -82,8 +91,9 @@ struct Options {
   bool trace = false;
 
   /// Called on the loading thread after every wave and at most every 100 ms between; by `verify`
-  /// after every tensor, with the bytes that this rank holds. Must not throw and must not call into
-  /// the library.
+  /// after every tensor, with the bytes that this rank holds. Must not call into the library. If it
+  /// throws, it is not called again, and in the end all ranks throw: an Error as it is, anything
+  /// else as InternalError.
   std::function<void(const Progress&)> on_progress;
 };
 

@@ -1,5 +1,6 @@
 #include "comm/agreement.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <new>
@@ -16,7 +17,7 @@ namespace {
 }
 
 ErrorKind checked_kind(std::uint64_t value) {
-  if (value < std::uint64_t(ErrorKind::config) || value > std::uint64_t(ErrorKind::fallback)) {
+  if (value < std::uint64_t(ErrorKind::internal) || value > std::uint64_t(ErrorKind::fallback)) {
     not_a_record();
   }
   return static_cast<ErrorKind>(value);
@@ -34,6 +35,7 @@ ErrorRecord plain_record(ErrorKind kind, std::int32_t code, std::string cause) {
 // The first byte of what a rank contributes.
 constexpr char succeeded = '+';
 constexpr char failed = '-';
+constexpr char busy = '~';
 
 std::string contribution(std::string_view mine, const std::optional<ErrorRecord>& error) {
   return error ? failed + encode(*error) : succeeded + std::string(mine);
@@ -43,6 +45,22 @@ std::string contribution(std::string_view mine, const std::optional<ErrorRecord>
   ErrorRecord record = decode_error(encoded);
   record.rank = static_cast<std::int32_t>(rank);
   raise(std::move(record));
+}
+
+// One round: what all ranks contribute, unless one failed.
+std::vector<std::string> gather(Transport& transport, std::string_view mine,
+                                core::Deadline deadline) {
+  deadline.restart();
+  std::vector<std::string> all = transport.all_gather(mine, deadline);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) not_a_record();
+    if (all[rank].front() == failed) raise_from(rank, std::string_view(all[rank]).substr(1));
+  }
+  return all;
+}
+
+bool is_busy(const std::string& contributed) {
+  return contributed.front() == busy;
 }
 
 }  // namespace
@@ -85,33 +103,47 @@ ErrorRecord current_error() {
   } catch (const std::system_error& error) {
     return plain_record(ErrorKind::io, error.code().value(), error.what());
   } catch (const std::exception& error) {
-    return plain_record(ErrorKind::config, 0, error.what());
+    return plain_record(ErrorKind::internal, 0, error.what());
   } catch (...) {
-    return plain_record(ErrorKind::config, 0, "unknown exception");
+    return plain_record(ErrorKind::internal, 0, "unknown exception");
   }
 }
 
 std::vector<std::string> agree(Transport& transport, std::string_view mine,
                                const std::optional<ErrorRecord>& error, core::Deadline deadline) {
-  std::vector<std::string> all = transport.all_gather(contribution(mine, error), deadline);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) not_a_record();
-    if (all[rank].front() == failed) raise_from(rank, std::string_view(all[rank]).substr(1));
-  }
+  const std::string contributed = contribution(mine, error);
+  std::vector<std::string> all;
+  do {
+    all = gather(transport, contributed, deadline);
+  } while (std::any_of(all.begin(), all.end(), is_busy));
   for (std::string& text : all) text.erase(0, 1);
   return all;
 }
 
 std::vector<std::string> agree_on(Transport& transport, core::Deadline deadline,
                                   const std::function<std::string()>& step) {
+  return agree_on_long(transport, deadline, [&step](const Beat&) { return step(); });
+}
+
+std::vector<std::string> agree_on_long(Transport& transport, core::Deadline deadline,
+                                       const std::function<std::string(const Beat&)>& step) {
   std::string mine;
   std::optional<ErrorRecord> error;
+  bool in_round = false;
+  core::Deadline next(deadline.limit() / 4);
+  const Beat beat = [&] {
+    if (!next.expired()) return;
+    in_round = true;
+    gather(transport, {&busy, 1}, deadline);
+    in_round = false;
+    next.restart();
+  };
   try {
-    mine = step();
+    mine = step(beat);
   } catch (...) {
+    if (in_round) throw;  // all ranks know already
     error = current_error();
   }
-  deadline.restart();  // it bounds the waiting for peers, not the step
   return agree(transport, mine, error, deadline);
 }
 

@@ -19,7 +19,7 @@ std::string encode(const ErrorRecord& record);
 ErrorRecord decode_error(std::string_view bytes);
 
 /// The record of the exception being handled (call inside a catch block): that of an Error, or one
-/// made from bad_alloc (memory) or any other std::exception.
+/// made from bad_alloc (memory), a failure of the system (io), or anything else (internal).
 ErrorRecord current_error();
 
 /// Collective. Returns every rank's `mine` if no rank passes an error; else throws, on all ranks,
@@ -30,5 +30,14 @@ std::vector<std::string> agree(Transport& transport, std::string_view mine,
 /// Runs `step` and agrees on its outcome: what it throws, all ranks throw. Collective.
 std::vector<std::string> agree_on(Transport& transport, core::Deadline deadline,
                                   const std::function<std::string()>& step);
+
+/// Tells the peers, now and then, that this rank is still at work. Throws the error of a peer that
+/// failed meanwhile, which must not be caught within the step.
+using Beat = std::function<void()>;
+
+/// As `agree_on`, for a step that may take longer than the deadline: peers wait for a rank as long
+/// as its step calls `beat`, which is cheap, before a quarter of the deadline's limit is over.
+std::vector<std::string> agree_on_long(Transport& transport, core::Deadline deadline,
+                                       const std::function<std::string(const Beat&)>& step);
 
 }  // namespace safeshuffle::comm

@@ -96,8 +96,12 @@ bool MpiOperation::done() {
 }
 
 std::vector<std::uint32_t> MpiOperation::missing() const {
-  std::vector<std::uint32_t> peers = incomplete(Direction::receive);
-  return peers.empty() ? incomplete(Direction::send) : peers;
+  for (const Direction direction : {Direction::receive, Direction::send, Direction::broadcast}) {
+    std::vector<std::uint32_t> peers = incomplete(direction);
+    std::erase(peers, group_->rank());
+    if (!peers.empty()) return peers;
+  }
+  return {};
 }
 
 std::vector<std::uint32_t> MpiOperation::incomplete(Direction direction) const {

@@ -36,7 +36,7 @@ class MpiOperation {
   bool done();
 
   /// The peers whose transfers are not complete, ascending: those that have sent nothing, else
-  /// those that have not taken what was sent.
+  /// those that have not taken what was sent, else the roots of broadcasts that did not arrive.
   std::vector<std::uint32_t> missing() const;
 
  private:

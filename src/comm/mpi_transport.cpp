@@ -1,9 +1,9 @@
 #include "comm/mpi_transport.hpp"
 
 #include <limits>
-#include <sstream>
 #include <utility>
 
+#include "comm/lost_peers.hpp"
 #include "comm/mpi_group.hpp"
 #include "comm/mpi_operation.hpp"
 #include "core/backoff.hpp"
@@ -11,37 +11,10 @@
 namespace safeshuffle::comm {
 namespace {
 
-std::string listed(const std::vector<std::uint32_t>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (i != 0) text += ", ";
-    text += std::to_string(ranks[i]);
-  }
-  return text;
-}
-
-std::string seconds(std::chrono::milliseconds limit) {
-  std::ostringstream text;
-  text << std::chrono::duration<double>(limit).count() << " s";
-  return text.str();
-}
-
-[[noreturn]] void time_out(const MpiOperation& operation, const std::string& what,
-                           std::chrono::milliseconds limit) {
-  const std::vector<std::uint32_t> missing = operation.missing();
-  ErrorRecord record{.file = {}, .tensor = {}, .offset = {}, .cause = what};
-  record.cause += ": no answer within " + seconds(limit);
-  if (!missing.empty()) {
-    record.rank = static_cast<std::int32_t>(missing.front());
-    record.cause += " from " + listed(missing);
-  }
-  throw TimeoutError(std::move(record));
-}
-
 void wait(MpiOperation& operation, const std::string& what, core::Deadline deadline) {
   core::Backoff backoff;
   while (!operation.done()) {
-    if (deadline.expired()) time_out(operation, what, deadline.limit());
+    if (deadline.expired()) raise_lost_peers(what, operation.missing(), deadline.limit());
     backoff.pause();
   }
 }
@@ -66,6 +39,8 @@ class MpiPending final : public Pending {
     }
     return operation_.done();
   }
+
+  std::vector<std::uint32_t> missing() const override { return operation_.missing(); }
 
  private:
   void send() {

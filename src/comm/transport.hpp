@@ -45,6 +45,10 @@ class Pending {
 
   /// Drives the exchange; true once all data is in place. Throws TransportError.
   virtual bool done() = 0;
+
+  /// While not done: the peers that have not done their part, ascending; empty if it cannot be
+  /// known.
+  virtual std::vector<std::uint32_t> missing() const { return {}; }
 };
 
 /// A group of ranks. Used by one thread.

@@ -31,6 +31,8 @@ Error::Error(ErrorRecord record)
 
 void raise(ErrorRecord record) {
   switch (record.kind) {
+    case ErrorKind::internal:
+      throw InternalError(std::move(record));
     case ErrorKind::config:
       throw ConfigError(std::move(record));
     case ErrorKind::io:

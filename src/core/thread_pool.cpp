@@ -3,16 +3,30 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <utility>
+
+#include "safeshuffle/error.hpp"
 
 namespace safeshuffle::core {
 
 ThreadPool::ThreadPool(std::size_t threads) {
   workers_.reserve(threads);
-  for (std::size_t i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  try {
+    for (std::size_t i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    stop();
+    throw MemoryError("cannot start thread " + std::to_string(workers_.size() + 1) + " of " +
+                      std::to_string(threads) + ": " + error.code().message());
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;

@@ -15,6 +15,7 @@ namespace safeshuffle::core {
 /// The destructor drops tasks that have not started, and joins.
 class ThreadPool {
  public:
+  /// Throws MemoryError if the system cannot start so many.
   explicit ThreadPool(std::size_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -28,6 +29,7 @@ class ThreadPool {
   void parallel_for(std::size_t count, const std::function<void(std::size_t)>& task);
 
  private:
+  void stop();
   void work();
 
   std::mutex mutex_;

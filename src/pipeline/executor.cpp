@@ -6,6 +6,8 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "comm/agreement.hpp"
+#include "comm/lost_peers.hpp"
 #include "core/backoff.hpp"
 #include "core/process.hpp"
 
@@ -15,6 +17,7 @@ namespace {
 constexpr std::uint64_t default_chunk = std::uint64_t{8} << 20;
 constexpr unsigned default_threads = 4;
 constexpr std::chrono::microseconds poll_patience{1000};
+constexpr std::chrono::seconds settling_patience{3};
 constexpr std::chrono::milliseconds progress_interval{100};
 
 io::ReaderOptions reader_options(const Options& options) {
@@ -56,11 +59,6 @@ std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
   return {files.begin(), files.end()};
 }
 
-[[noreturn]] void fail_stalled(const std::string& what, std::chrono::milliseconds limit) {
-  throw TimeoutError(what + " made no progress for " +
-                     std::to_string(std::chrono::duration<double>(limit).count()) + " s");
-}
-
 }  // namespace
 
 Executor::Executor(const Plan& plan, const Communicator& comm, const Options& options,
@@ -87,6 +85,15 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
 Executor::~Executor() = default;
 
 void Executor::run() {
+  try {
+    run_waves();
+  } catch (...) {
+    settle_reader();
+    throw;
+  }
+}
+
+void Executor::run_waves() {
   WaveBatch reading = start_reading(0);
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // The other slab is free since the exchange of the wave before; keep the disk busy from now on.
@@ -111,7 +118,7 @@ Executor::WaveBatch Executor::start_reading(std::uint32_t wave) {
     ranges.push_back({extent.file, extent.file_offset, extent.bytes,
                       buffers_->slabs[wave % 2].get() + extent.slab_offset});
   }
-  reading.batch = reader_->submit(ranges);
+  reading.batch = last_batch_ = reader_->submit(ranges);
   return reading;
 }
 
@@ -128,12 +135,29 @@ void Executor::await_reading(const WaveBatch& reading) {
     landed = status.bytes;
     if (deadline_.expired()) {
       abandon_reader();
-      fail_stalled("reading", deadline_.limit());
+      fail_stalled(reading.wave);
     }
     report_progress(false);
   }
   clock_.note_read(reading.wave, reading.begin);
   check_fallbacks();
+}
+
+void Executor::fail_stalled(std::uint32_t wave) const {
+  throw TimeoutError(ErrorRecord{.rank = static_cast<std::int32_t>(transport_.rank()),
+                                 .file = {},
+                                 .tensor = {},
+                                 .offset = {},
+                                 .cause = "reading wave " + std::to_string(wave) +
+                                          ": no progress within " +
+                                          comm::seconds_text(deadline_.limit())});
+}
+
+// Whoever gave up on a peer must not wait for ever for its own storage instead.
+void Executor::settle_reader() {
+  const bool resting =
+      !reader_ || !last_batch_ || reader_->poll(*last_batch_, settling_patience).done;
+  if (!resting) abandon_reader();
 }
 
 // A thread that hangs in the kernel cannot be joined, so all that it may still use is left to it,
@@ -151,6 +175,15 @@ void Executor::abandon_reader() {
 
 void Executor::note_failure(const ErrorRecord& error) {
   if (!error_) error_ = error;
+}
+
+template <class Step>
+void Executor::attempt(const Step& step) {
+  try {
+    step();
+  } catch (...) {
+    note_failure(comm::current_error());
+  }
 }
 
 void Executor::check_fallbacks() {
@@ -171,8 +204,10 @@ Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
 
 void Executor::pack(const Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
-  queue_->pack(transfers.outgoing.items,
-               {buffers_->slabs[wave % 2].get(), buffers_->arena.get(), buffers_->send.get()});
+  attempt([&] {
+    queue_->pack(transfers.outgoing.items,
+                 {buffers_->slabs[wave % 2].get(), buffers_->arena.get(), buffers_->send.get()});
+  });
 }
 
 void Executor::exchange(const Transfers& transfers, std::uint32_t wave) {
@@ -182,7 +217,8 @@ void Executor::exchange(const Transfers& transfers, std::uint32_t wave) {
   core::Backoff backoff;
   while (!pending->done()) {
     if (deadline_.expired()) {
-      fail_stalled("the exchange of wave " + std::to_string(wave), deadline_.limit());
+      comm::raise_lost_peers("the exchange of wave " + std::to_string(wave), pending->missing(),
+                             deadline_.limit());
     }
     report_progress(false);
     backoff.pause();
@@ -214,11 +250,11 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
 
 void Executor::report_progress(bool wave_finished) {
   if (wave_finished) progress_.bytes = bytes_after_wave_[progress_.wave++];
-  if (!options_.on_progress) return;
+  if (!options_.on_progress || error_) return;
   const core::Clock::time_point now = core::Clock::now();
   if (!wave_finished && now - last_report_ < progress_interval) return;
   last_report_ = now;
-  options_.on_progress(progress_);
+  attempt([&] { options_.on_progress(progress_); });
 }
 
 }  // namespace safeshuffle::pipeline

@@ -37,12 +37,12 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs all waves. Collective. A failure to read is not thrown: the rank keeps taking part, with
-  /// bytes that nobody will see, so that no other rank waits for it in vain; see `error`.
-  /// Throws TransportError or TimeoutError.
+  /// Runs all waves. Collective. A failure to read or to pack, or of the progress callback, is not
+  /// thrown: the rank keeps taking part, with bytes that nobody will see, so that no other rank
+  /// waits for it in vain; see `error`. Throws TransportError or TimeoutError.
   void run();
 
-  /// The first failure to read.
+  /// The first failure that was not thrown.
   const std::optional<ErrorRecord>& error() const noexcept { return error_; }
 
   /// The finished tensors, placed by Schedule::arena_offsets.
@@ -63,10 +63,15 @@ class Executor {
     core::Clock::time_point begin;
   };
 
+  void run_waves();
   WaveBatch start_reading(std::uint32_t wave);
   void await_reading(const WaveBatch& reading);
+  [[noreturn]] void fail_stalled(std::uint32_t wave) const;
+  void settle_reader();
   void abandon_reader();
   void note_failure(const ErrorRecord& error);
+  template <class Step>
+  void attempt(const Step& step);
   void check_fallbacks();
   Transfers plan_transfers(std::uint32_t wave);
   void pack(const Transfers& transfers, std::uint32_t wave);
@@ -86,6 +91,7 @@ class Executor {
   std::unique_ptr<io::Reader> reader_;
   plan::TransferPlanner planner_;
   core::Deadline deadline_;
+  std::optional<io::BatchId> last_batch_;
   std::optional<ErrorRecord> error_;
   Progress progress_;
   std::vector<std::uint64_t> bytes_after_wave_;  // over all ranks

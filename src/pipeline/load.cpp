@@ -12,6 +12,7 @@
 #include "core/process.hpp"
 #include "device/device.hpp"
 #include "pipeline/executor.hpp"
+#include "pipeline/limits.hpp"
 #include "pipeline/open.hpp"
 #include "pipeline/phase_clock.hpp"
 #include "pipeline/report_wire.hpp"
@@ -21,25 +22,16 @@
 namespace safeshuffle {
 namespace {
 
+using pipeline::deadline_of;
 using pipeline::PhaseClock;
 using pipeline::PhaseScope;
 
-constexpr std::uint64_t smallest_chunk = 4096;
-constexpr std::chrono::milliseconds shortest_timeout{1000};
-constexpr unsigned most_threads = 1024;
-
-void check_options(const Options& options) {
-  if (options.threads > most_threads) {
-    throw ConfigError("at most " + std::to_string(most_threads) + " reader threads are possible");
-  }
-  if (options.chunk != 0 && options.chunk < smallest_chunk) {
-    throw ConfigError("the chunk must be at least " + std::to_string(smallest_chunk) + " bytes");
-  }
-  if (options.timeout < shortest_timeout) throw ConfigError("the time-out must be at least 1 s");
-}
-
-core::Deadline deadline_of(const Options& options) {
-  return core::Deadline(options.timeout);
+// Agreed on, because a rank that threw alone would leave the others waiting.
+void check_together(const Options& options, const Communicator& comm) {
+  comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
+    pipeline::check_options(options);
+    return {};
+  });
 }
 
 Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Options& options) {
@@ -144,14 +136,14 @@ TensorSet execute(const Plan& plan, const Communicator& comm, const Options& opt
 
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options) {
   PhaseClock clock(Phase::plan, options.trace);
-  check_options(options);
+  check_together(options, comm);
   return execute(plan, comm, options, clock);
 }
 
 TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,
                const Options& options) {
   PhaseClock clock(Phase::open, options.trace);
-  check_options(options);
+  check_together(options, comm);
   auto opened =
       pipeline::open_together(paths, options.tp_plan, comm.transport(), deadline_of(options));
   clock.enter(Phase::plan);

@@ -11,6 +11,7 @@
 
 #include "comm/agreement.hpp"
 #include "format/writer.hpp"
+#include "pipeline/limits.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -38,23 +39,25 @@ format::HeaderLayout layout(const std::vector<const TensorView*>& views) {
 }
 
 void write_tensor(format::FileWriter& writer, std::size_t index, const TensorSet& model,
-                  TensorView view, std::vector<std::byte>& buffer) {
+                  TensorView view, std::vector<std::byte>& buffer, const comm::Beat& beat) {
   const std::uint64_t total = view.bytes;
   for (std::uint64_t done = 0; done < total; done += view.bytes, view.data += view.bytes) {
     view.bytes = std::min(save_chunk, total - done);
     buffer.resize(view.bytes);
     model.copy_to_host(view, buffer);
     writer.write(index, done, buffer);
+    beat();
   }
 }
 
 std::unique_ptr<format::FileWriter> write_file(const TensorSet& model,
-                                               const std::filesystem::path& path) {
+                                               const std::filesystem::path& path,
+                                               const comm::Beat& beat) {
   const auto views = in_file_order(model);
   auto writer = std::make_unique<format::FileWriter>(path, layout(views));
   std::vector<std::byte> buffer;
   for (std::size_t i = 0; i < views.size(); ++i) {
-    write_tensor(*writer, i, model, *views[i], buffer);
+    write_tensor(*writer, i, model, *views[i], buffer, beat);
   }
   writer->flush();
   return writer;
@@ -76,13 +79,14 @@ void create_output(const std::filesystem::path& directory) {
 
 void save_sharded(const TensorSet& model, const std::filesystem::path& directory,
                   const Communicator& comm, const Options& options) {
-  const core::Deadline deadline(options.timeout);
+  const core::Deadline deadline = pipeline::deadline_of(options);
   const std::filesystem::path path =
       directory / ("model-rank-" + std::to_string(comm.rank()) + "-part-0.safetensors");
   std::unique_ptr<format::FileWriter> writer;
-  comm::agree_on(comm.transport(), deadline, [&]() -> std::string {
+  comm::agree_on_long(comm.transport(), deadline, [&](const comm::Beat& beat) -> std::string {
+    pipeline::check_options(options);
     create_output(directory);
-    writer = write_file(model, path);
+    writer = write_file(model, path, beat);
     return {};
   });
   // Only renames are left; should one fail after all, the other ranks take theirs back.

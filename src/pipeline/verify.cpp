@@ -17,6 +17,7 @@
 #include "device/convert.hpp"
 #include "format/checkpoint.hpp"
 #include "format/header.hpp"
+#include "pipeline/limits.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -62,8 +63,13 @@ class SourceFile {
 // Walks what one rank holds of one tensor in order, element range by element range.
 class TensorVerifier {
  public:
-  TensorVerifier(const TensorSet& model, const TensorView& view, const SourceFile& source)
-      : model_(model), view_(view), source_(source), stored_(source.tensor(view.name)) {}
+  TensorVerifier(const TensorSet& model, const TensorView& view, const SourceFile& source,
+                 const comm::Beat& beat)
+      : model_(model),
+        view_(view),
+        source_(source),
+        beat_(beat),
+        stored_(source.tensor(view.name)) {}
 
   void run(const Placement& placement, std::uint32_t rank, std::uint32_t world) {
     if (view_.bytes == 0) return;
@@ -112,6 +118,7 @@ class TensorVerifier {
     fetch(expected_.size());
     if (expected_ != loaded_) fail_at_difference(first_element);
     verified_bytes_ += loaded_.size();
+    beat_();
   }
 
   void convert(std::uint64_t count) {
@@ -150,6 +157,7 @@ class TensorVerifier {
   const TensorSet& model_;
   const TensorView& view_;
   const SourceFile& source_;
+  const comm::Beat& beat_;
   TensorInfo stored_;
   std::vector<std::byte> expected_;
   std::vector<std::byte> loaded_;
@@ -162,7 +170,8 @@ std::uint64_t held_bytes(const TensorSet& model) {
   return bytes;
 }
 
-void verify_rank(const TensorSet& model, std::uint32_t rank, const Options& options) {
+void verify_rank(const TensorSet& model, std::uint32_t rank, const Options& options,
+                 const comm::Beat& beat) {
   const Catalog& catalog = model.plan().catalog();
   Progress progress{.total_bytes = held_bytes(model)};
   std::map<std::uint32_t, std::vector<const TensorView*>> by_file;
@@ -172,7 +181,7 @@ void verify_rank(const TensorSet& model, std::uint32_t rank, const Options& opti
   for (const auto& [file, views] : by_file) {
     const SourceFile source(catalog.files()[file].path);
     for (const TensorView* view : views) {
-      TensorVerifier(model, *view, source)
+      TensorVerifier(model, *view, source, beat)
           .run(model.plan().placements()[view->index], rank, model.plan().world());
       progress.bytes += view->bytes;
       if (options.on_progress) options.on_progress(progress);
@@ -184,12 +193,13 @@ void verify_rank(const TensorSet& model, std::uint32_t rank, const Options& opti
 
 std::vector<double> verify(const TensorSet& model, const Communicator& comm,
                            const Options& options) {
-  const auto by_rank =
-      comm::agree_on(comm.transport(), core::Deadline(options.timeout), [&]() -> std::string {
-        const core::Clock::time_point start = core::Clock::now();
-        verify_rank(model, comm.rank(), options);
-        return core::WireWriter().put(core::seconds_since(start)).take();
-      });
+  const auto step = [&](const comm::Beat& beat) {
+    pipeline::check_options(options);
+    const core::Clock::time_point start = core::Clock::now();
+    verify_rank(model, comm.rank(), options, beat);
+    return core::WireWriter().put(core::seconds_since(start)).take();
+  };
+  const auto by_rank = comm::agree_on_long(comm.transport(), pipeline::deadline_of(options), step);
   std::vector<double> seconds;
   for (const std::string& bytes : by_rank) seconds.push_back(core::WireReader(bytes).real());
   return seconds;

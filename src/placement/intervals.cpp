@@ -51,9 +51,8 @@ std::string describe_range(const Range& range) {
 
 [[noreturn]] void fail_share(const Range& range, std::uint64_t units, std::uint32_t world) {
   const std::string what =
-      units == range.interval.length ? "" : ", cut in " + plural(units, "unit");
-  throw PlanError(describe_range(range) + what + ", does not divide among " +
-                  plural(world, "rank") +
+      units == range.interval.length ? "" : ", cut in " + plural(units, "unit") + ",";
+  throw PlanError(describe_range(range) + what + " does not divide among " + plural(world, "rank") +
                   "; use another number of ranks or allow short shards with \"uneven\": true");
 }
 

@@ -31,7 +31,7 @@ const core::EmbeddedFile* find_built_in(const std::string& type, std::string& kn
   return nullptr;
 }
 
-const core::EmbeddedFile& built_in(const std::string& type) {
+core::EmbeddedFile built_in(const std::string& type) {
   std::string known;
   if (const core::EmbeddedFile* file = find_built_in(type, known)) return *file;
   const std::string problem = type.empty() ? "config.json has no model_type"
@@ -77,7 +77,7 @@ TpPlan TpPlan::from_json(std::string_view rules_json, std::string_view config_js
 }
 
 TpPlan TpPlan::automatic(std::string_view config_json) {
-  const core::EmbeddedFile& file = built_in(Quantities(config_json).model_type());
+  const core::EmbeddedFile file = built_in(Quantities(config_json).model_type());
   return from_json(file.text, config_json, origin_of(file));
 }
 

@@ -93,6 +93,11 @@ def storage_shape(tensor):
     return [*tensor.shape[:-1], tensor.shape[-1] // 2]
 
 
+def header_bytes(path):
+    with open(path, "rb") as file:
+        return struct.unpack("<Q", file.read(8))[0]
+
+
 def read(path):
     """Every tensor of a file, as the reference library sees it."""
     return {
@@ -101,10 +106,10 @@ def read(path):
     }
 
 
-def write_index(directory, files):
-    """`files`: {file name: {tensor name: Tensor}}."""
+def write_index(directory, files, config='{"model_type": "oracle"}'):
+    """The index and a config.json. `files`: {file name: {tensor name: Tensor}}."""
     weights = {name: file for file, tensors in files.items() for name in tensors}
     size = sum(len(t.data) for tensors in files.values() for t in tensors.values())
     index = {"metadata": {"total_size": size}, "weight_map": weights}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    (directory / "config.json").write_text('{"model_type": "oracle"}', encoding="utf-8")
+    (directory / "config.json").write_text(config, encoding="utf-8")

@@ -4,9 +4,26 @@ Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where 
 """
 
 import os
+import re
 import subprocess
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 100
+
+# A launcher mostly waits, so a few can do so at a time.
+LAUNCHES_AT_A_TIME = 4
+
+
+@dataclass(frozen=True)
+class Measured:
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+    max_rss_bytes: int
 
 
 def run(*arguments):
@@ -17,6 +34,39 @@ def run(*arguments):
 def run_ranks(ranks, *arguments):
     launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
     return _run([*launcher, os.environ["SAFESHUFFLE"], *arguments])
+
+
+def run_ranks_to_the_end(ranks, *arguments):
+    """As `run_ranks`, but the launcher, which kills a job when a rank fails, does not learn of that;
+    see `exit_codes`."""
+    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
+    shell = ["sh", "-c", '"$0" "$@"; echo "exit code $?"']
+    return _run([*launcher, *shell, os.environ["SAFESHUFFLE"], *arguments])
+
+
+def exit_codes(result):
+    """Those of all ranks."""
+    return {int(code) for code in re.findall(r"^exit code (\d+)$", result.stdout, re.MULTILINE)}
+
+
+def for_each(function, cases):
+    """The results of `function` for each of the cases, some of which run at the same time."""
+    with ThreadPoolExecutor(LAUNCHES_AT_A_TIME) as pool:
+        return list(pool.map(function, cases))
+
+
+def measure(*arguments):
+    """As `run`, with what it took."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        start = time.monotonic()
+        words = [os.environ["SAFESHUFFLE"], *(str(word) for word in arguments)]
+        process = subprocess.Popen(words, stdout=out, stderr=err)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), err.seek(0)
+        rss = usage.ru_maxrss * 1024
+        return Measured(process.returncode, out.read(), err.read(), seconds, rss)
 
 
 def _run(command):

@@ -1,29 +1,46 @@
 """`load --save-sharded` gives every rank the bytes that the reference library slices from the files."""
 
+import json
 import tempfile
 import unittest
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from safetensors import safe_open
 
+import checkpoint
 import command
 import placement
 import sample
 
-# (ranks, assignment, conversion, window). Windows of 4 KiB make hundreds of waves and split tensors.
-LOADS = [
-    (1, "round-robin", "keep", "4KiB"),
-    (1, "auto", "f16", "1MiB"),
-    (2, "round-robin", "keep", "1MiB"),
-    (2, "balanced", "f16", "4KiB"),
-    (3, "striped", "bf16", "4KiB"),
-    (3, "auto", "f32", "64KiB"),
-    (4, "round-robin", "f16", "64KiB"),
-    (4, "striped", "keep", "1MiB"),
-    (5, "round-robin", "keep", "4KiB"),
-    (5, "balanced", "bf16", "64KiB"),
-    (5, "striped", "f32", "4KiB"),
+
+@dataclass(frozen=True)
+class Case:
+    """One load. Windows of 4 KiB make hundreds of waves and split tensors."""
+
+    ranks: int
+    assign: str
+    dtype: str
+    window: str
+    options: str = ""
+    form: str = "rules"  # of the rule file
+
+
+CASES = [
+    Case(1, "round-robin", "keep", "4KiB", "--threads 3"),
+    Case(1, "auto", "f16", "1MiB", "--direct on --chunk 4KiB"),
+    Case(2, "round-robin", "keep", "1MiB", "--direct on --threads 3", "bare"),
+    Case(2, "balanced", "f16", "4KiB", "--threads 1"),
+    Case(3, "striped", "bf16", "4KiB", "--chunk 4KiB"),
+    Case(3, "auto", "f32", "64KiB", "--direct on --chunk 4KiB --threads 3", "config"),
+    Case(4, "round-robin", "f16", "64KiB", "--direct off --threads 1"),
+    Case(4, "striped", "keep", "1MiB", "--chunk 4KiB --threads 3"),
+    Case(5, "round-robin", "keep", "4KiB", "--direct on"),
+    Case(5, "balanced", "bf16", "64KiB", "--chunk 5000"),
+    Case(5, "striped", "f32", "10000", "--threads 1", "bare"),
+    Case(8, "auto", "keep", "64KiB", "--threads 1"),
 ]
 
 NUMPY_TYPES = {"I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "F16", "F32", "F64", "BOOL"}
@@ -37,60 +54,100 @@ class Load(unittest.TestCase):
         cls.model = cls.work / "a model"
         cls.model.mkdir()
         cls.tensors, cls.file_of = sample.write(cls.model)
-        cls.rules = cls.work / "rules.json"
-        sample.write_rules(cls.rules)
+        cls.rules = sample.write_rules(cls.work)
 
     def test_loads(self):
-        for ranks, assignment, dtype, window in LOADS:
-            with self.subTest(ranks=ranks, assign=assignment, dtype=dtype, window=window):
-                saved = self.load(ranks, assignment, dtype, window)
-                for rank in range(ranks):
-                    self.compare(saved, rank, ranks, dtype)
+        for case in CASES:
+            with self.subTest(case):
+                saved = self.load(case)
+                ranks = [checkpoint.read(path) for path in saved]
+                for rank, actual in enumerate(ranks):
+                    self.compare(actual, case, rank)
+                self.assert_same_on_all(ranks)
 
-    def load(self, ranks, assignment, dtype, window):
-        """Returns the directory of the saved shards."""
+    def load(self, case):
+        """Returns the paths of the saved shards."""
         saved = Path(tempfile.mkdtemp(dir=self.work))
+        report = self.work / "report.json"
+        choices = [
+            self.model, "--tp-plan", self.rules[case.form], "--assign", case.assign,
+            "--dtype", case.dtype, "--window", case.window,
+        ]  # fmt: skip
         result = command.run_ranks(
-            ranks, "load", self.model, "--tp-plan", self.rules, "--assign", assignment,
-            "--dtype", dtype, "--window", window, "--save-sharded", saved, "--progress", "none",
+            case.ranks, "load", *choices, *case.options.split(), "--save-sharded", saved,
+            "--verify", "full", "--report", report,
         )  # fmt: skip
         self.assertEqual(result.returncode, 0, result.stderr)
-        names = [f"model-rank-{rank}-part-0.safetensors" for rank in range(ranks)]
+        self.assert_as_planned(report, command.run("plan", *choices, "--world", case.ranks, "--json"))
+        names = [f"model-rank-{rank}-part-0.safetensors" for rank in range(case.ranks)]
         self.assertEqual(sorted(path.name for path in saved.iterdir()), names)
-        return saved
+        return [saved / name for name in names]
 
-    def compare(self, saved, rank, world, dtype):
-        actual = sample.checkpoint.read(saved / f"model-rank-{rank}-part-0.safetensors")
-        self.assertEqual(sorted(actual), sorted(self.tensors))
+    def assert_as_planned(self, report, planned):
+        report, plan = json.loads(report.read_text(encoding="utf-8")), json.loads(planned.stdout)
+        self.assertEqual((report["plan_hash"], report["waves"]), (plan["hash"], plan["waves"]))
+        for loaded, rank in zip(report["ranks"], plan["ranks"], strict=True):
+            for count in ("read_bytes", "sent_bytes", "received_bytes", "kept_bytes"):
+                self.assertEqual(loaded[count], rank[count], count)
+            self.assertEqual(loaded["peak_device_bytes"], rank["peak_device_bytes"])
+
+    def compare(self, actual, case, rank):
+        held = {
+            name: tensor
+            for name, tensor in self.tensors.items()
+            if placement.holds(sample.style_of(name, case.form), rank)
+        }
+        self.assertEqual(sorted(actual), sorted(held))
         wrong = []
-        for name, tensor in self.tensors.items():
-            shard = placement.shard(tensor, sample.word_of(name), rank, world)
-            expected = placement.convert(shard, dtype)
+        for name, tensor in held.items():
+            expected = placement.convert(self.shard(name, case, rank), case.dtype)
             self.assertEqual(
                 (actual[name].dtype, actual[name].shape), (expected.dtype, expected.shape), name
             )
-            if not placement.same_values(actual[name], expected):
+            if not placement.same_values(actual[name], expected, tensor.dtype):
                 wrong.append(name)
-        self.assertEqual(wrong, [], f"rank {rank} of {world}: other bytes than the reference's")
+        self.assertEqual(wrong, [], f"rank {rank}: other bytes than the reference's")
+
+    def shard(self, name, case, rank):
+        return self.cached_shard(name, sample.style_of(name, case.form), rank, case.ranks)
+
+    @classmethod
+    @cache
+    def cached_shard(cls, name, style, rank, world):
+        return placement.shard(cls.tensors[name], style, rank, world)
+
+    def assert_same_on_all(self, ranks):
+        """Also where several results are right."""
+        for name in self.tensors:
+            if name.startswith("every."):
+                self.assertEqual(len({actual[name].data for actual in ranks}), 1, name)
+
+    def test_the_sample_has_what_it_says(self):
+        dtypes = {tensor.dtype for tensor in self.tensors.values()}
+        self.assertEqual(dtypes, set(checkpoint.BITS))
+        sizes = [checkpoint.header_bytes(path) for path in sorted(self.model.glob("*.safetensors"))]
+        self.assertEqual({size % 16 for size in sizes}, set(range(16)))
+        self.assertLessEqual({0, 1, 4095}, {size % 4096 for size in sizes})
+        self.assertLess(4 * 4096, max(len(tensor.data) for tensor in self.tensors.values()))
 
     def test_oracle_slices_as_the_reference_library_does(self):
         """The slicing that the loads are compared with is itself compared with the library's."""
         compared = 0
         for name, tensor in self.tensors.items():
-            word = sample.word_of(name)
-            axis = placement.axis_of(word, tensor.shape)
+            style = sample.style_of(name)
+            axis = placement.axis_of(style, tensor.shape)
             if tensor.dtype not in NUMPY_TYPES or axis is None or 0 in tensor.shape:
                 continue
             for rank in range(5):
-                ours = placement.shard(tensor, word, rank, 5)
-                self.assertEqual(ours.data, self.reference_slice(name, axis, word, rank, 5), name)
+                ours = placement.shard(tensor, style, rank, 5)
+                self.assertEqual(ours.data, self.reference_slice(name, axis, style, rank, 5), name)
                 compared += 1
         self.assertGreater(compared, 1000)
 
-    def reference_slice(self, name, axis, word, rank, world):
+    def reference_slice(self, name, axis, style, rank, world):
         with safe_open(self.model / self.file_of[name], "np") as file:
             tensor = file.get_slice(name)
-            kept = placement.intervals(word, tensor.get_shape()[axis], rank, world)
+            kept = placement.intervals(style, tensor.get_shape()[axis], rank, world)
             before = (slice(None),) * axis
             pieces = [tensor[(*before, slice(begin, end))] for begin, end in kept if begin < end]
             return np.concatenate(pieces, axis=axis).tobytes() if pieces else b""

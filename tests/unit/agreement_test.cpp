@@ -67,6 +67,7 @@ TEST_CASE("any exception becomes a record", "[comm]") {
   CHECK(record_of([] { raise(full); }).file == full.file);
   CHECK(record_of([] { throw std::bad_alloc(); }).kind == ErrorKind::memory);
   CHECK(record_of([] { throw std::runtime_error("odd"); }).cause == "odd");
+  CHECK(record_of([] { throw std::runtime_error("odd"); }).kind == ErrorKind::internal);
   CHECK(record_of([] { throw 3; }).cause == "unknown exception");
   const ErrorRecord missing =
       record_of([] { static_cast<void>(std::filesystem::file_size("/does/not/exist")); });

@@ -1,5 +1,6 @@
 // core: arithmetic, dtypes, errors, the thread pool.
 #include <atomic>
+#include <sys/resource.h>
 #include <vector>
 
 #include "safeshuffle/dtype.hpp"
@@ -75,3 +76,16 @@ TEST_CASE("parallel_for runs every index once, also with more indices than worke
   for (const auto& hit : hits) CHECK(hit == 1);
   pool.parallel_for(0, [](std::size_t) { FAIL("no index"); });
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("a pool that the system has no room for is a MemoryError", "[core]") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  constexpr rlim_t room = rlim_t{1}
+                          << 30;  // of address space: less than the stacks of 1000 threads
+  const rlimit tight{room, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_AS, &tight) == 0);
+  CHECK_THROWS_AS(core::ThreadPool(1000), MemoryError);
+  REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+}
+#endif

@@ -1,0 +1,39 @@
+#include "comm/lost_peers.hpp"
+
+#include <sstream>
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+std::string listed(const std::vector<std::uint32_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i != 0) text += ", ";
+    text += std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  std::ostringstream text;
+  text << std::chrono::duration<double>(time).count() << " s";
+  return text.str();
+}
+
+void raise_lost_peers(const std::string& what, const std::vector<std::uint32_t>& missing,
+                      std::chrono::milliseconds limit) {
+  ErrorRecord record{.file = {}, .tensor = {}, .offset = {}, .cause = what};
+  record.cause += ": no answer within " + seconds_text(limit);
+  if (!missing.empty()) {
+    record.rank = static_cast<std::int32_t>(missing.front());
+    record.cause += " from " + listed(missing);
+  }
+  throw TimeoutError(std::move(record));
+}
+
+}  // namespace safeshuffle::comm

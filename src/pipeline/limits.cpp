@@ -1,0 +1,31 @@
+#include "pipeline/limits.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "safeshuffle/error.hpp"
+
+namespace safeshuffle::pipeline {
+namespace {
+
+constexpr std::uint64_t smallest_chunk = 4096;
+constexpr std::chrono::milliseconds shortest_timeout{1000};
+constexpr unsigned most_threads = 1024;
+
+}  // namespace
+
+void check_options(const Options& options) {
+  if (options.threads > most_threads) {
+    throw ConfigError("at most " + std::to_string(most_threads) + " reader threads are possible");
+  }
+  if (options.chunk != 0 && options.chunk < smallest_chunk) {
+    throw ConfigError("the chunk must be at least " + std::to_string(smallest_chunk) + " bytes");
+  }
+  if (options.timeout < shortest_timeout) throw ConfigError("the time-out must be at least 1 s");
+}
+
+core::Deadline deadline_of(const Options& options) {
+  return core::Deadline(std::max(options.timeout, shortest_timeout));
+}
+
+}  // namespace safeshuffle::pipeline

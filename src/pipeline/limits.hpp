@@ -1,0 +1,17 @@
+// The ranges of options, and the patience with peers that follows from them.
+#pragma once
+
+#include "safeshuffle/options.hpp"
+
+#include "core/deadline.hpp"
+
+namespace safeshuffle::pipeline {
+
+/// Throws ConfigError if an option is out of range.
+void check_options(const Options& options);
+
+/// How long peers are waited for: `options.timeout`, but never less than its smallest value, so
+/// that ranks can agree even on the error that it is too small.
+core::Deadline deadline_of(const Options& options);
+
+}  // namespace safeshuffle::pipeline

@@ -1,0 +1,41 @@
+"""What all fault tests share: a checkpoint, a load of it, and a look at what is left behind."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import job
+import model
+
+RANKS = 4
+
+
+class FaultCase(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(prefix="safeshuffle-fault-")
+        self.work = Path(self.enterContext(directory))
+        self.model = self.work / "model"
+        self.rules = model.write(self.model)
+        self.saved = self.work / "saved"
+
+    def load(self, *options, faults=(), ranks=RANKS):
+        return job.run(
+            ranks, "load", self.model, "--tp-plan", self.rules, "--window", model.WINDOW,
+            "--progress", "none", *options, faults=faults,
+        )  # fmt: skip
+
+    def assert_fails(self, result, code, *words):
+        """One message, with all these words, the exit code that belongs to it, and nobody left."""
+        self.assertEqual(result.code, code, result.errors)
+        self.assertEqual(len(result.messages), 1, result.errors)
+        for word in words:
+            self.assertIn(word, result.messages[0])
+        self.assert_nobody_left()
+
+    def assert_nobody_left(self):
+        self.assertTrue(job.wait_until_gone(self.work), job.processes_with(self.work))
+
+    def assert_nothing_saved(self):
+        """Neither files nor temporaries."""
+        left = list(self.saved.iterdir()) if self.saved.exists() else []
+        self.assertEqual(left, [])

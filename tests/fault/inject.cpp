@@ -1,0 +1,202 @@
+// A library to preload into a command: makes chosen system and MPI calls fail, lie, or stop the
+// process, on one rank. The rules come from the environment variable FAULTS, separated by ';', each
+// made of words "key=value":
+//
+//   rank=N          the MPI rank that is hit                        (default: all)
+//   call=NAME       open, pread, pwrite, rename, or send (MPI_Isend)
+//   path=TEXT       stands in the path of the file                  (default: any)
+//   flags=N         all these bits are set in what open is given    (default: 0)
+//   from=N          the first offset in the file, or tag, that is hit (default: 0)
+//   thread=WHICH    main or worker                                  (default: any)
+//   skip=N          matching calls that go through first            (default: 0)
+//   times=N         calls that are hit                              (default: all)
+//   action=WHAT     errno, short, flip, truncate, sleep, stop, kill
+//   value=N         the errno, the size to truncate to, or milliseconds to sleep
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <map>
+#include <sstream>
+#include <string>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+namespace {
+
+using Words = std::map<std::string, std::string>;
+
+/// One call as a rule sees it.
+struct Call {
+  const char* name;
+  std::string path;
+  std::int64_t offset = 0;
+  int flags = 0;
+};
+
+class Rule {
+ public:
+  explicit Rule(const Words& words)
+      : call_(text(words, "call")),
+        path_(text(words, "path")),
+        thread_(text(words, "thread")),
+        flags_(static_cast<int>(number(words, "flags", 0))),
+        from_(number(words, "from", 0)),
+        skip_(number(words, "skip", 0)),
+        times_(number(words, "times", INT32_MAX)),
+        action_(text(words, "action")),
+        value_(number(words, "value", 0)) {}
+
+  bool hits(const Call& call) {
+    const bool matches = call_ == call.name && call.path.find(path_) != std::string::npos &&
+                         (call.flags & flags_) == flags_ && call.offset >= from_ && right_thread();
+    if (!matches) return false;
+    const std::int64_t count = seen_++;
+    return count >= skip_ && count - skip_ < times_;
+  }
+
+  const std::string& action() const { return action_; }
+  std::int64_t value() const { return value_; }
+
+  static std::string text(const Words& words, const std::string& key) {
+    const auto found = words.find(key);
+    return found == words.end() ? std::string() : found->second;
+  }
+  static std::int64_t number(const Words& words, const std::string& key, std::int64_t absent) {
+    const std::string value = text(words, key);
+    return value.empty() ? absent : std::stoll(value);
+  }
+
+ private:
+  bool right_thread() const {
+    const bool main_thread = ::getpid() == ::syscall(SYS_gettid);
+    return thread_.empty() || (thread_ == "main") == main_thread;
+  }
+
+  std::string call_;
+  std::string path_;
+  std::string thread_;
+  int flags_;
+  std::int64_t from_;
+  std::int64_t skip_;
+  std::int64_t times_;
+  std::string action_;
+  std::int64_t value_;
+  std::atomic<std::int64_t> seen_{0};
+};
+
+bool on_this_rank(const Words& words) {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const std::string wanted = Rule::text(words, "rank");
+  return wanted.empty() || (rank != nullptr && wanted == rank);
+}
+
+std::deque<Rule> read_rules() {
+  std::deque<Rule> rules;
+  const char* faults = std::getenv("FAULTS");
+  std::istringstream text(faults == nullptr ? "" : faults);
+  for (std::string line; std::getline(text, line, ';');) {
+    Words words;
+    std::istringstream pairs(line);
+    for (std::string pair; pairs >> pair;) {
+      const std::size_t middle = pair.find('=');
+      words[pair.substr(0, middle)] = pair.substr(middle + 1);
+    }
+    if (on_this_rank(words)) rules.emplace_back(words);
+  }
+  return rules;
+}
+
+/// The rule that hits this call, if any.
+Rule* find(const Call& call) {
+  // Never destroyed: threads may still make calls while the process ends.
+  static auto* const rules = new std::deque<Rule>(read_rules());
+  for (Rule& rule : *rules) {
+    if (rule.hits(call)) return &rule;
+  }
+  return nullptr;
+}
+
+/// What happens before the call itself; whether the call fails, with errno set.
+bool fails(const Rule& rule, const Call& call) {
+  if (rule.action() == "stop") ::kill(::getpid(), SIGSTOP);
+  if (rule.action() == "kill") ::kill(::getpid(), SIGKILL);
+  if (rule.action() == "sleep") ::usleep(static_cast<useconds_t>(rule.value() * 1000));
+  if (rule.action() == "truncate" && ::truncate(call.path.c_str(), rule.value()) != 0) ::abort();
+  errno = static_cast<int>(rule.value());
+  return rule.action() == "errno";
+}
+
+std::string path_of(int descriptor) {
+  const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
+  std::string path(4096, '\0');
+  const ssize_t length = ::readlink(link.c_str(), path.data(), path.size());
+  path.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
+  return path;
+}
+
+template <typename Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+  mode_t mode = 0;
+  if ((flags & (O_CREAT | O_TMPFILE)) != 0) {
+    std::va_list arguments;
+    va_start(arguments, flags);
+    mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+  }
+  const Call call{"open", path, 0, flags};
+  const Rule* rule = find(call);
+  if (rule != nullptr && fails(*rule, call)) return -1;
+  return next<int (*)(const char*, int, ...)>("open")(path, flags, mode);
+}
+
+ssize_t pread(int descriptor, void* buffer, std::size_t bytes, off_t offset) {
+  static const auto real = next<ssize_t (*)(int, void*, std::size_t, off_t)>("pread");
+  const Call call{"pread", path_of(descriptor), offset, 0};
+  const Rule* rule = find(call);
+  if (rule == nullptr) return real(descriptor, buffer, bytes, offset);
+  if (fails(*rule, call)) return -1;
+  if (rule->action() == "short") bytes = (bytes + 1) / 2;
+  const ssize_t count = real(descriptor, buffer, bytes, offset);
+  if (rule->action() == "flip" && count > 0) static_cast<char*>(buffer)[count - 1] ^= 1;
+  return count;
+}
+
+ssize_t pwrite(int descriptor, const void* buffer, std::size_t bytes, off_t offset) {
+  static const auto real = next<ssize_t (*)(int, const void*, std::size_t, off_t)>("pwrite");
+  const Call call{"pwrite", path_of(descriptor), offset, 0};
+  const Rule* rule = find(call);
+  if (rule != nullptr && fails(*rule, call)) return -1;
+  return real(descriptor, buffer, bytes, offset);
+}
+
+int rename(const char* from, const char* to) noexcept {
+  const Call call{"rename", to, 0, 0};
+  const Rule* rule = find(call);
+  if (rule != nullptr && fails(*rule, call)) return -1;
+  return next<int (*)(const char*, const char*)>("rename")(from, to);
+}
+
+int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  const Call call{"send", {}, tag, 0};
+  const Rule* rule = find(call);
+  if (rule != nullptr && fails(*rule, call)) return MPI_ERR_OTHER;
+  return PMPI_Isend(data, count, type, peer, tag, comm, request);
+}
+}

@@ -1,0 +1,98 @@
+"""Files that fail while they are read or written: all ranks report the one error."""
+
+import errno
+import os
+import unittest
+
+import model
+from case import RANKS, FaultCase
+
+FILE = model.file_name(2)  # read by rank 2
+DATA = 1024  # past every header
+
+
+class Reading(FaultCase):
+    def test_no_fault(self):
+        result = self.load("--verify", "full", "--save-sharded", self.saved)
+        self.assertEqual(result.code, 0, result.errors)
+        self.assertEqual(len(list(self.saved.iterdir())), RANKS)
+
+    def test_short_reads_are_completed(self):
+        short = {"call": "pread", "path": ".safetensors", "action": "short"}
+        result = self.load("--verify", "full", faults=[short])
+        self.assertEqual(result.code, 0, result.errors)
+
+    def test_header_unreadable_on_one_rank(self):
+        self.fail_read("cannot read: Input/output error", "byte 0", thread="main")
+
+    def test_data_unreadable_on_one_rank(self):
+        self.fail_read("cannot read: Input/output error", "byte ", thread="worker")
+
+    def fail_read(self, *words, **where):
+        fault = {"rank": 2, "call": "pread", "path": FILE, "action": "errno", "value": errno.EIO}
+        result = self.load(faults=[fault | where])
+        self.assert_fails(result, 3, "rank 2: ", str(self.model / FILE), *words)
+
+    def test_header_not_permitted_on_one_rank(self):
+        self.fail_open(skip=0)
+
+    def test_data_not_permitted_on_one_rank(self):
+        self.fail_open(skip=1)
+
+    def fail_open(self, skip):
+        fault = {
+            "rank": 2, "call": "open", "path": FILE, "skip": skip,
+            "action": "errno", "value": errno.EACCES,
+        }  # fmt: skip
+        result = self.load(faults=[fault])
+        self.assert_fails(result, 3, "rank 2: ", FILE, "cannot open: Permission denied")
+
+    def test_two_failing_ranks_report_the_lower_one(self):
+        fault = {"call": "pread", "path": ".safetensors", "thread": "worker"}
+        fault |= {"action": "errno", "value": errno.EIO}
+        result = self.load(faults=[fault | {"rank": 3}, fault | {"rank": 1}])
+        self.assert_fails(result, 3, "rank 1: ", model.file_name(1))
+
+    def test_file_shrinks_after_its_header_was_read(self):
+        fault = {
+            "rank": 2, "call": "pread", "path": FILE, "thread": "worker",
+            "action": "truncate", "value": 5000, "times": 1,
+        }  # fmt: skip
+        result = self.load(faults=[fault])
+        self.assert_fails(result, 3, "rank 2: ", FILE, "file ended early", "byte 5000")
+
+    def test_file_is_touched_while_it_is_read(self):
+        size = (self.model / FILE).stat().st_size
+        fault = {
+            "rank": 2, "call": "pread", "path": FILE, "thread": "worker",
+            "action": "truncate", "value": size, "times": 1,
+        }  # fmt: skip
+        result = self.load(faults=[fault])
+        self.assert_fails(result, 3, "rank 2: ", FILE, "file changed since its header was read")
+
+
+class Saving(FaultCase):
+    def test_disk_full_on_one_rank(self):
+        self.fail_save("No space left on device", call="pwrite", value=errno.ENOSPC)
+
+    def test_disk_full_in_the_middle(self):
+        self.fail_save(
+            "No space left on device", call="pwrite", value=errno.ENOSPC, **{"from": 20_000}
+        )
+
+    def test_rename_fails_on_one_rank(self):
+        self.fail_save("cannot rename", call="rename", value=errno.EIO)
+
+    def test_directory_not_permitted(self):
+        self.fail_save("cannot create: Permission denied", call="open", value=errno.EACCES,
+                       flags=os.O_CREAT)  # fmt: skip
+
+    def fail_save(self, *words, **fault):
+        fault |= {"rank": 1, "path": "model-rank-1", "action": "errno"}
+        result = self.load("--save-sharded", self.saved, faults=[fault])
+        self.assert_fails(result, 3, "rank 1: ", "model-rank-1-part-0.safetensors", *words)
+        self.assert_nothing_saved()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,119 @@
+"""A rank that dies or stops, in every phase: the others end soon, and with them the job."""
+
+import unittest
+
+import job
+import model
+from case import RANKS, FaultCase
+
+LOST = 2
+TIMEOUT_SECONDS = 3
+FILE = model.file_name(LOST)
+RUN_TAG = 3  # of the messages that carry tensors
+
+# The call in which the lost rank stays.
+PHASES = {
+    "open": {"call": "pread", "path": FILE, "thread": "main"},
+    "read": {"call": "pread", "path": FILE, "thread": "worker"},
+    "exchange": {"call": "send", "from": RUN_TAG},
+    "verify": {"call": "pread", "path": ".safetensors", "thread": "main", "from": 1024},
+    "save": {"call": "pwrite", "path": f"model-rank-{LOST}", "from": 1024},
+}
+COMMIT = {"commit": {"call": "rename", "path": f"model-rank-{LOST}"}}
+
+
+
+class LostRank(FaultCase):
+    def lose(self, rank, phase, action):
+        fault = (PHASES | COMMIT)[phase] | {"rank": rank, "action": action, "times": 1}
+        return self.load(
+            "--timeout", TIMEOUT_SECONDS, "--verify", "full", "--save-sharded", self.saved,
+            faults=[fault],
+        )  # fmt: skip
+
+    def assert_ended(self, result):
+        self.assertLess(result.seconds, TIMEOUT_SECONDS + job.SLACK_SECONDS)
+        self.assert_nobody_left()
+
+    def saved_files(self):
+        """Under their final names."""
+        saved = list(self.saved.iterdir()) if self.saved.exists() else []
+        return [path for path in saved if not path.name.startswith(".")]
+
+    def test_stopped(self):
+        for phase in PHASES:
+            with self.subTest(phase=phase):
+                result = self.lose(LOST, phase, "stop")
+                self.assert_fails(result, 9, f"rank {LOST}: ", "no answer within 3 s")
+                self.assert_ended(result)
+                self.assertEqual(self.saved_files(), [])
+
+    def test_killed(self):
+        for phase in PHASES:
+            with self.subTest(phase=phase):
+                result = self.lose(LOST, phase, "kill")
+                self.assertNotEqual(result.code, 0)
+                self.assert_ended(result)
+                self.assertEqual(self.saved_files(), [])
+
+    def test_stopped_between_the_renames(self):
+        """The others take their files back; the stopped rank may be woken up before it is ended."""
+        result = self.lose(LOST, "commit", "stop")
+        self.assert_fails(result, 9, f"rank {LOST}: ")
+        self.assert_ended(result)
+        for path in self.saved_files():
+            self.assertEqual(path.name, f"model-rank-{LOST}-part-0.safetensors")
+
+    def test_killed_between_the_renames(self):
+        """The launcher kills the others with it: what has its final name then is at least whole."""
+        result = self.lose(LOST, "commit", "kill")
+        self.assertNotEqual(result.code, 0)
+        self.assert_ended(result)
+        shard = model.ROWS * model.COLUMNS * model.FILES // RANKS + model.COLUMNS * model.FILES
+        for path in self.saved_files():
+            data = path.read_bytes()
+            header = 8 + int.from_bytes(data[:8], "little")
+            self.assertEqual(len(data) - header, shard)
+
+    def test_rank_0_stopped(self):
+        """Another rank speaks then."""
+        result = self.lose(0, "exchange", "stop")
+        self.assert_fails(result, 9, "rank 0: ")
+        self.assert_ended(result)
+
+    def test_storage_hangs_on_one_rank(self):
+        hang = PHASES["read"] | {"rank": LOST, "action": "sleep", "value": 60_000}
+        result = self.load("--timeout", TIMEOUT_SECONDS, faults=[hang])
+        self.assert_fails(result, 9, f"rank {LOST}")
+        self.assert_ended(result)
+
+    def test_storage_hangs_while_a_peer_is_lost(self):
+        """Giving up on the peer must not end in waiting for the storage."""
+        stop = PHASES["exchange"] | {"rank": 1, "action": "stop", "times": 1}
+        hang = {"rank": 0, "call": "pread", "thread": "worker", "path": model.file_name(0)}
+        hang |= {"from": model.WINDOW + 8192, "action": "sleep", "value": 60_000}
+        result = self.load("--timeout", TIMEOUT_SECONDS, "--threads", 1, ranks=2,
+                           faults=[stop, hang])  # fmt: skip
+        self.assert_fails(result, 9, "rank 1: ")
+        self.assert_ended(result)
+
+
+class SlowRank(FaultCase):
+    """A rank that takes longer than the time-out, but is at work, is waited for."""
+
+    def assert_waited_for(self, **fault):
+        slow = fault | {"rank": LOST, "action": "sleep", "value": 400}
+        result = self.load("--timeout", 1, "--verify", "full", "--save-sharded", self.saved,
+                           faults=[slow])  # fmt: skip
+        self.assertEqual(result.code, 0, result.errors)
+        self.assertGreater(result.seconds, 2)
+
+    def test_verifying(self):
+        self.assert_waited_for(**PHASES["verify"])
+
+    def test_saving(self):
+        self.assert_waited_for(**PHASES["save"])
+
+
+if __name__ == "__main__":
+    unittest.main()

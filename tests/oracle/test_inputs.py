@@ -1,0 +1,251 @@
+"""One model in every shape in which checkpoints come: the result is the same. And shapes that are
+wrong: the error names what is."""
+
+import json
+import os
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+import checkpoint
+import command
+import models
+
+IO_ERROR, FORMAT_ERROR = 3, 4
+INDEX = "model.safetensors.index.json"
+
+
+def grouped(tensors, count):
+    """`count` files with every count-th tensor each."""
+    names = list(tensors)
+    return {
+        f"model-{i + 1:05}-of-{count:05}.safetensors": {n: tensors[n] for n in names[i::count]}
+        for i in range(count)
+    }
+
+
+def write(directory, files, config):
+    directory.mkdir(parents=True)
+    for name, group in files.items():
+        checkpoint.write_by_reference(directory / name, group)
+    checkpoint.write_index(directory, files, json.dumps(config))
+    return directory
+
+
+class Inputs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.enterClassContext(directory := tempfile.TemporaryDirectory())
+        cls.work = Path(directory.name)
+        cls.model = models.small_llama(layers=56)  # 507 tensors
+        rng = np.random.default_rng(81)
+        cls.tensors = {
+            name: checkpoint.random_tensor(rng, "BF16", weight.shape)
+            for name, weight in cls.model.weights.items()
+        }
+
+    def write(self, name, files):
+        return write(self.work / name, files, self.model.config)
+
+
+class Accepted(Inputs):
+    def single_file(self):
+        return 4, [self.write("single", grouped(self.tensors, 1)) / "model-00001-of-00001.safetensors"]
+
+    def one_file_on_8_ranks(self):
+        return 8, [self.write("eight", grouped(self.tensors, 1)), "--assign", "auto"]
+
+    def more_ranks_than_files(self):
+        return 4, [self.write("few", grouped(self.tensors, 2))]
+
+    def list_of_files_out_of_order_with_spaces(self):
+        groups = grouped(self.tensors, 3).values()
+        files = {f"part {i} of the model.safetensors": group for i, group in enumerate(groups)}
+        directory = self.write("a list of files", files)
+        return 2, [directory / name for name in reversed(files)]
+
+    def index(self):
+        return 2, [self.write("index", grouped(self.tensors, 3)) / INDEX]
+
+    def index_of_another_name(self):
+        directory = self.write("other index", grouped(self.tensors, 3))
+        (directory / INDEX).rename(directory / "llama.safetensors.index.json")
+        # Not in the index, so not of the model.
+        checkpoint.write_by_reference(directory / "extra.safetensors", {})
+        return 2, [directory]
+
+    def directory_without_index(self):
+        directory = self.write("plain", grouped(self.tensors, 3))
+        (directory / INDEX).unlink()
+        (directory / "tokenizer.json").write_text("{}", encoding="utf-8")
+        return 2, [f"{directory}/"]
+
+    def hugging_face_cache(self):
+        """snapshots/REVISION/NAME → ../../blobs/HASH, config and index too."""
+        cache = self.work / "models--org--a model"
+        snapshot = self.write("models--org--a model/snapshots/0f1e", grouped(self.tensors, 3))
+        (cache / "blobs").mkdir()
+        for number, path in enumerate(sorted(snapshot.iterdir())):
+            blob = cache / "blobs" / f"{number:064x}"
+            path.rename(blob)
+            path.symlink_to(Path("../../blobs") / blob.name)
+        link = self.work / "link to the model"
+        link.symlink_to(snapshot)
+        return 4, [link]
+
+    def relative_path(self):
+        directory = self.write("relative", grouped(self.tensors, 3))
+        return 2, [os.path.relpath(directory)]
+
+    def tiny_last_file(self):
+        files = grouped(self.tensors, 4)
+        first, *_, last = files
+        files[first].update(files[last])
+        norm = "model.norm.weight"
+        files = {name: {n: t for n, t in f.items() if n != norm} for name, f in files.items()}
+        files[last] = {norm: self.tensors[norm]}
+        return 4, [self.write("tiny", files)]
+
+    def files_500(self):
+        return 4, [self.write("many", grouped(self.tensors, 500)), "--window", "16KiB"]
+
+    def test_accepted(self):
+        builders = [
+            self.single_file, self.one_file_on_8_ranks, self.more_ranks_than_files,
+            self.list_of_files_out_of_order_with_spaces, self.index, self.index_of_another_name,
+            self.directory_without_index, self.hugging_face_cache, self.relative_path,
+            self.tiny_last_file, self.files_500,
+        ]  # fmt: skip
+        cases = [(builder.__name__, *builder()) for builder in builders]
+        for (name, ranks, _), result in zip(cases, command.for_each(self.load, cases)):
+            with self.subTest(name):
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.compare(name, ranks)
+
+    def load(self, case):
+        name, ranks, arguments = case
+        return command.run_ranks(
+            ranks, "load", *arguments, "--save-sharded", self.work / f"saved {name}"
+        )
+
+    def compare(self, name, world):
+        for rank in range(world):
+            path = self.work / f"saved {name}" / f"model-rank-{rank}-part-0.safetensors"
+            actual = {n: (t.shape, t.data) for n, t in checkpoint.read(path).items()}
+            expected = {n: self.shard(n, rank, world) for n in self.tensors}
+            self.assertEqual(actual.keys(), expected.keys())
+            self.assertEqual([n for n in expected if actual[n] != expected[n]], [])
+
+    def shard(self, name, rank, world):
+        shard = models.shard(self.tensors[name], self.model.weights[name], rank, world)
+        return shard.shape, shard.data
+
+
+class Refused(Inputs):
+    """Each case spoils a good checkpoint: (what is done to it, exit code, what the message says)."""
+
+    def edit_index(self, directory, edit):
+        index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
+        edit(index)
+        (directory / INDEX).write_text(json.dumps(index), encoding="utf-8")
+
+    def file_missing(self, d):
+        (d / "model-00002-of-00003.safetensors").unlink()
+        return IO_ERROR, "model-00002-of-00003.safetensors.*No such file"
+
+    def link_to_nothing(self, d):
+        (d / "model-00002-of-00003.safetensors").unlink()
+        (d / "model-00002-of-00003.safetensors").symlink_to("../nowhere")
+        return IO_ERROR, "model-00002-of-00003.safetensors.*No such file"
+
+    def index_names_a_tensor_that_no_file_has(self, d):
+        self.edit_index(d, lambda i: i["weight_map"].update(
+            {"ghost": "model-00001-of-00003.safetensors"}))  # fmt: skip
+        return IO_ERROR, "ghost.*no file has it"
+
+    def index_lacks_a_tensor(self, d):
+        self.edit_index(d, lambda i: i["weight_map"].pop("model.norm.weight"))
+        return IO_ERROR, "model.norm.weight.*does not name it"
+
+    def index_names_the_wrong_file(self, d):
+        def swap(index):
+            name = "model.norm.weight"
+            other = {"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors"}
+            index["weight_map"][name] = (other - {index["weight_map"][name]}).pop()
+
+        self.edit_index(d, swap)
+        return IO_ERROR, "model.norm.weight.*but the tensor is in"
+
+    def index_points_outside(self, d):
+        self.edit_index(d, lambda i: i["weight_map"].update({"out": "../out.safetensors"}))
+        return FORMAT_ERROR, "index.json.*out.*not in the directory"
+
+    def index_truncated(self, d):
+        text = (d / INDEX).read_bytes()
+        (d / INDEX).write_bytes(text[: len(text) // 2])
+        return FORMAT_ERROR, "index.json.*JSON"
+
+    def index_names_a_tensor_twice(self, d):
+        text = (d / INDEX).read_text(encoding="utf-8")
+        twice = text.replace('"weight_map": {', '"weight_map": {"model.norm.weight": "x",')
+        (d / INDEX).write_text(twice, encoding="utf-8")
+        return FORMAT_ERROR, "model.norm.weight.*twice"
+
+    def index_with_merge_conflict(self, d):
+        (d / INDEX).write_text("<<<<<<< ours\n" + (d / INDEX).read_text(encoding="utf-8"))
+        return FORMAT_ERROR, "index.json.*JSON"
+
+    def index_without_weight_map(self, d):
+        (d / INDEX).write_text('{"metadata": {}}', encoding="utf-8")
+        return FORMAT_ERROR, "index.json.*weight_map"
+
+    def tensor_in_two_files(self, d):
+        (d / INDEX).unlink()
+        copy = {"model.norm.weight": self.tensors["model.norm.weight"]}
+        checkpoint.write_by_reference(d / "z.safetensors", copy)
+        return IO_ERROR, "z.safetensors.*model.norm.weight.*also stands in"
+
+    def no_files(self, d):
+        for path in d.iterdir():
+            path.unlink()
+        return IO_ERROR, "no .safetensors file"
+
+    def git_lfs_pointer(self, d):
+        pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"
+        (d / "model-00002-of-00003.safetensors").write_bytes(pointer)
+        return FORMAT_ERROR, "model-00002-of-00003.safetensors"
+
+    def file_is_a_directory(self, d):
+        (d / "model-00002-of-00003.safetensors").unlink()
+        (d / "model-00002-of-00003.safetensors").mkdir()
+        return IO_ERROR, "model-00002-of-00003.safetensors.*not a regular file"
+
+    def test_refused(self):
+        spoilers = [
+            self.file_missing, self.link_to_nothing, self.index_names_a_tensor_that_no_file_has,
+            self.index_lacks_a_tensor, self.index_names_the_wrong_file, self.index_points_outside,
+            self.index_truncated, self.index_names_a_tensor_twice, self.index_with_merge_conflict,
+            self.index_without_weight_map, self.tensor_in_two_files, self.no_files,
+            self.git_lfs_pointer, self.file_is_a_directory,
+        ]  # fmt: skip
+        cases = [(spoil, self.write(spoil.__name__, grouped(self.tensors, 3))) for spoil in spoilers]
+        expected = [spoil(directory) for spoil, directory in cases]
+        for launch in (self.load, self.plan):
+            for case, result, (code, message) in zip(cases, command.for_each(launch, cases), expected):
+                with self.subTest(case[0].__name__, launch=launch.__name__):
+                    self.assertEqual(result.returncode, code, result.stderr)
+                    errors = [l for l in result.stderr.splitlines() if l.startswith("safeshuffle:")]
+                    self.assertEqual(len(errors), 1, result.stderr)
+                    self.assertRegex(errors[0], message)
+
+    def load(self, case):
+        return command.run_ranks(2, "load", case[1])
+
+    def plan(self, case):
+        return command.run("plan", case[1], "--world", 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,82 @@
+"""`load --tp-plan auto` chooses the rules by config.json and cuts each architecture as vLLM does."""
+
+import json
+import tempfile
+import unittest
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+import checkpoint
+import command
+import models
+
+WORLDS = (2, 4, 8)
+PLAN_ERROR = 5
+DTYPES = ("BF16", "F32", "U8")
+
+
+class Models(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.enterClassContext(directory := tempfile.TemporaryDirectory())
+        cls.work = Path(directory.name)
+
+    def test_models(self):
+        cases = list(product(enumerate(models.small_models()), WORLDS))
+        for (numbered, world), (tensors, saved) in zip(cases, command.for_each(self.load, cases)):
+            model = numbered[1]
+            with self.subTest(model=model.config, world=world):
+                for rank in range(world):
+                    self.compare(model, tensors, saved, rank, world)
+
+    def test_worlds_that_do_not_divide(self):
+        directory = self.work / "indivisible"
+        directory.mkdir()
+        self.write(directory, models.small_llama())
+        for world in (3, 5, 7, 64):
+            with self.subTest(world):
+                result = command.run("plan", directory, "--world", world)
+                self.assertEqual(result.returncode, PLAN_ERROR, result.stderr)
+                self.assertRegex(result.stderr, rf"tensor '\S+'.*does not divide among {world} ranks")
+
+    def load(self, case):
+        (number, model), world = case
+        directory = self.work / f"{number}-{world}"
+        directory.mkdir()
+        tensors = self.write(directory, model)
+        saved = directory / "saved"
+        result = command.run_ranks(
+            world, "load", directory, "--window", "4KiB", "--save-sharded", saved
+        )
+        self.assertEqual(result.returncode, 0, f"{model.name}: {result.stderr}")
+        return tensors, saved
+
+    def write(self, directory, model):
+        rng = np.random.default_rng(len(model.weights))
+        tensors = {
+            name: checkpoint.random_tensor(rng, DTYPES[i % len(DTYPES)], weight.shape)
+            for i, (name, weight) in enumerate(model.weights.items())
+        }
+        names = list(tensors)
+        files = {
+            f"model-{i + 1:05}-of-00003.safetensors": {n: tensors[n] for n in names[i::3]}
+            for i in range(3)
+        }
+        for name, group in files.items():
+            checkpoint.write_by_reference(directory / name, group)
+        checkpoint.write_index(directory, files, json.dumps(model.config))
+        return tensors
+
+    def compare(self, model, tensors, saved, rank, world):
+        actual = checkpoint.read(saved / f"model-rank-{rank}-part-0.safetensors")
+        self.assertEqual(sorted(actual), sorted(tensors))
+        for name, weight in model.weights.items():
+            expected = models.shard(tensors[name], weight, rank, world)
+            self.assertEqual(actual[name].shape, expected.shape, f"{name} on rank {rank}")
+            self.assertEqual(actual[name].data, expected.data, f"{name} on rank {rank}")
+
+
+if __name__ == "__main__":
+    unittest.main()
