@@ -86,15 +86,15 @@ void write_text(const Communicator& comm, const Options& options, const std::str
   });
 }
 
-TensorSet load_with_progress(const LoadCommand& command, const Communicator& comm) {
-  ProgressPrinter printer(command.progress, "loading");
+// Calls work(options) with options that show its progress.
+template <class Work>
+auto with_progress(const LoadCommand& command, const std::string& activity, const Work& work) {
+  ProgressPrinter printer(command.progress, activity);
   Options options = command.options;
   options.on_progress = [&printer](const Progress& progress) {
     printer.update(progress.bytes, progress.total_bytes);
   };
-  TensorSet model = safeshuffle::load(command.paths, comm, options);
-  printer.finish();
-  return model;
+  return work(options);
 }
 
 double verify_seconds(const Report& report) {
@@ -132,9 +132,15 @@ void load(LoadCommand& command) {
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
   command.options.trace = !command.trace_file.empty();
   const Communicator comm = join_group(command.device);
-  const TensorSet model = load_with_progress(command, comm);
+  const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
+    return safeshuffle::load(command.paths, comm, options);
+  });
   Report report = model.report();
-  if (command.verify) add_verification(report, verify(model, comm, command.options));
+  if (command.verify) {
+    add_verification(report, with_progress(command, "verifying", [&](const Options& options) {
+                       return verify(model, comm, options);
+                     }));
+  }
   if (!command.save_directory.empty()) {
     save_sharded(model, command.save_directory, comm, command.options);
   }

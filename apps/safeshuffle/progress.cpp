@@ -15,7 +15,7 @@
 namespace safeshuffle::app {
 namespace {
 
-constexpr int bar_width = 20;  // the line fits 80 columns
+constexpr int bar_width = 16;  // the line fits 80 columns
 constexpr std::chrono::milliseconds redraw_interval{100};
 
 // Under mpirun standard error is a pipe to the launcher, which passes it on to its own. Whether
@@ -63,8 +63,9 @@ ProgressPrinter::ProgressPrinter(ProgressStyle style, std::string activity)
 
 void ProgressPrinter::update(std::uint64_t bytes, std::uint64_t total_bytes) {
   const Clock::time_point now = Clock::now();
-  if (bytes != total_bytes && now - last_ < redraw_interval) return;
+  if (complete_ || (bytes != total_bytes && now - last_ < redraw_interval)) return;
   last_ = now;
+  complete_ = bytes == total_bytes;
   if (bar_) print_bar(bytes, total_bytes);
   if (json_) print_json(bytes, total_bytes);
 }

@@ -23,10 +23,13 @@ class ProgressPrinter {
  public:
   /// `activity` such as "loading".
   ProgressPrinter(ProgressStyle style, std::string activity);
+  ~ProgressPrinter() { finish(); }
+  ProgressPrinter(const ProgressPrinter&) = delete;
+  ProgressPrinter& operator=(const ProgressPrinter&) = delete;
 
   void update(std::uint64_t bytes, std::uint64_t total_bytes);
 
-  /// Ends the line of a bar. To be called when the work is done.
+  /// Ends the line of a bar, so that other output can follow.
   void finish();
 
  private:
@@ -38,7 +41,8 @@ class ProgressPrinter {
 
   bool bar_ = false;
   bool json_ = false;
-  bool drawn_ = false;  // a bar, whose line is not ended
+  bool drawn_ = false;     // a bar, whose line is not ended
+  bool complete_ = false;  // all bytes were shown
   std::string activity_;
   Clock::time_point start_;
   Clock::time_point last_;

@@ -90,9 +90,10 @@ struct Options {
   /// wave.
   bool trace = false;
 
-  /// Called on the loading thread after every wave and at most every 100 ms between; must not call
-  /// into the library. If it throws, it is not called again, and in the end `load` throws on all
-  /// ranks: an Error as it is, anything else as InternalError.
+  /// Called on the loading thread after every wave and at most every 100 ms between; by `verify`
+  /// after every tensor, with the bytes that this rank holds. Must not call into the library. If it
+  /// throws, it is not called again, and in the end all ranks throw: an Error as it is, anything
+  /// else as InternalError.
   std::function<void(const Progress&)> on_progress;
 };
 

@@ -164,8 +164,16 @@ class TensorVerifier {
   std::uint64_t verified_bytes_ = 0;
 };
 
-void verify_rank(const TensorSet& model, std::uint32_t rank, const comm::Beat& beat) {
+std::uint64_t held_bytes(const TensorSet& model) {
+  std::uint64_t bytes = 0;
+  for (const TensorView& view : model) bytes += view.bytes;
+  return bytes;
+}
+
+void verify_rank(const TensorSet& model, std::uint32_t rank, const Options& options,
+                 const comm::Beat& beat) {
   const Catalog& catalog = model.plan().catalog();
+  Progress progress{.total_bytes = held_bytes(model)};
   std::map<std::uint32_t, std::vector<const TensorView*>> by_file;
   for (const TensorView& view : model) {
     by_file[catalog.tensors()[view.index].file].push_back(&view);
@@ -175,6 +183,8 @@ void verify_rank(const TensorSet& model, std::uint32_t rank, const comm::Beat& b
     for (const TensorView* view : views) {
       TensorVerifier(model, *view, source, beat)
           .run(model.plan().placements()[view->index], rank, model.plan().world());
+      progress.bytes += view->bytes;
+      if (options.on_progress) options.on_progress(progress);
     }
   }
 }
@@ -186,7 +196,7 @@ std::vector<double> verify(const TensorSet& model, const Communicator& comm,
   const auto step = [&](const comm::Beat& beat) {
     pipeline::check_options(options);
     const core::Clock::time_point start = core::Clock::now();
-    verify_rank(model, comm.rank(), beat);
+    verify_rank(model, comm.rank(), options, beat);
     return core::WireWriter().put(core::seconds_since(start)).take();
   };
   const auto by_rank = comm::agree_on_long(comm.transport(), pipeline::deadline_of(options), step);
