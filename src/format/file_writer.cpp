@@ -11,6 +11,9 @@
 namespace safeshuffle::format {
 namespace {
 
+/// Data that may wait to be written to storage, in bytes: a flush then takes seconds, not minutes.
+constexpr std::uint64_t unflushed_limit = std::uint64_t{256} << 20;
+
 std::string random_digits() {
   std::random_device device;
   const std::uint64_t number = std::uint64_t{device()} << 32 | device();
@@ -58,6 +61,10 @@ void FileWriter::write(std::size_t index, std::uint64_t offset_in_tensor,
   }
   flushed_ = false;
   file_.write(begin + offset_in_tensor, data);
+  unflushed_ += data.size();
+  if (unflushed_ < unflushed_limit) return;
+  file_.sync();
+  unflushed_ = 0;
 }
 
 void FileWriter::extend() {

@@ -48,8 +48,8 @@ class FileWriter {
 
   const HeaderLayout& layout() const noexcept { return layout_; }
 
-  /// Writes data of tensor `index` from `offset_in_tensor` on. Throws IoError, also if the data
-  /// goes past the end of the tensor.
+  /// Writes data of tensor `index` from `offset_in_tensor` on; now and then waits until storage has
+  /// caught up. Throws IoError, also if the data goes past the end of the tensor.
   void write(std::size_t index, std::uint64_t offset_in_tensor, std::span<const std::byte> data);
 
   /// Extends the file to its full size without writing, leaving holes.
@@ -70,6 +70,7 @@ class FileWriter {
   std::filesystem::path temporary_;
   HeaderLayout layout_;
   core::PosixFile file_;
+  std::uint64_t unflushed_ = 0;
   bool flushed_ = false;
   bool committed_ = false;
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/agreement.hpp"
@@ -173,6 +174,41 @@ inline void agrees_on_success(comm::Transport& transport) {
   CHECK(all.back() == numbered("rank", transport.size() - 1));
 }
 
+/// Whether the last rank's step may take longer than the deadline while it beats.
+inline bool waits_for_a_slow_rank(comm::Transport& transport, int rounds) {
+  const core::Deadline short_patience(std::chrono::milliseconds(500));
+  const auto all = comm::agree_on_long(transport, short_patience, [&](const comm::Beat& beat) {
+    if (transport.rank() + 1 < transport.size()) return std::string("quick");
+    for (int round = 0; round < rounds; ++round) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      beat();
+    }
+    return std::string("slow");
+  });
+  return all.back() == "slow" && all.size() == transport.size();
+}
+
+/// The slow rank learns of it before its own step is over.
+inline void agrees_on_an_error_meanwhile(comm::Transport& transport) {
+  if (transport.size() == 1) return;
+  bool finished = false;
+  bool thrown = false;
+  try {
+    const core::Deadline some_patience(std::chrono::seconds(2));
+    comm::agree_on_long(transport, some_patience, [&](const comm::Beat& beat) -> std::string {
+      if (transport.rank() == 0) throw IoError("broken");
+      const core::Deadline enough(std::chrono::seconds(60));
+      while (!enough.expired()) beat();
+      finished = true;
+      return {};
+    });
+  } catch (const IoError& error) {
+    thrown = error.record().rank == 0 && error.record().cause == "broken";
+  }
+  CHECK(thrown);
+  CHECK_FALSE(finished);
+}
+
 /// Runs the whole suite as sections of the current test case.
 inline void check_transport_contract(comm::Transport& transport) {
   SECTION("all_gather") {
@@ -194,6 +230,14 @@ inline void check_transport_contract(comm::Transport& transport) {
     agrees_on_the_lowest_failing_rank(transport);
   }
   SECTION("agreement on success") {
+    agrees_on_success(transport);
+  }
+  SECTION("agreement after a long step") {
+    CHECK(waits_for_a_slow_rank(transport, 50));
+    agrees_on_success(transport);
+  }
+  SECTION("agreement on an error during a long step") {
+    agrees_on_an_error_meanwhile(transport);
     agrees_on_success(transport);
   }
 }

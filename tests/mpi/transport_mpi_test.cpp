@@ -6,22 +6,13 @@
 
 #include "comm/mpi_transport.hpp"
 #include "contract/transport_contract.hpp"
+#include "support/mpi_world.hpp"
 
 using namespace safeshuffle;
+using testing::world_rank;
+using testing::world_size;
 
 namespace {
-
-std::uint32_t world_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return static_cast<std::uint32_t>(rank);
-}
-
-std::uint32_t world_size() {
-  int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return static_cast<std::uint32_t>(size);
-}
 
 /// The last rank stops as by SIGSTOP; the others run `meanwhile`; once all have, it goes on.
 template <typename Function>

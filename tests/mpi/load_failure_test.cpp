@@ -1,0 +1,183 @@
+// Loads that fail: all ranks throw the same error.
+#include <cstdlib>
+#include <fcntl.h>
+#include <functional>
+#include <stdexcept>
+#include <unistd.h>
+
+#include "safeshuffle/mpi.hpp"
+
+#include "support/catch.hpp"
+#include "support/shared_model.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::testing;
+
+namespace {
+
+/// The last rank, or none.
+std::int32_t last_rank() {
+  return static_cast<std::int32_t>(world_size()) - 1;
+}
+
+Options replicated() {
+  Options options;
+  options.tp_plan = "replicate";
+  return options;
+}
+
+/// Changes one byte in the middle of a file's data, keeping its size.
+void spoil(const Catalog& catalog, const TensorInfo& tensor, std::uint64_t offset) {
+  std::fstream file(catalog.files()[tensor.file].path,
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(tensor.file_offset + offset));
+  const int old = file.get();
+  file.seekp(static_cast<std::streamoff>(tensor.file_offset + offset));
+  file.put(static_cast<char>(old ^ 1));
+}
+
+/// Whether files in memory can be read past the page cache, as newer kernels allow.
+bool direct_in_memory(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (descriptor >= 0) ::close(descriptor);
+  return descriptor >= 0;
+}
+
+}  // namespace
+
+TEST_CASE("options out of range on one rank are a ConfigError on all", "[load]") {
+  const SharedModel model(plain_model(2));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const std::vector<std::function<void(Options&)>> mistakes{
+      [](Options& options) { options.threads = 5000; },
+      [](Options& options) { options.chunk = 100; },
+      [](Options& options) { options.timeout = std::chrono::milliseconds(0); },
+      [](Options& options) { options.plan.window = 100; }};
+  for (const auto& mistake : mistakes) {
+    Options options = replicated();
+    if (is_last_rank()) mistake(options);
+    const auto error = common_error([&] { load(model.path(), comm, options); });
+    REQUIRE(error);
+    CHECK(error->kind == ErrorKind::config);
+    CHECK(error->rank == last_rank());
+  }
+}
+
+TEST_CASE("different plans on the ranks are a PlanError on all", "[load]") {
+  if (world_size() == 1) return;
+  const SharedModel model(plain_model(2));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  Options options = replicated();
+  if (is_last_rank()) options.plan.window = 8192;
+  const auto error = common_error([&] { load(model.path(), comm, options); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::plan);
+  CHECK(error->rank == last_rank());
+}
+
+TEST_CASE("a plan for another number of ranks is a ConfigError", "[load]") {
+  const SharedModel model(plain_model(2));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const Plan plan = make_plan(model.catalog, model.placements, world_size() + 1);
+  const auto error = common_error([&] { load(plan, comm); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::config);
+  CHECK(error->cause.find(std::to_string(world_size() + 1)) != std::string::npos);
+}
+
+TEST_CASE("a budget that holds nothing names the tensor on all ranks", "[load]") {
+  const SharedModel model(plain_model(2));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  Options options = replicated();
+  options.plan.memory_budget = 10'000;
+  const auto error = common_error([&] { load(model.path(), comm, options); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::memory);
+  CHECK_FALSE(error->tensor.empty());
+}
+
+TEST_CASE("a missing checkpoint is rank 0's IoError on all ranks", "[load]") {
+  const SharedModel model(plain_model(1));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const auto error = common_error([&] { load(model.path() + "/nothing", comm, replicated()); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+  CHECK(error->rank == 0);
+}
+
+TEST_CASE("a file replaced after planning is an IoError on all ranks", "[load]") {
+  const SharedModel model(plain_model(3));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const Plan plan = model.plan(with_window(4096));
+  const std::string replaced = model_file(model.path(), 1);
+  model.directory.fill([&] { std::filesystem::resize_file(replaced, 5000); });
+  const auto error = common_error([&] { load(plan, comm); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+  CHECK(error->file == replaced);
+  CHECK(error->rank == static_cast<std::int32_t>(1 % world_size()));
+}
+
+TEST_CASE("what a progress callback throws on one rank, all ranks throw", "[load]") {
+  const SharedModel model(plain_model(4));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  Options options;
+  int calls = 0;
+  options.on_progress = [&](const Progress&) {
+    ++calls;
+    if (is_last_rank()) throw std::runtime_error("cancelled");
+  };
+  const Plan plan = model.plan(with_window(4096));
+  const auto error = common_error([&] { load(plan, comm, options); });
+  const bool usable = is_right(load(plan, comm), comm.rank());
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::internal);
+  CHECK(error->cause == "cancelled");
+  CHECK(error->rank == last_rank());
+  if (is_last_rank()) CHECK(calls == 1);
+  CHECK(usable);
+}
+
+TEST_CASE("a fallback under strict is an error, on all ranks", "[load]") {
+  if (!std::filesystem::is_directory("/dev/shm")) return;
+  ::setenv("TMPDIR", "/dev/shm", 1);
+  const SharedModel model(plain_model(3));
+  ::unsetenv("TMPDIR");
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  Options options;
+  options.direct = DirectIo::on;
+  options.strict = true;
+  const auto error = common_error([&] { load(model.plan(), comm, options); });
+  REQUIRE(error.has_value() == !direct_in_memory(model_file(model.path(), 0)));
+  if (error) CHECK(error->kind == ErrorKind::fallback);
+}
+
+TEST_CASE("verification finds one wrong byte and names its element", "[load]") {
+  const SharedModel model(plain_model(3));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const TensorSet loaded = load(model.plan(), comm);
+  const TensorInfo& cut = *model.catalog.find("cut1");  // F32, 80 rows of 128
+  const std::uint64_t element = 79 * 128 + 5;
+  model.directory.fill([&] { spoil(model.catalog, cut, element * 4 + 2); });
+  const auto error = common_error([&] { verify(loaded, comm); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::verification);
+  CHECK(error->tensor == "cut1");
+  CHECK(error->file == model_file(model.path(), 1));
+  CHECK(error->offset == cut.file_offset + element * 4);
+  CHECK(error->cause.find("element " + std::to_string(element) + " ") != std::string::npos);
+  // Whoever holds row 79.
+  const std::uint32_t share = (80 + world_size() - 1) / world_size();
+  CHECK(error->rank == static_cast<std::int32_t>(79 / share));
+}
+
+TEST_CASE("a directory that cannot be made is an IoError of saving", "[load]") {
+  const SharedModel model(plain_model(1));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const TensorSet loaded = load(model.plan(), comm);
+  const std::string inside_a_file = model_file(model.path(), 0) + "/saved";
+  const auto error = common_error([&] { save_sharded(loaded, inside_a_file, comm); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+  CHECK(error->rank == 0);
+}

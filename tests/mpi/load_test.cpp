@@ -1,0 +1,162 @@
+// Loads of made-up models: the result, the report, the progress.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "safeshuffle/mpi.hpp"
+
+#include "support/catch.hpp"
+#include "support/shared_model.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::testing;
+
+TEST_CASE("random models arrive byte for byte", "[load]") {
+  const auto seed = GENERATE(range(0U, 12U));
+  const SharedModel model(test::random_model(seed), seed);
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  PlanOptions options = with_window(seed % 3 == 0 ? 4096 : 65536);
+  options.assignment = static_cast<Assignment>(seed % 4);
+  options.dtype = static_cast<DTypePolicy>(seed / 4 % 4);
+  const TensorSet loaded = load(model.plan(options), comm);
+  const bool right = is_right(loaded, comm.rank());
+  verify(loaded, comm);
+  CHECK(right);
+}
+
+TEST_CASE("a load by path finds, places and loads", "[load]") {
+  const SharedModel model(plain_model(3));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  Options options;
+  options.tp_plan = "replicate";
+  // Only rank 0 needs to know where the checkpoint is.
+  const std::string path = world_rank() == 0 ? model.path() : "";
+  const TensorSet loaded = load(path, comm, options);
+  CHECK(loaded.size() == 6);
+  CHECK(is_right(loaded, comm.rank()));
+}
+
+TEST_CASE("an empty checkpoint is loaded, verified and saved", "[load]") {
+  const SharedModel model({test::make_catalog({{}}), {}});
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const TensorSet loaded = load(model.plan(), comm);
+  const std::vector<double> seconds = verify(loaded, comm);
+  save_sharded(loaded, model.directory / "saved", comm);
+  const bool saved =
+      std::filesystem::exists(model.directory / ("saved/model-rank-" + std::to_string(comm.rank()) +
+                                                 "-part-0.safetensors"));
+  CHECK(loaded.size() == 0);
+  CHECK(loaded.report().tensor_bytes == 0);
+  CHECK(seconds.size() == comm.size());
+  CHECK(saved);
+}
+
+TEST_CASE("what is saved is what was loaded", "[load]") {
+  const SharedModel model(test::random_model(5), 5);
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const TensorSet loaded = load(model.plan(), comm);
+  save_sharded(loaded, model.directory / "saved", comm);
+  const std::string file =
+      "saved/model-rank-" + std::to_string(comm.rank()) + "-part-0.safetensors";
+  const Catalog saved = open_checkpoint(model.directory / file).catalog;
+  REQUIRE(saved.tensors().size() == loaded.size());
+  for (const TensorView& view : loaded) {
+    const TensorInfo* tensor = saved.find(view.name);
+    REQUIRE(tensor != nullptr);
+    CHECK(tensor->dtype == view.dtype);
+    CHECK(std::ranges::equal(tensor->shape, view.shape));
+    CHECK(std::ranges::equal(stored_bytes(saved, *tensor), std::span(view.data, view.bytes)));
+  }
+}
+
+TEST_CASE("the report is the same on all ranks and its phases add up", "[load]") {
+  const SharedModel model(plain_model(5));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const Plan plan = model.plan(with_window(16384));
+  const auto begin = core::Clock::now();
+  const TensorSet loaded = load(plan, comm);
+  const double elapsed = core::seconds_since(begin);
+  const Report& report = loaded.report();
+  const bool same = same_on_all(to_json(report));
+  CHECK(same);
+  CHECK(report.waves == plan.waves());
+  CHECK(report.plan_hash == plan.hash());
+  CHECK(report.tensor_bytes == model.catalog.tensor_bytes());
+  CHECK(report.transport == "mpi");
+  REQUIRE(report.ranks.size() == comm.size());
+  for (const RankReport& rank : report.ranks) {
+    const double sum = std::accumulate(rank.phases.begin(), rank.phases.end(), 0.0);
+    CHECK(std::abs(rank.total_seconds - sum) < 1e-9);
+    CHECK(rank.total_seconds <= report.seconds);
+    CHECK(std::ranges::all_of(rank.phases, [](double seconds) { return seconds >= 0; }));
+    CHECK(rank.read_hidden_seconds >= 0);
+    CHECK(rank.read_hidden_seconds <= rank.read_busy_seconds);
+    CHECK(rank.kept_bytes == plan.ranks()[rank.rank].kept_bytes);
+    CHECK(rank.spans.empty());
+  }
+  const double mine = report.ranks[comm.rank()].total_seconds;
+  CHECK(mine <= elapsed);
+  CHECK(mine > 0.5 * elapsed - 0.05);  // what is left out is little: the report itself
+}
+
+TEST_CASE("progress grows up to the total", "[load]") {
+  const SharedModel model(plain_model(7));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const Plan plan = model.plan(with_window(8192));
+  std::vector<Progress> seen;
+  Options options;
+  options.on_progress = [&](const Progress& progress) { seen.push_back(progress); };
+  load(plan, comm, options);
+  REQUIRE(seen.size() >= plan.waves());
+  CHECK(std::ranges::is_sorted(seen, {}, &Progress::bytes));
+  CHECK(std::ranges::is_sorted(seen, {}, &Progress::wave));
+  CHECK(seen.back().wave == plan.waves());
+  CHECK(seen.back().bytes == model.catalog.tensor_bytes());
+  CHECK(std::ranges::all_of(seen, [&](const Progress& progress) {
+    return progress.waves == plan.waves() && progress.total_bytes == model.catalog.tensor_bytes();
+  }));
+}
+
+TEST_CASE("a wave is read while the wave before is packed and exchanged", "[load]") {
+  const SharedModel model(plain_model(9));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  Options options;
+  options.trace = true;
+  const TensorSet loaded = load(model.plan(with_window(4096)), comm, options);
+  std::vector<Span> exchanges;  // by wave
+  std::vector<std::pair<std::uint32_t, Span>> reads;
+  for (const Span& span : loaded.report().ranks[comm.rank()].spans) {
+    if (span.track == Span::Track::reading) {
+      reads.emplace_back(std::stoul(span.name.substr(5)), span);
+    } else if (span.name == "exchange") {
+      exchanges.push_back(span);
+    }
+  }
+  REQUIRE(exchanges.size() == loaded.report().waves);
+  REQUIRE(exchanges.size() > 10);
+  for (const auto& [wave, read] : reads) {
+    // Begun before the exchange of the wave before, but not before its slab was free again.
+    if (wave >= 1) CHECK(read.begin <= exchanges[wave - 1].begin);
+    if (wave >= 2) CHECK(read.begin >= exchanges[wave - 2].begin + exchanges[wave - 2].seconds);
+  }
+}
+
+TEST_CASE("two groups load different models at once", "[load]") {
+  const std::uint32_t half = world_rank() % 2;
+  const SharedModel one(test::random_model(21), 21);
+  const SharedModel two(test::random_model(22), 22);
+  const SharedModel& mine = half == 0 ? one : two;
+  MPI_Comm group = MPI_COMM_NULL;  // ranks in reverse: none has its rank of the world
+  MPI_Comm_split(MPI_COMM_WORLD, static_cast<int>(half), -static_cast<int>(world_rank()), &group);
+  bool right = false;
+  {
+    const Communicator comm = from_mpi(group);
+    const Plan plan = make_plan(mine.catalog, mine.placements, comm.size());
+    const TensorSet loaded = load(plan, comm);
+    verify(loaded, comm);
+    right = is_right(loaded, comm.rank());
+  }
+  MPI_Comm_free(&group);
+  CHECK(right);
+}

@@ -1,0 +1,90 @@
+// All ranks of a test, and what they share.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <mpi.h>
+
+#include "safeshuffle/error.hpp"
+
+#include "comm/agreement.hpp"
+#include "comm/mpi_transport.hpp"
+#include "support/temporary_directory.hpp"
+
+namespace safeshuffle::testing {
+
+inline std::uint32_t world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return static_cast<std::uint32_t>(rank);
+}
+
+inline std::uint32_t world_size() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return static_cast<std::uint32_t>(size);
+}
+
+inline bool is_last_rank() {
+  return world_rank() + 1 == world_size();
+}
+
+/// Every rank's text. Collective.
+inline std::vector<std::string> gather_texts(const std::string& mine) {
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  return transport->all_gather(mine, core::Deadline(std::chrono::seconds(60)));
+}
+
+/// Whether all ranks have the same text. Collective.
+inline bool same_on_all(const std::string& mine) {
+  const std::vector<std::string> all = gather_texts(mine);
+  return std::all_of(all.begin(), all.end(), [&](const auto& text) { return text == all.front(); });
+}
+
+/// A directory that rank 0 makes and, once all ranks are done with it, removes. Collective.
+class SharedDirectory {
+ public:
+  SharedDirectory() {
+    if (world_rank() == 0) directory_ = std::make_unique<support::TemporaryDirectory>();
+    path_ = gather_texts(directory_ ? directory_->path().string() : "").front();
+  }
+  ~SharedDirectory() { MPI_Barrier(MPI_COMM_WORLD); }
+  SharedDirectory(const SharedDirectory&) = delete;
+  SharedDirectory& operator=(const SharedDirectory&) = delete;
+
+  const std::string& path() const noexcept { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+  /// Runs `write` on rank 0; the others wait for it. Collective.
+  template <typename Write>
+  void fill(const Write& write) const {
+    if (directory_) write();
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+
+ private:
+  std::unique_ptr<support::TemporaryDirectory> directory_;  // on rank 0
+  std::string path_;
+};
+
+/// The error that `call` throws on all ranks; empty if it throws none, or not the same on all.
+/// Collective, if `call` is.
+template <typename Call>
+std::optional<ErrorRecord> common_error(const Call& call) {
+  std::optional<ErrorRecord> error;
+  try {
+    call();
+  } catch (const Error& thrown) {
+    error = thrown.record();
+  }
+  if (!same_on_all(error ? comm::encode(*error) : std::string())) return {};
+  return error;
+}
+
+}  // namespace safeshuffle::testing

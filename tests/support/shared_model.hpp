@@ -1,0 +1,51 @@
+// A made-up model in files that all ranks of a test share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/model_files.hpp"
+#include "support/mpi_world.hpp"
+
+namespace safeshuffle::testing {
+
+/// Written by rank 0. Collective, its end as well.
+struct SharedModel {
+  explicit SharedModel(const test::RandomModel& made, std::uint64_t seed = 1) {
+    directory.fill([&] { write_model(path(), made.catalog, seed); });
+    catalog = open_checkpoint(path()).catalog;
+    placements = placements_for(catalog, made);
+  }
+
+  const std::string& path() const noexcept { return directory.path(); }
+
+  Plan plan(const PlanOptions& options = {}) const {
+    return make_plan(catalog, placements, world_size(), options);
+  }
+
+  SharedDirectory directory;
+  Catalog catalog;
+  std::vector<Placement> placements;
+};
+
+/// Files of two tensors, 40 KiB to cut and 8 KiB to replicate.
+inline test::RandomModel plain_model(std::uint32_t files) {
+  std::vector<std::vector<test::Made>> made;
+  std::vector<Placement> placements;
+  for (std::uint32_t file = 0; file < files; ++file) {
+    made.push_back({{test::numbered("cut", file), DType::F32, {80, 128}},
+                    {test::numbered("whole", file), DType::BF16, {4096}}});
+    placements.push_back(test::cut(0, 80, true));
+    placements.push_back(test::whole());
+  }
+  return {test::make_catalog(made), placements};
+}
+
+inline PlanOptions with_window(std::uint64_t window) {
+  PlanOptions options;
+  options.window = window;
+  return options;
+}
+
+}  // namespace safeshuffle::testing
