@@ -2,7 +2,10 @@
 
 # What mpirun and the programs under it need in their environment. Open MPI refuses root unless it is
 # told twice; containers often run as root.
+# AddressSanitizer must unwind with care: MPI's libraries keep no frame pointers, and suppressions need
+# the names in the stack.
 set(SAFESHUFFLE_TEST_ENVIRONMENT
+  "ASAN_OPTIONS=fast_unwind_on_malloc=0"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
   "UBSAN_OPTIONS=print_stacktrace=1")
 execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)

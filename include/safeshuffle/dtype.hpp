@@ -46,6 +46,9 @@ std::optional<DType> parse_dtype(std::string_view text) noexcept;
 /// rounded to nearest even; integers, BOOL, F64, C64 and the F4/F6/F8 types are never changed.
 enum class DTypePolicy : std::uint8_t { keep, f16, bf16, f32 };
 
+/// Whether a policy applies to the type: F16, BF16, F32.
+bool is_convertible(DType dtype) noexcept;
+
 /// The element type a tensor of `stored` type has after a load under `policy`.
 DType converted(DType stored, DTypePolicy policy) noexcept;
 

@@ -40,8 +40,12 @@ std::optional<DType> parse_dtype(std::string_view text) noexcept {
   return std::nullopt;
 }
 
+bool is_convertible(DType dtype) noexcept {
+  return dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
+}
+
 DType converted(DType stored, DTypePolicy policy) noexcept {
-  if (stored != DType::F16 && stored != DType::BF16 && stored != DType::F32) return stored;
+  if (!is_convertible(stored)) return stored;
   switch (policy) {
     case DTypePolicy::keep:
       return stored;

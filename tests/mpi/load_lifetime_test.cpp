@@ -69,7 +69,7 @@ TEST_CASE("views live as long as a copy of their set, whatever became of the com
   CHECK(is_right(*second, rank));
 }
 
-TEST_CASE("the owner alone keeps the memory; with it the memory goes", "[load]") {
+TEST_CASE("the owner alone keeps the memory, with it the memory goes", "[load]") {
   const SharedModel model(plain_model(3));
   std::optional<TensorSet> loaded = load(model.plan(), from_mpi(MPI_COMM_WORLD));
   const TensorView view = loaded->at("whole2");

@@ -11,7 +11,19 @@
 
 #include "support/catch.hpp"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
 namespace {
+
+// Looks for leaks while the parts of MPI are still loaded: afterwards theirs have no name any more
+// by which lsan.supp could tell them from ours.
+void check_leaks() {
+#ifdef __SANITIZE_ADDRESS__
+  __lsan_do_leak_check();
+#endif
+}
 
 int run_silently(int argc, char** argv, int rank) {
   std::ostringstream report;
@@ -31,6 +43,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   int result = rank == 0 ? Catch::Session().run(argc, argv) : run_silently(argc, argv, rank);
   MPI_Allreduce(MPI_IN_PLACE, &result, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  check_leaks();
   MPI_Finalize();
   return result;
 }

@@ -294,7 +294,7 @@ TEST_CASE("falcon of the first generation: one KV head for all, or one each", "[
               "transformer.");
 }
 
-TEST_CASE("heads that do not divide are an error; without head counts the cut is plain",
+TEST_CASE("heads that do not divide are an error, without head counts the cut is plain",
           "[placement]") {
   const TensorInfo q = tensor("model.layers.0.self_attn.q_proj.weight", {24, 16});
   const auto plan = [](const std::string& heads) {

@@ -156,7 +156,7 @@ TEST_CASE("short reads and interrupted calls go unnoticed", "[io]") {
   CHECK(bench.intact());
 }
 
-TEST_CASE("a read error names file, offset and errno; the rest is read", "[io]") {
+TEST_CASE("a read error names file, offset and errno, and the rest is read", "[io]") {
   const auto direct = GENERATE(DirectIo::off, DirectIo::on);
   Bench bench(direct);
   bench.calls.fail_at = 40'000;

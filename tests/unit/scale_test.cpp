@@ -115,7 +115,7 @@ TEST_CASE("scale 1 changes nothing, other scales drop the declared sizes", "[syn
   CHECK(smaller.files.size() == original.files.size());
 }
 
-TEST_CASE("a scale outside (0, 1] is refused", "[synth]") {
+TEST_CASE("a scale of 0 or less, or above 1, is refused", "[synth]") {
   const Layout layout = load_layout("llama-2-70b");
   for (const double bad : {0.0, -0.5, 1.01, std::numeric_limits<double>::quiet_NaN(),
                            std::numeric_limits<double>::infinity()}) {

@@ -1,0 +1,12 @@
+// Part 1 of the proof: reading.
+#pragma once
+
+#include "plan/schedule.hpp"
+
+namespace safeshuffle::plan {
+
+/// Proves that every needed stored byte is read exactly once, into a place of a slab of its own.
+/// Throws PlanError.
+void prove_reading(const Schedule& schedule);
+
+}  // namespace safeshuffle::plan

@@ -1,0 +1,27 @@
+// What the parts of the proof share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace safeshuffle::plan {
+
+/// Throws PlanError: the plan is not provable. `tensor` may be empty.
+[[noreturn]] void fail_proof(const std::string& tensor, const std::string& cause);
+
+/// Throws PlanError unless `condition` holds.
+inline void require(bool condition, const char* cause) {
+  if (!condition) fail_proof({}, cause);
+}
+
+/// Half-open range of bytes.
+struct Range {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+/// Whether no two of the ranges overlap. Fast where they are in order already.
+bool disjoint(std::vector<Range> ranges);
+
+}  // namespace safeshuffle::plan
