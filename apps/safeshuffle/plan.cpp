@@ -90,7 +90,7 @@ void print_table(const Plan& plan) {
 
 void plan(const PlanCommand& command) {
   Checkpoint checkpoint = open_checkpoint(command.paths);
-  const TpPlan rules = select_tp_plan(command.options.tp_plan, checkpoint);
+  const TpPlan rules = select_tp_plan(command.options.tp_plan, checkpoint, command.world);
   auto placements = rules.place_all(checkpoint.catalog, command.world);
   const Plan plan = make_plan(std::move(checkpoint.catalog), std::move(placements), command.world,
                               command.options.plan);

@@ -34,9 +34,11 @@ struct Checkpoint {
 Checkpoint open_checkpoint(const std::vector<std::string>& paths);
 Checkpoint open_checkpoint(const std::string& path);
 
-/// The rules that `Options::tp_plan` names, applied with the checkpoint's config.
-/// Throws ConfigError, or IoError if the rule file cannot be read.
-TpPlan select_tp_plan(std::string_view tp_plan, const Checkpoint& checkpoint);
+/// The rules that `Options::tp_plan` names, applied with the checkpoint's config, for a group of
+/// `world` ranks. "auto" asks for a config.json with a known model_type only if `world` > 1: a
+/// single rank keeps everything whatever the model is. Throws ConfigError, or IoError if the rule
+/// file cannot be read.
+TpPlan select_tp_plan(std::string_view tp_plan, const Checkpoint& checkpoint, std::uint32_t world);
 
 /// Loads a checkpoint. Collective. `paths` matter on rank 0 only, which finds the files; every rank
 /// must be able to open the files under the names that rank 0 finds.

@@ -85,7 +85,7 @@ Opened open_together(const std::vector<std::string>& paths, const std::string& t
   comm::agree_on(transport, deadline, [&]() -> std::string {
     checkpoint.catalog =
         format::make_catalog(found.listing, decode_headers(raw, found.listing.files.size()));
-    rules = make_tp_plan(tp_plan, found.rules_json, checkpoint.config_json);
+    rules = make_tp_plan(tp_plan, found.rules_json, checkpoint.config_json, transport.size());
     return {};
   });
   return {std::move(checkpoint), std::move(rules)};
@@ -105,8 +105,9 @@ Checkpoint open_checkpoint(const std::string& path) {
   return open_checkpoint(std::vector<std::string>{path});
 }
 
-TpPlan select_tp_plan(std::string_view tp_plan, const Checkpoint& checkpoint) {
-  return pipeline::make_tp_plan(tp_plan, pipeline::read_rules(tp_plan), checkpoint.config_json);
+TpPlan select_tp_plan(std::string_view tp_plan, const Checkpoint& checkpoint, std::uint32_t world) {
+  return pipeline::make_tp_plan(tp_plan, pipeline::read_rules(tp_plan), checkpoint.config_json,
+                                world);
 }
 
 }  // namespace safeshuffle

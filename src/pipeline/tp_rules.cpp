@@ -22,8 +22,11 @@ std::string read_rules(std::string_view tp_plan) {
 }
 
 TpPlan make_tp_plan(std::string_view tp_plan, std::string_view rules_json,
-                    std::string_view config_json) {
-  if (tp_plan == "auto") return TpPlan::automatic(config_json);
+                    std::string_view config_json, std::uint32_t world) {
+  if (tp_plan == "auto") {
+    // One rank keeps everything whatever the model is, so it needs no config.json.
+    return world == 1 ? TpPlan::replicate_all() : TpPlan::automatic(config_json);
+  }
   if (tp_plan == "replicate") return TpPlan::replicate_all();
   return TpPlan::from_json(rules_json, config_json, tp_plan);
 }

@@ -1,6 +1,7 @@
 // Options::tp_plan → rules.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,6 @@ std::string read_rules(std::string_view tp_plan);
 
 /// Rules from the option and, if it names a file, the file's text. Throws ConfigError.
 TpPlan make_tp_plan(std::string_view tp_plan, std::string_view rules_json,
-                    std::string_view config_json);
+                    std::string_view config_json, std::uint32_t world);
 
 }  // namespace safeshuffle::pipeline
