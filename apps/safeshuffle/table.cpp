@@ -4,12 +4,19 @@
 
 #include <fmt/format.h>
 
+#include "core/text.hpp"
+
 namespace safeshuffle::app {
 namespace {
 
 constexpr std::size_t gap = 2;
 
 }  // namespace
+
+void Table::add(const std::vector<std::string>& cells) {
+  std::vector<std::string>& row = rows_.emplace_back();
+  for (const std::string& cell : cells) row.push_back(core::printable(cell));
+}
 
 std::string Table::text() const {
   const std::vector<std::size_t> column_widths = widths();

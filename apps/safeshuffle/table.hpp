@@ -21,8 +21,8 @@ class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// As many cells as there are columns.
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  /// As many cells as there are columns; control characters in them are shown as '?'.
+  void add(const std::vector<std::string>& cells);
 
   /// With a rule under the header; every line ends with a newline and not with a space.
   std::string text() const;

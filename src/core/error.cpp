@@ -2,28 +2,26 @@
 
 #include <utility>
 
+#include "core/text.hpp"
+
 namespace safeshuffle {
 namespace {
 
-// Names come from files: whatever they hold, a message stays one line.
-std::string printable(const std::string& name) {
-  std::string text;
-  for (const char c : name) {
-    const bool control = (c >= 0 && c < ' ') || c == 0x7f;
-    text += control ? '?' : c;
-  }
-  return text;
-}
+// Longer than any real tensor's name.
+constexpr std::size_t name_limit = 300;
 
 }  // namespace
 
 std::string describe(const ErrorRecord& record) {
   std::string text;
   if (record.rank >= 0) text += "rank " + std::to_string(record.rank) + ": ";
-  if (!record.file.empty()) text += printable(record.file) + ": ";
-  if (!record.tensor.empty()) text += "tensor '" + printable(record.tensor) + "': ";
+  if (!record.file.empty()) text += record.file + ": ";
+  if (!record.tensor.empty()) {
+    text += "tensor '" + core::shortened(record.tensor, name_limit) + "': ";
+  }
   if (record.offset) text += "byte " + std::to_string(*record.offset) + ": ";
-  return text + record.cause;
+  // Names and causes quote files: whatever they hold, a message stays one line.
+  return core::printable(text + record.cause);
 }
 
 Error::Error(ErrorRecord record)

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/text.hpp"
 #include "format/format_error.hpp"
 #include "format/tensor_bits.hpp"
 
@@ -15,9 +16,7 @@ constexpr std::array<std::string_view, 3> field_names{"dtype", "shape", "data_of
 /// `text` for a message: as long as any real name, and no longer.
 std::string quoted(std::string_view text) {
   constexpr std::size_t limit = 100;
-  std::string result("'");
-  result.append(text.substr(0, limit));
-  return result.append(text.size() > limit ? "...'" : "'");
+  return "'" + core::shortened(text, limit) + "'";
 }
 
 }  // namespace

@@ -41,6 +41,9 @@ class Guard {
 }  // namespace
 
 json parse_strict(std::string_view text, const std::string& origin) {
+  // The parser takes a NUL byte for the end of the text.
+  if (text.find('\0') != std::string_view::npos)
+    fail_config(origin, "", "not valid JSON: a NUL byte");
   try {
     Guard guard(origin);
     return json::parse(text, std::ref(guard));

@@ -1,5 +1,6 @@
 // core: arithmetic, dtypes, errors, the thread pool.
 #include <atomic>
+#include <string>
 #include <sys/resource.h>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "core/text.hpp"
 #include "core/thread_pool.hpp"
 #include "support/catch.hpp"
 
@@ -64,9 +66,24 @@ TEST_CASE("raise throws the type of the kind, with everything known", "[core]") 
   }
 }
 
-TEST_CASE("a message stays one line whatever a tensor is called", "[core]") {
-  const ErrorRecord record{.file = {}, .tensor = "a\nb\x1b", .offset = {}, .cause = "bad"};
-  CHECK(describe(record) == "tensor 'a?b?': bad");
+TEST_CASE("a message stays one line whatever a file holds", "[core]") {
+  const ErrorRecord record{
+      .file = "f\n", .tensor = "a\nb\x1b", .offset = {}, .cause = "unknown dtype 'F\n\x1b[2J'"};
+  CHECK(describe(record) == "f?: tensor 'a?b?': unknown dtype 'F??[2J'");
+}
+
+TEST_CASE("a message stays short whatever a tensor is called", "[core]") {
+  const ErrorRecord record{
+      .file = {}, .tensor = std::string(1000000, 'n'), .offset = {}, .cause = "bad"};
+  CHECK(describe(record) == "tensor '" + std::string(300, 'n') + "...': bad");
+}
+
+TEST_CASE("text is shortened between UTF-8 characters", "[core]") {
+  const std::string text = "a\xc3\xa9\xf0\x9f\x98\x80";
+  CHECK(core::shortened(text, 7) == text);
+  CHECK(core::shortened(text, 6) == "a\xc3\xa9...");
+  CHECK(core::shortened(text, 2) == "a...");
+  CHECK(core::shortened("\x80\x80", 1) == "...");
 }
 
 TEST_CASE("parallel_for runs every index once, also with more indices than workers", "[core]") {

@@ -372,4 +372,5 @@ TEST_CASE("hostile nesting and hostile keys are errors, not crashes", "[placemen
   CHECK(contains(config_error("{\"" + key + "\": \"colwise\"}"), "components"));
   CHECK(is_replicated(one_word("colwise"), tensor(key, {4, 4})));
   CHECK(contains(config_error("{\"a\xff\": \"colwise\"}"), "not valid JSON"));
+  CHECK(contains(config_error(std::string("{\"a\": \"colwise\"}\0{", 17)), "not valid JSON"));
 }

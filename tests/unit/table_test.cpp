@@ -32,3 +32,12 @@ TEST_CASE("A table without rows is its header", "[table]") {
         "rank  read\n"
         "----------\n");
 }
+
+TEST_CASE("A row stays one line whatever its cells hold", "[table]") {
+  Table table({{"tensor", Align::left}, {"bytes"}});
+  table.add({"a\nb\x1b[31m", "4"});
+  CHECK(table.text() ==
+        "tensor    bytes\n"
+        "---------------\n"
+        "a?b?[31m      4\n");
+}

@@ -1,0 +1,16 @@
+// Text from files, made fit for messages and tables.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace safeshuffle::core {
+
+/// `text` with '?' for every control character, so that it stays one line and moves no cursor.
+std::string printable(std::string_view text);
+
+/// The first `limit` bytes of `text`, cut between UTF-8 characters, and "..." if that is not all.
+std::string shortened(std::string_view text, std::size_t limit);
+
+}  // namespace safeshuffle::core
