@@ -27,8 +27,9 @@ enum class ErrorKind : std::uint8_t {
   fallback = 10,     ///< a fallback was needed under `strict`
 };
 
-/// Every way in which a safetensors header or file can be malformed; `ErrorRecord::code` of a
-/// format error. One value per case, so that tests and callers can tell them apart.
+/// Every way in which a safetensors header, file or checkpoint can be malformed;
+/// `ErrorRecord::code` of a format error. One value per case, so that tests and callers can tell
+/// them apart.
 enum class FormatErrc : std::int32_t {
   file_too_short = 1,    ///< fewer than the 8 bytes of the header length
   header_empty,          ///< header length 0
@@ -53,6 +54,8 @@ enum class FormatErrc : std::int32_t {
   gap_or_overlap,        ///< the data is not tiled by the tensors without gap or overlap
   payload_truncated,     ///< the file ends before the last tensor
   trailing_bytes,        ///< the file goes on after the last tensor
+  duplicate_tensor,      ///< a tensor stands in two files of the checkpoint
+  index_mismatch,        ///< the index and the headers disagree on a tensor
 };
 
 /// Everything known of one failure. Fields that do not apply are empty.

@@ -58,7 +58,9 @@ std::vector<double> verify(const TensorSet& model, const Communicator& comm,
 
 /// Writes each rank's tensors as DIR/model-rank-{rank}-part-0.safetensors. Collective: either all
 /// files appear under their names, complete, or none does; only if a process is killed in the
-/// moment in which all files get their names, some may have it, each complete. Throws IoError.
+/// moment in which all files get their names, some may have it, each complete. Throws IoError;
+/// ConfigError if the checkpoint itself lies in the directory, or files of a larger group do, which
+/// would be taken for part of this one.
 void save_sharded(const TensorSet& model, const std::filesystem::path& directory,
                   const Communicator& comm, const Options& options = {});
 

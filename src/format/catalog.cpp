@@ -27,10 +27,11 @@ std::vector<std::uint32_t> order_by_name(const std::vector<TensorInfo>& tensors)
 
 [[noreturn]] void refuse_twin(const FileInfo& first, const FileInfo& second,
                               const TensorInfo& tensor) {
-  throw IoError(ErrorRecord{.file = second.path,
-                            .tensor = tensor.name,
-                            .offset = {},
-                            .cause = "the tensor also stands in " + first.path});
+  throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::duplicate_tensor),
+                                .file = second.path,
+                                .tensor = tensor.name,
+                                .offset = {},
+                                .cause = "the tensor also stands in " + first.path});
 }
 
 }  // namespace

@@ -10,8 +10,11 @@ namespace safeshuffle::format {
 namespace {
 
 [[noreturn]] void refuse(const std::string& file, const std::string& tensor, std::string cause) {
-  throw IoError(
-      ErrorRecord{.file = file, .tensor = tensor, .offset = {}, .cause = std::move(cause)});
+  throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::index_mismatch),
+                                .file = file,
+                                .tensor = tensor,
+                                .offset = {},
+                                .cause = std::move(cause)});
 }
 
 /// Checks that every tensor of the index is in the file it names.

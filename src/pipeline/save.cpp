@@ -75,17 +75,45 @@ void create_output(const std::filesystem::path& directory) {
          .cause = "cannot create the directory: " + code.message()});
 }
 
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string cause) {
+  raise({.kind = ErrorKind::config,
+         .file = path.string(),
+         .tensor = {},
+         .offset = {},
+         .cause = std::move(cause)});
+}
+
+std::string shard_name(std::uint32_t rank) {
+  return "model-rank-" + std::to_string(rank) + "-part-0.safetensors";
+}
+
+// Shards beside the files they come from would be taken for part of the checkpoint; so would those
+// that a larger group has left.
+void check_output(const std::filesystem::path& directory, const Plan& plan) {
+  std::error_code ignored;
+  for (const FileInfo& file : plan.catalog().files()) {
+    const std::filesystem::path parent = std::filesystem::path(file.path).parent_path();
+    if (std::filesystem::equivalent(parent.empty() ? "." : parent, directory, ignored)) {
+      refuse(directory, "the checkpoint itself lies in this directory; save elsewhere");
+    }
+  }
+  const std::filesystem::path stale = directory / shard_name(plan.world());
+  if (std::filesystem::exists(stale, ignored)) {
+    refuse(stale, "is of a larger group than this one; remove its files or save elsewhere");
+  }
+}
+
 }  // namespace
 
 void save_sharded(const TensorSet& model, const std::filesystem::path& directory,
                   const Communicator& comm, const Options& options) {
   const core::Deadline deadline = pipeline::deadline_of(options);
-  const std::filesystem::path path =
-      directory / ("model-rank-" + std::to_string(comm.rank()) + "-part-0.safetensors");
+  const std::filesystem::path path = directory / shard_name(comm.rank());
   std::unique_ptr<format::FileWriter> writer;
   comm::agree_on_long(comm.transport(), deadline, [&](const comm::Beat& beat) -> std::string {
     pipeline::check_options(options);
     create_output(directory);
+    check_output(directory, model.plan());
     writer = write_file(model, path, beat);
     return {};
   });

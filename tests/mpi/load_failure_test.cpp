@@ -1,6 +1,7 @@
 // Loads that fail: all ranks throw the same error.
 #include <cstdlib>
 #include <fcntl.h>
+#include <fstream>
 #include <functional>
 #include <stdexcept>
 #include <unistd.h>
@@ -180,4 +181,24 @@ TEST_CASE("a directory that cannot be made is an IoError of saving", "[load]") {
   REQUIRE(error);
   CHECK(error->kind == ErrorKind::io);
   CHECK(error->rank == 0);
+}
+
+TEST_CASE("shards are not saved where they would be taken for part of something else", "[load]") {
+  const SharedModel model(plain_model(2));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const TensorSet loaded = load(model.path(), comm, replicated());
+
+  const auto beside_source = common_error([&] { save_sharded(loaded, model.path(), comm); });
+  REQUIRE(beside_source);
+  CHECK(beside_source->kind == ErrorKind::config);
+  CHECK(beside_source->file == model.path());
+
+  const SharedDirectory saved;
+  const std::string stale =
+      test::numbered(saved.path() + "/model-rank-", world_size()) + "-part-0.safetensors";
+  saved.fill([&] { std::ofstream(stale) << "of a larger group"; });
+  const auto larger_group = common_error([&] { save_sharded(loaded, saved.path(), comm); });
+  REQUIRE(larger_group);
+  CHECK(larger_group->kind == ErrorKind::config);
+  CHECK(larger_group->file == stale);
 }

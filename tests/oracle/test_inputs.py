@@ -163,11 +163,11 @@ class Refused(Inputs):
     def index_names_a_tensor_that_no_file_has(self, d):
         self.edit_index(d, lambda i: i["weight_map"].update(
             {"ghost": "model-00001-of-00003.safetensors"}))  # fmt: skip
-        return IO_ERROR, "ghost.*no file has it"
+        return FORMAT_ERROR, "ghost.*no file has it"
 
     def index_lacks_a_tensor(self, d):
         self.edit_index(d, lambda i: i["weight_map"].pop("model.norm.weight"))
-        return IO_ERROR, "model.norm.weight.*does not name it"
+        return FORMAT_ERROR, "model.norm.weight.*does not name it"
 
     def index_names_the_wrong_file(self, d):
         def swap(index):
@@ -176,7 +176,7 @@ class Refused(Inputs):
             index["weight_map"][name] = (other - {index["weight_map"][name]}).pop()
 
         self.edit_index(d, swap)
-        return IO_ERROR, "model.norm.weight.*but the tensor is in"
+        return FORMAT_ERROR, "model.norm.weight.*but the tensor is in"
 
     def index_points_outside(self, d):
         self.edit_index(d, lambda i: i["weight_map"].update({"out": "../out.safetensors"}))
@@ -205,7 +205,7 @@ class Refused(Inputs):
         (d / INDEX).unlink()
         copy = {"model.norm.weight": self.tensors["model.norm.weight"]}
         checkpoint.write_by_reference(d / "z.safetensors", copy)
-        return IO_ERROR, "z.safetensors.*model.norm.weight.*also stands in"
+        return FORMAT_ERROR, "z.safetensors.*model.norm.weight.*also stands in"
 
     def no_files(self, d):
         for path in d.iterdir():

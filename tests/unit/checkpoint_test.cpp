@@ -210,7 +210,7 @@ TEST_CASE("an index and headers that disagree are refused", "[format][checkpoint
   directory.write("b.safetensors", byte_tensors({"y", "z"}));
   const auto refused = [&](const std::string& weight_map) {
     directory.write(usual_index, index_of(weight_map));
-    const ErrorRecord record = io_error(directory.path().string());
+    const ErrorRecord record = failure<FormatError>([&] { open({directory.path().string()}); });
     return fs::path(record.file).filename().string() + ":" + record.tensor;
   };
   const std::string right = R"("x":"a.safetensors","y":"b.safetensors")";
