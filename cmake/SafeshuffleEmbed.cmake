@@ -1,5 +1,5 @@
 # safeshuffle_embed(target function files...): makes text files part of the program, so that nothing is
-# looked up at run time. Defines safeshuffle::core::<function>(), declared by core/embedded.hpp users,
+# looked up at run time. Defines safeshuffle::core::<function>(), which a header must declare,
 # which returns one {stem, text} per file.
 function(safeshuffle_embed target function)
   set(output ${CMAKE_CURRENT_BINARY_DIR}/${function}.cpp)

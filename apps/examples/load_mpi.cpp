@@ -24,7 +24,8 @@ int run(const char* path, int rank) try {
 }
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const int status = argc == 2 ? run(argv[1], rank) : 2;

@@ -2,7 +2,9 @@
 //
 // Every function of the library reports failure by throwing one of the types below; none returns an
 // error code, prints, or aborts. Inside a collective call all ranks throw the same error: the one
-// of the lowest failing rank. All types here are values and safe to copy between threads.
+// of the lowest failing rank. Only TransportError and TimeoutError may differ between ranks; after
+// one of them the communicator must not be used. All types here are values and safe to copy between
+// threads.
 #pragma once
 
 #include <cstdint>

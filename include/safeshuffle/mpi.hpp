@@ -10,10 +10,10 @@ namespace safeshuffle {
 /// A communicator over the ranks of `comm`. Collective over `comm`.
 ///
 /// MPI must be initialised (MPI_THREAD_FUNNELED suffices: the library makes all MPI calls on the
-/// thread that calls it) and outlive the result. `comm` is duplicated, never freed or reconfigured;
-/// the duplicate is freed with the last copy of the result, a collective call, unless MPI has been
-/// finalised by then. Errors of MPI calls are thrown as TransportError, whatever handler `comm`
-/// has.
+/// thread that calls it) and outlive the result. `comm` is duplicated and never freed; only for the
+/// length of this call its error handler is replaced. The duplicate is freed with the last copy of
+/// the result, a collective call, unless MPI has been finalised by then. Errors of MPI calls are
+/// thrown as TransportError, whatever handler `comm` has.
 Communicator from_mpi(MPI_Comm comm, DeviceSpec device = DeviceSpec::host());
 
 }  // namespace safeshuffle

@@ -46,7 +46,8 @@ class Plan {
   Assignment assignment() const noexcept;
 
   /// Equal on two ranks if and only if (up to hash collisions) their plans are equal: XXH3-64 over
-  /// catalog, placements and schedule.
+  /// catalog, placements and schedule, but for the files' paths and modification times, in which
+  /// nodes may differ.
   std::uint64_t hash() const noexcept;
 
   const Catalog& catalog() const noexcept;

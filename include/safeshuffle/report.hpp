@@ -43,6 +43,8 @@ struct Span {
 /// One rank's part. Times in seconds, sizes in bytes.
 struct RankReport {
   std::uint32_t rank = 0;
+  std::string host;                          ///< name of its node
+  unsigned cores = 0;                        ///< that the process may run on
   std::array<double, phase_count> phases{};  ///< by Phase
   double total_seconds = 0;                  ///< sum of the phases
   double read_busy_seconds = 0;              ///< time during which at least one read was under way
@@ -61,6 +63,7 @@ struct RankReport {
 
 /// The whole load.
 struct Report {
+  std::string version;    ///< of the library, such as "0.1.0"
   std::string device;     ///< "host"
   std::string transport;  ///< "mpi" or "self"
   std::uint64_t plan_hash = 0;

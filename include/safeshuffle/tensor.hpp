@@ -48,6 +48,9 @@ class TensorSet {
   DeviceKind device() const noexcept;
   const Plan& plan() const noexcept;
 
+  /// Of the group that loaded it.
+  std::uint32_t rank() const noexcept;
+
   /// What the load did, for all ranks; the same on every rank.
   const Report& report() const noexcept;
 

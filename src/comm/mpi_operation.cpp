@@ -84,6 +84,12 @@ void MpiOperation::broadcast(std::uint32_t root, void* data, std::uint64_t bytes
         });
 }
 
+void MpiOperation::barrier() {
+  transfers_.push_back({group_->rank(), Direction::barrier});
+  requests_.push_back(MPI_REQUEST_NULL);
+  check_mpi(MPI_Ibarrier(group_->comm(), &requests_.back()), "MPI_Ibarrier");
+}
+
 bool MpiOperation::done() {
   if (complete_) return true;
   int complete = 0;

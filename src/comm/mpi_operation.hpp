@@ -30,6 +30,7 @@ class MpiOperation {
   void receive(std::uint32_t peer, void* data, std::uint64_t bytes, MpiTag tag);
   void send(std::uint32_t peer, const void* data, std::uint64_t bytes, MpiTag tag);
   void broadcast(std::uint32_t root, void* data, std::uint64_t bytes);
+  void barrier();  ///< complete when all ranks of the group have started theirs
 
   /// Drives the transfers; true once all are complete, after which none may be started. Throws
   /// TransportError.
@@ -40,7 +41,7 @@ class MpiOperation {
   std::vector<std::uint32_t> missing() const;
 
  private:
-  enum class Direction : std::uint8_t { receive, send, broadcast };
+  enum class Direction : std::uint8_t { receive, send, broadcast, barrier };
   struct Transfer {
     std::uint32_t peer;
     Direction direction;

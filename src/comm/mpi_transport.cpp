@@ -50,6 +50,7 @@ class MpiPending final : public Pending {
     for (const Message& message : exchange_.broadcasts) {
       operation_.broadcast(message.peer, message.data, message.bytes);
     }
+    operation_.barrier();
     sent_ = true;
   }
 

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,7 +62,8 @@ class Transport {
   virtual std::vector<std::string> all_gather(std::string_view mine, core::Deadline deadline) = 0;
 
   /// Starts one wave, ordered after what is enqueued on `queue`. Collective. A second exchange must
-  /// not start before the first is done.
+  /// not start before the first is done. None is done before all ranks have started theirs: so
+  /// ranks stay in step, and a time-out bounds one wave, also where some have nothing to exchange.
   virtual std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) = 0;
 };
 

@@ -15,7 +15,4 @@ struct EmbeddedFile {
 /// configs/tp/*.json; defined by the build.
 std::span<const EmbeddedFile> embedded_tp_rules();
 
-/// configs/layouts/*.json; defined by the build, in the command only.
-std::span<const EmbeddedFile> embedded_layouts();
-
 }  // namespace safeshuffle::core

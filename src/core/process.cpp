@@ -1,9 +1,11 @@
 #include "core/process.hpp"
 
 #include <algorithm>
+#include <array>
 #include <sched.h>
 #include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 
 namespace safeshuffle::core {
 
@@ -11,6 +13,12 @@ std::uint64_t peak_resident_bytes() noexcept {
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;  // Linux counts KiB
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  const int code = gethostname(name.data(), name.size() - 1);
+  return code == 0 ? std::string(name.data()) : std::string();
 }
 
 unsigned available_cores() noexcept {

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace safeshuffle::core {
 
 /// Largest resident set so far, in bytes.
 std::uint64_t peak_resident_bytes() noexcept;
+
+/// Name of the node; empty if it cannot be known.
+std::string host_name();
 
 /// Cores this process may run on, at least 1.
 unsigned available_cores() noexcept;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -59,7 +60,11 @@ void ThreadPool::parallel_for(std::size_t count, const std::function<void(std::s
     }
   };
   const std::size_t helpers = std::min(workers_.size(), count - 1);
-  for (std::size_t i = 0; i < helpers; ++i) submit(run);
+  try {
+    for (std::size_t i = 0; i < helpers; ++i) submit(run);
+  } catch (const std::bad_alloc&) {
+    // Those that could be asked must be waited for, as they use `task`; the rest is done without.
+  }
   run();
   for (std::size_t done = loop->finished; done != count; done = loop->finished) {
     loop->finished.wait(done);

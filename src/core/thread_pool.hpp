@@ -21,7 +21,6 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  std::size_t size() const noexcept { return workers_.size(); }
   void submit(std::function<void()> task);
 
   /// Runs task(0) … task(count - 1) on the workers and the calling thread; returns when all are

@@ -12,7 +12,7 @@ namespace safeshuffle::format {
 namespace {
 
 /// Data that may wait to be written to storage, in bytes: a flush then takes seconds, not minutes.
-constexpr std::uint64_t unflushed_limit = std::uint64_t{256} << 20;
+constexpr std::uint64_t unflushed_limit = std::uint64_t{32} << 20;
 
 std::string random_digits() {
   std::random_device device;

@@ -118,7 +118,7 @@ Executor::WaveBatch Executor::start_reading(std::uint32_t wave) {
     ranges.push_back({extent.file, extent.file_offset, extent.bytes,
                       buffers_->slabs[wave % 2].get() + extent.slab_offset});
   }
-  reading.batch = last_batch_ = reader_->submit(ranges);
+  attempt([&] { reading.batch = last_batch_ = reader_->submit(ranges); });
   return reading;
 }
 

@@ -40,19 +40,19 @@ Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Opti
     auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
                      options.plan);
-    plan->prove();
     return {};
   });
   return *plan;
 }
 
-// Every rank sees every hash, so all of them throw or none.
+// No plan is followed unproven. Every rank sees every hash, so all of them throw or none.
 void compare_plans(const Plan& plan, const Communicator& comm, const Options& options) {
   const auto hashes = comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
     if (plan.world() != comm.size()) {
       throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
                         std::to_string(comm.size()));
     }
+    plan.prove();
     return std::to_string(plan.hash());
   });
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
@@ -71,6 +71,8 @@ RankReport rank_report(const RankSummary& planned, const pipeline::Executor& exe
                        PhaseClock& clock) {
   RankReport report;
   report.rank = planned.rank;
+  report.host = core::host_name();
+  report.cores = core::available_cores();
   report.phases = clock.read();
   report.total_seconds = std::accumulate(report.phases.begin(), report.phases.end(), 0.0);
   report.read_busy_seconds = executor.read_busy_seconds();
@@ -93,6 +95,7 @@ RankReport rank_report(const RankSummary& planned, const pipeline::Executor& exe
 Report gather_report(const Plan& plan, const Communicator& comm, const RankReport& mine,
                      const Options& options) {
   Report report;
+  report.version = SAFESHUFFLE_VERSION;
   report.device = comm.device_handle()->description();
   report.transport = comm.transport_name();
   report.plan_hash = plan.hash();

@@ -27,7 +27,10 @@ std::string hexadecimal(std::uint64_t value) {
 }
 
 nlohmann::ordered_json rank_json(const RankReport& rank) {
-  nlohmann::ordered_json json{{"rank", rank.rank}, {"total_seconds", rank.total_seconds}};
+  nlohmann::ordered_json json{{"rank", rank.rank},
+                              {"host", rank.host},
+                              {"cores", rank.cores},
+                              {"total_seconds", rank.total_seconds}};
   for (std::size_t i = 0; i < phase_count; ++i) json["phases"][phase_names[i]] = rank.phases[i];
   json["overlap"] = {{"read_busy_seconds", rank.read_busy_seconds},
                      {"read_hidden_seconds", rank.read_hidden_seconds}};
@@ -68,6 +71,7 @@ std::string_view name(Phase phase) noexcept {
 std::string to_json(const Report& report) {
   nlohmann::ordered_json json{
       {"schema_version", schema_version},
+      {"version", report.version},
       {"device", report.device},
       {"transport", report.transport},
       {"world", report.ranks.size()},
@@ -109,6 +113,7 @@ std::string encode(const RankReport& rank) {
   out.put(std::uint64_t{rank.rank}).put(rank.read_bytes).put(rank.sent_bytes);
   out.put(rank.received_bytes).put(rank.kept_bytes).put(rank.peak_device_bytes);
   out.put(rank.peak_pinned_bytes).put(rank.peak_resident_bytes).put(rank.io_path);
+  out.put(rank.host).put(std::uint64_t{rank.cores});
   out.put(std::uint64_t{rank.fallbacks.size()});
   for (const std::string& fallback : rank.fallbacks) out.put(fallback);
   for (const Span& span : rank.spans) {
@@ -147,6 +152,8 @@ RankReport decode_rank_report(std::string_view bytes) {
   rank.peak_pinned_bytes = in.number();
   rank.peak_resident_bytes = in.number();
   rank.io_path = in.text();
+  rank.host = in.text();
+  rank.cores = static_cast<unsigned>(in.number());
   for (std::uint64_t left = in.number(); left > 0; --left) rank.fallbacks.push_back(in.text());
   while (!in.at_end()) rank.spans.push_back(decode_span(in));
   return rank;

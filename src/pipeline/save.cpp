@@ -12,6 +12,7 @@
 #include "comm/agreement.hpp"
 #include "format/writer.hpp"
 #include "pipeline/limits.hpp"
+#include "pipeline/tensor_state.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -112,20 +113,23 @@ void save_sharded(const TensorSet& model, const std::filesystem::path& directory
   std::unique_ptr<format::FileWriter> writer;
   comm::agree_on_long(comm.transport(), deadline, [&](const comm::Beat& beat) -> std::string {
     pipeline::check_options(options);
+    pipeline::check_group(model, comm);
     create_output(directory);
     check_output(directory, model.plan());
     writer = write_file(model, path, beat);
     return {};
   });
-  // Only renames are left; should one fail after all, the other ranks take theirs back.
+  // Only renames are left; should one fail after all, the ranks that succeeded take theirs back.
+  bool renamed = false;
   try {
     comm::agree_on(comm.transport(), deadline, [&]() -> std::string {
       writer->commit();
+      renamed = true;
       return {};
     });
   } catch (...) {
     std::error_code ignored;
-    std::filesystem::remove(path, ignored);
+    if (renamed) std::filesystem::remove(path, ignored);
     throw;
   }
 }

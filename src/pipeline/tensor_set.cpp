@@ -42,6 +42,13 @@ std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t ran
   return state;
 }
 
+void check_group(const TensorSet& model, const Communicator& comm) {
+  if (comm.size() == model.plan().world() && comm.rank() == model.rank()) return;
+  throw ConfigError("the model was loaded by rank " + std::to_string(model.rank()) + " of " +
+                    std::to_string(model.plan().world()) + ", not by rank " +
+                    std::to_string(comm.rank()) + " of " + std::to_string(comm.size()));
+}
+
 }  // namespace pipeline
 
 TensorSet::TensorSet(std::shared_ptr<const State> state) : state_(std::move(state)) {}
@@ -58,6 +65,10 @@ const TensorView* TensorSet::end() const noexcept {
 DeviceKind TensorSet::device() const noexcept {
   return state_->device->kind();
 }
+std::uint32_t TensorSet::rank() const noexcept {
+  return state_->rank;
+}
+
 const Plan& TensorSet::plan() const noexcept {
   return state_->plan;
 }

@@ -18,6 +18,7 @@
 #include "format/checkpoint.hpp"
 #include "format/header.hpp"
 #include "pipeline/limits.hpp"
+#include "pipeline/tensor_state.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -71,14 +72,18 @@ class TensorVerifier {
         beat_(beat),
         stored_(source.tensor(view.name)) {}
 
-  void run(const Placement& placement, std::uint32_t rank, std::uint32_t world) {
+  void run(const TensorInfo& planned, const Placement& placement, std::uint32_t rank,
+           std::uint32_t world) {
+    if (stored_.dtype != planned.dtype || stored_.shape != planned.shape) {
+      fail(stored_.file_offset, "the file now has another tensor of this name");
+    }
     if (view_.bytes == 0) return;
     if (placement.kind != Placement::Kind::sharded) {
       compare(0, elements(0));
     } else {
       run_cut(placement.split, rank, world);
     }
-    if (verified_bytes_ != view_.bytes) fail(0, "has the wrong size");
+    if (verified_bytes_ != view_.bytes) fail(stored_.file_offset, "has the wrong size");
   }
 
  private:
@@ -129,7 +134,7 @@ class TensorVerifier {
   }
 
   void fetch(std::uint64_t bytes) {
-    if (bytes > view_.bytes - verified_bytes_) fail(0, "has the wrong size");
+    if (bytes > view_.bytes - verified_bytes_) fail(stored_.file_offset, "has the wrong size");
     TensorView part = view_;
     part.data += verified_bytes_;
     part.bytes = bytes;
@@ -170,8 +175,7 @@ std::uint64_t held_bytes(const TensorSet& model) {
   return bytes;
 }
 
-void verify_rank(const TensorSet& model, std::uint32_t rank, const Options& options,
-                 const comm::Beat& beat) {
+void verify_rank(const TensorSet& model, const Options& options, const comm::Beat& beat) {
   const Catalog& catalog = model.plan().catalog();
   Progress progress{.total_bytes = held_bytes(model)};
   std::map<std::uint32_t, std::vector<const TensorView*>> by_file;
@@ -182,7 +186,8 @@ void verify_rank(const TensorSet& model, std::uint32_t rank, const Options& opti
     const SourceFile source(catalog.files()[file].path);
     for (const TensorView* view : views) {
       TensorVerifier(model, *view, source, beat)
-          .run(model.plan().placements()[view->index], rank, model.plan().world());
+          .run(catalog.tensors()[view->index], model.plan().placements()[view->index], model.rank(),
+               model.plan().world());
       progress.bytes += view->bytes;
       if (options.on_progress) options.on_progress(progress);
     }
@@ -195,8 +200,9 @@ std::vector<double> verify(const TensorSet& model, const Communicator& comm,
                            const Options& options) {
   const auto step = [&](const comm::Beat& beat) {
     pipeline::check_options(options);
+    pipeline::check_group(model, comm);
     const core::Clock::time_point start = core::Clock::now();
-    verify_rank(model, comm.rank(), options, beat);
+    verify_rank(model, options, beat);
     return core::WireWriter().put(core::seconds_since(start)).take();
   };
   const auto by_rank = comm::agree_on_long(comm.transport(), pipeline::deadline_of(options), step);

@@ -108,7 +108,7 @@ void fill_within(Schedule& schedule, const PlanOptions& options) {
   const std::uint64_t budget = options.memory_budget;
   fill(schedule, options.assignment, options.window);
   while (budget != 0 && neediest(schedule).peak_device_bytes > budget) {
-    const std::uint64_t smaller = std::bit_ceil(schedule.window) / 2;
+    const std::uint64_t smaller = std::bit_floor(schedule.window - 1);
     if (neediest(schedule).arena_bytes > budget || smaller < smallest_window) {
       fail_budget(schedule, budget);
     }

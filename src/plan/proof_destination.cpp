@@ -103,7 +103,7 @@ class DestinationProof {
     runs_[rank].push_back({run.offset, run.offset + run.bytes});
   }
 
-  // The run of `peer`, which check_messages has shown to exist.
+  // The run of `peer`, which must exist.
   static const Run& at(const std::vector<Run>& runs, std::uint32_t peer) {
     const Run* run = find(runs, peer);
     require(run != nullptr, "a message has no other side");

@@ -18,7 +18,7 @@ std::vector<Slab> fill_slabs(const Catalog& catalog, const std::vector<ReadUnit>
 /// Returns the number of waves.
 std::uint32_t interleave(std::vector<std::vector<Slab>> rank_slabs, std::vector<Slab>& slabs);
 
-/// Device bytes that hold any of a rank's slabs; a multiple of the page.
+/// Device bytes that hold the slab; a multiple of the page.
 std::uint64_t slab_bytes(const Slab& slab);
 
 }  // namespace safeshuffle::plan

@@ -202,3 +202,26 @@ TEST_CASE("shards are not saved where they would be taken for part of something 
   CHECK(larger_group->kind == ErrorKind::config);
   CHECK(larger_group->file == stale);
 }
+
+TEST_CASE("a model is verified and saved by the group that loaded it, or not at all", "[load]") {
+  const SharedModel model(plain_model(2));
+  const TensorSet loaded = load(model.path(), from_mpi(MPI_COMM_WORLD), replicated());
+  if (world_size() == 1) return;
+  CHECK_THROWS_AS(verify(loaded, self()), ConfigError);
+  CHECK_THROWS_AS(save_sharded(loaded, model.directory / "saved", self()), ConfigError);
+}
+
+TEST_CASE("a tensor that changed its type since it was loaded is found by verification", "[load]") {
+  const SharedModel model(plain_model(1));
+  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  Options half = replicated();
+  half.plan.dtype = DTypePolicy::f16;
+  const TensorSet loaded = load(model.path(), comm, half);
+  const Catalog other =
+      test::make_catalog({{{"cut0", DType::I32, {80, 128}}, {"whole0", DType::BF16, {4096}}}});
+  model.directory.fill([&] { write_model(model.path(), other, 1); });
+  const auto error = common_error([&] { verify(loaded, comm, half); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::verification);
+  CHECK(error->tensor == "cut0");
+}

@@ -1,5 +1,7 @@
 // The transport contract on MPI, and what only several ranks can get wrong.
+#include <chrono>
 #include <signal.h>
+#include <thread>
 #include <unistd.h>
 
 #include <mpi.h>
@@ -56,6 +58,18 @@ TEST_CASE("transports of one communicator do not mix their messages", "[comm]") 
   CHECK(finished);
   CHECK(first.arrived());
   CHECK(second.arrived());
+}
+
+TEST_CASE("no rank ends a wave before all have begun it, also with nothing to exchange", "[comm]") {
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  testing::TestQueue queue;
+  constexpr std::chrono::milliseconds delay{300};
+  MPI_Barrier(MPI_COMM_WORLD);
+  const auto start = core::Clock::now();
+  if (world_rank() == 0) std::this_thread::sleep_for(delay);
+  const auto pending = transport->exchange({}, queue);
+  while (!pending->done()) std::this_thread::yield();
+  CHECK(core::Clock::now() - start > delay / 2);
 }
 
 TEST_CASE("a communicator that is none is a ConfigError", "[comm]") {

@@ -42,8 +42,8 @@ void FileSet::commit() {
   auto path = paths_.begin();
   try {
     for (format::FileWriter& writer : writers_) {
+      ++path;  // first: a commit that fails may have renamed already
       writer.commit();
-      ++path;
     }
   } catch (...) {
     std::error_code ignored;

@@ -5,13 +5,13 @@
 #include <exception>
 #include <mutex>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "safeshuffle/error.hpp"
 
+#include "core/process.hpp"
 #include "core/thread_pool.hpp"
 #include "synth/contents.hpp"
 #include "synth/file_set.hpp"
@@ -98,8 +98,7 @@ class Filler {
         total_(tensor_bytes(layout)) {}
 
   void run() {
-    const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-    const std::size_t threads = options_.threads != 0 ? options_.threads : cores;
+    const std::size_t threads = options_.threads != 0 ? options_.threads : core::available_cores();
     core::ThreadPool helpers(std::min(threads, writers_.size()) - 1);
     helpers.parallel_for(writers_.size(), [this](std::size_t file) { fill_guarded(file); });
     if (failure_) std::rethrow_exception(failure_);

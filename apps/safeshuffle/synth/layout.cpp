@@ -5,9 +5,9 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/embedded.hpp"
 #include "core/posix_file.hpp"
 #include "format/header.hpp"
+#include "synth/embedded_layouts.hpp"
 
 namespace safeshuffle::synth {
 namespace {

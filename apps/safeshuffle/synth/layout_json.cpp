@@ -10,7 +10,7 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/embedded.hpp"
+#include "synth/embedded_layouts.hpp"
 #include "synth/header_style.hpp"
 #include "synth/layout.hpp"
 

@@ -1,10 +1,9 @@
 #include "device/host/host_device.hpp"
 
 #include <algorithm>
-#include <sched.h>
-#include <thread>
 #include <utility>
 
+#include "core/process.hpp"
 #include "device/host/memory.hpp"
 #include "device/host/pack.hpp"
 
@@ -59,11 +58,7 @@ void HostDevice::copy_to_host(std::byte* destination, const std::byte* source,
 }
 
 std::size_t HostDevice::default_threads() {
-  cpu_set_t usable;
-  const bool known = sched_getaffinity(0, sizeof usable, &usable) == 0;
-  const std::size_t cores =
-      known ? static_cast<std::size_t>(CPU_COUNT(&usable)) : std::thread::hardware_concurrency();
-  return std::clamp<std::size_t>(cores, 1, 4);
+  return std::min<std::size_t>(core::available_cores(), 4);
 }
 
 }  // namespace safeshuffle::device
