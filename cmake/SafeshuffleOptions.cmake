@@ -1,6 +1,8 @@
 # The project's switches. Backends are AUTO (use it if it is found), ON (fail if it is not) or OFF.
 set(SAFESHUFFLE_MPI AUTO CACHE STRING "MPI transport: AUTO, ON or OFF")
-set_property(CACHE SAFESHUFFLE_MPI PROPERTY STRINGS AUTO ON OFF)
+set(SAFESHUFFLE_CUDA AUTO CACHE STRING "CUDA devices: AUTO, ON or OFF")
+set(SAFESHUFFLE_NCCL AUTO CACHE STRING "NCCL transport, which needs CUDA: AUTO, ON or OFF")
+set_property(CACHE SAFESHUFFLE_MPI SAFESHUFFLE_CUDA SAFESHUFFLE_NCCL PROPERTY STRINGS AUTO ON OFF)
 option(SAFESHUFFLE_APPS "Build the safeshuffle command and the examples" ${PROJECT_IS_TOP_LEVEL})
 option(SAFESHUFFLE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(SAFESHUFFLE_WERROR "Treat warnings in safeshuffle's own targets as errors" ${PROJECT_IS_TOP_LEVEL})
@@ -23,7 +25,8 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VER
 endif()
 
 if(SAFESHUFFLE_SANITIZE)
-  add_compile_options(-fsanitize=${SAFESHUFFLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options(
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${SAFESHUFFLE_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   add_link_options(-fsanitize=${SAFESHUFFLE_SANITIZE})
 endif()
 

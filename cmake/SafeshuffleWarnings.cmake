@@ -1,7 +1,7 @@
 # safeshuffle_warnings(target): strict warnings, PRIVATE, so that neither dependencies nor consumers
 # are held to them.
 function(safeshuffle_warnings target)
-  target_compile_options(${target} PRIVATE
+  set(warnings
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
     -Wold-style-cast -Woverloaded-virtual -Wnull-dereference -Wdouble-promotion
     # GCC 12 takes "text" + string for overlapping copies (its bug 105651).
@@ -9,6 +9,10 @@ function(safeshuffle_warnings target)
     $<$<BOOL:${SAFESHUFFLE_WERROR}>:-Werror>)
   if(SAFESHUFFLE_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC's manual: the sanitizers' instrumentation makes these two warn of what is not there.
-    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-null-dereference)
+    list(APPEND warnings -Wno-maybe-uninitialized -Wno-null-dereference)
   endif()
+  # The host code that nvcc generates is not clean under more than these.
+  set(cuda_warnings -Xcompiler=-Wall,-Wextra $<$<BOOL:${SAFESHUFFLE_WERROR}>:-Werror=all-warnings>)
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>" "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_warnings}>")
 endfunction()

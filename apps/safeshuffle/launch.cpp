@@ -43,7 +43,7 @@ bool under_launcher() {
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
-Communicator join_group(DeviceSpec device) {
+Communicator join_group(Device device) {
   if (!under_launcher()) return self(device);
   begin_mpi();
   return from_mpi(MPI_COMM_WORLD, device);
@@ -65,7 +65,7 @@ void abort_group(int code) {
   std::_Exit(code);
 }
 #else
-Communicator join_group(DeviceSpec device) {
+Communicator join_group(Device device) {
   if (under_launcher()) {
     throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
   }

@@ -13,7 +13,7 @@ bool under_launcher();
 
 /// The group of this process: all ranks of the MPI job, or itself. Begins MPI; at most once per
 /// process.
-Communicator join_group(DeviceSpec device);
+Communicator join_group(Device device);
 
 /// Whether other ranks may be waiting for this one: MPI has begun.
 bool in_group();

@@ -28,7 +28,7 @@ namespace {
 struct LoadCommand {
   std::vector<std::string> paths;
   Options options;
-  DeviceSpec device = DeviceSpec::host();
+  Device device = Device::host();
   double timeout_seconds = 300;
   bool verify = false;
   std::string save_directory;

@@ -14,18 +14,33 @@ namespace device {
 class Device;
 }
 
-/// Where finished tensors live.
-enum class DeviceKind : std::uint8_t { host };
+/// Where finished tensors live. What a communicator has is never `automatic`.
+enum class DeviceKind : std::uint8_t {
+  host,       ///< CPU memory
+  cuda,       ///< a GPU
+  automatic,  ///< a GPU if every rank has one that works, else the host
+};
 
-/// "host".
+/// "host", "cuda", "auto".
 std::string name(DeviceKind kind);
 
-/// Names a device before it is opened.
-struct DeviceSpec {
+/// Says which device to open.
+struct Device {
+  /// Ordinal of a GPU: the rank's position among the ranks of its node, modulo the number of GPUs that
+  /// the process sees.
+  static constexpr int by_local_rank = -1;
+
   DeviceKind kind = DeviceKind::host;
+  int ordinal = by_local_rank;  ///< of the GPU, as CUDA counts them in this process
 
   /// CPU memory of the process.
-  static DeviceSpec host() noexcept { return {DeviceKind::host}; }
+  static Device host() noexcept { return {DeviceKind::host}; }
+
+  /// One GPU per rank. The process touches no other: no context, no memory.
+  static Device cuda(int ordinal = by_local_rank) noexcept { return {DeviceKind::cuda, ordinal}; }
+
+  /// See DeviceKind::automatic.
+  static Device automatic() noexcept { return {DeviceKind::automatic}; }
 };
 
 /// Shared handle; copies refer to the same group. Collective calls on one communicator must not run
@@ -50,6 +65,6 @@ class Communicator {
 };
 
 /// A group of one rank; needs no MPI.
-Communicator self(DeviceSpec device = DeviceSpec::host());
+Communicator self(Device device = Device::host());
 
 }  // namespace safeshuffle

@@ -14,6 +14,6 @@ namespace safeshuffle {
 /// length of this call its error handler is replaced. The duplicate is freed with the last copy of
 /// the result, a collective call, unless MPI has been finalised by then. Errors of MPI calls are
 /// thrown as TransportError, whatever handler `comm` has.
-Communicator from_mpi(MPI_Comm comm, DeviceSpec device = DeviceSpec::host());
+Communicator from_mpi(MPI_Comm comm, Device device = Device::host());
 
 }  // namespace safeshuffle

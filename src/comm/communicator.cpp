@@ -27,7 +27,7 @@ std::string Communicator::transport_name() const {
   return transport_->name();
 }
 
-Communicator self(DeviceSpec device) {
+Communicator self(Device device) {
   return {comm::make_self_transport(), device::open_device(device)};
 }
 

@@ -9,7 +9,7 @@
 
 namespace safeshuffle {
 
-Communicator from_mpi(MPI_Comm comm, DeviceSpec device) {
+Communicator from_mpi(MPI_Comm comm, Device device) {
   auto transport = comm::make_mpi_transport(comm);
   std::shared_ptr<device::Device> opened;
   comm::agree_on(*transport, core::Deadline(Options{}.timeout), [&] {

@@ -10,13 +10,17 @@ std::string name(DeviceKind kind) {
   switch (kind) {
     case DeviceKind::host:
       return "host";
+    case DeviceKind::cuda:
+      return "cuda";
+    case DeviceKind::automatic:
+      return "auto";
   }
   return "unknown";
 }
 
 namespace device {
 
-std::shared_ptr<Device> open_device(const DeviceSpec& spec) {
+std::shared_ptr<Device> open_device(const safeshuffle::Device& which) {
   switch (spec.kind) {
     case DeviceKind::host:
       return std::make_shared<HostDevice>();

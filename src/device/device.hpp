@@ -86,6 +86,6 @@ class Device {
 };
 
 /// Opens the device that `spec` names.
-std::shared_ptr<Device> open_device(const DeviceSpec& spec);
+std::shared_ptr<Device> open_device(const safeshuffle::Device& which);
 
 }  // namespace safeshuffle::device

@@ -12,7 +12,7 @@ TEST_CASE("the host device keeps the device contract", "[device]") {
 }
 
 TEST_CASE("the host device opens by name and stages in place", "[device]") {
-  const auto device = device::open_device(DeviceSpec::host());
+  const auto device = device::open_device(Device::host());
   CHECK(device->kind() == DeviceKind::host);
   CHECK(device->description() == name(DeviceKind::host));
 

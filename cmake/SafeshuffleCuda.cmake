@@ -1,0 +1,33 @@
+# Resolves SAFESHUFFLE_CUDA and SAFESHUFFLE_NCCL. CUDA takes a toolkit whose compiler works with the host
+# compiler; no driver: what is built here starts without one as well.
+safeshuffle_find_backend(CUDA CUDAToolkit 12.5)
+if(SAFESHUFFLE_WITH_CUDA)
+  include(CheckLanguage)
+  if(NOT DEFINED ENV{CUDACXX})
+    set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE})
+  endif()
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    # Machine code for A100 and H100; what comes after them compiles the newer one's PTX.
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+  endif()
+  if("${SAFESHUFFLE_CUDA}" STREQUAL "AUTO")
+    check_language(CUDA)
+    set(SAFESHUFFLE_WITH_CUDA ${CMAKE_CUDA_COMPILER})
+  endif()
+endif()
+if(SAFESHUFFLE_WITH_CUDA)
+  set(SAFESHUFFLE_WITH_CUDA ON)
+  enable_language(CUDA)
+  # CMake 3.25 knows no C++20 for nvcc. Kernels call the constexpr functions that the host shares.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr>")
+else()
+  set(SAFESHUFFLE_WITH_CUDA OFF)
+endif()
+
+if(SAFESHUFFLE_WITH_CUDA)
+  safeshuffle_find_backend(NCCL NCCL 2.19)
+elseif("${SAFESHUFFLE_NCCL}" STREQUAL "ON")
+  message(FATAL_ERROR "SAFESHUFFLE_NCCL=ON needs CUDA")
+else()
+  set(SAFESHUFFLE_WITH_NCCL OFF)
+endif()
