@@ -21,11 +21,8 @@ std::string name(DeviceKind kind) {
 namespace device {
 
 std::shared_ptr<Device> open_device(const safeshuffle::Device& which) {
-  switch (spec.kind) {
-    case DeviceKind::host:
-      return std::make_shared<HostDevice>();
-  }
-  throw ConfigError("unknown device kind");
+  if (which.kind == DeviceKind::host) return std::make_shared<HostDevice>();
+  throw ConfigError("there is no device of the kind '" + name(which.kind) + "' yet");
 }
 
 }  // namespace device
