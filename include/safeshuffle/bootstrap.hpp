@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "safeshuffle/communicator.hpp"
+
 namespace safeshuffle {
 
 /// This rank, its group, and the place where the group meets. Plain data: fill it in, or take it
@@ -54,5 +56,13 @@ struct Bootstrap {
   ///   is TORCHELASTIC_RUN_ID, or SLURM_JOB_ID with SLURM_STEP_ID.
   static Bootstrap from_environment();
 };
+
+/// A communicator over the ranks that meet by `bootstrap`, each with a GPU; a group of one may have the
+/// host as well. Collective: waits up to `bootstrap.timeout` until all ranks have come. NCCL's set-up
+/// goes on meanwhile and is waited for, within Options::timeout, by the first load.
+///
+/// Throws ConfigError (nobody can meet there, the host device, a build without NCCL), TimeoutError,
+/// TransportError.
+Communicator from_bootstrap(const Bootstrap& bootstrap, Device device = Device::cuda());
 
 }  // namespace safeshuffle
