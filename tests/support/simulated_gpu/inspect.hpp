@@ -1,0 +1,40 @@
+// What a test may ask about the simulated GPUs of its process, and make them do. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace simulated_gpu {
+
+/// Ordinals of the GPUs on which this process has a primary context, ascending.
+std::vector<int> devices_with_context();
+
+/// Bytes that are allocated on one GPU by this process.
+std::uint64_t device_bytes(int ordinal);
+
+/// Bytes of page-locked host memory.
+std::uint64_t pinned_bytes();
+
+/// Handles that were made and not destroyed; the default streams do not count.
+std::size_t live_streams();
+std::size_t live_events();
+std::size_t live_communicators();
+
+/// Kernels launched so far.
+std::uint64_t kernel_launches();
+
+/// Rules that the program has broken so far, one text each. If there are any when the process
+/// exits, its status is `violation_status`, whatever it was going to be.
+std::vector<std::string> violations();
+inline constexpr int violation_status = 86;
+
+/// Forgets them: for tests that break rules on purpose.
+void clear_violations();
+
+/// The `count`-th copy, fill, launch or NCCL group enqueued from now on (1: the next) ends with
+/// cudaErrorIllegalAddress, and so does everything on its GPU from then on. 0: none.
+void fail_after(std::uint64_t count);
+
+}  // namespace simulated_gpu
