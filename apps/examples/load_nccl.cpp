@@ -64,7 +64,7 @@ int run(const char* path, Meeting& meeting, int rank, int ranks) try {
   take_gpu(rank, ranks);
   const ncclComm_t comm = make_communicator(meeting, rank, ranks);
   cudaStream_t stream = nullptr;
-  check(cudaStreamCreate(&stream));
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   load_and_list(path, comm, stream);
   check(cudaStreamDestroy(stream));
   check(ncclCommDestroy(comm));  // borrowed, so still ours

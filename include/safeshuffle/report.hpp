@@ -15,11 +15,11 @@ namespace safeshuffle {
 enum class Phase : std::uint8_t {
   open,      ///< discovery, headers, catalog
   plan,      ///< placement, planning, proof, comparison of hashes
-  allocate,  ///< arena, slabs, pack buffer, reader
+  allocate,  ///< arena, slabs, pack buffer, reader; connecting the transport to the peers
   read,      ///< waiting for file data that was not there yet
   h2d,       ///< waiting for the copy to the device
-  pack,      ///< cutting and converting
-  exchange,  ///< moving runs between ranks
+  pack,      ///< cutting and converting; with a GPU, handing it the work
+  exchange,  ///< moving runs between ranks; with a GPU, waiting for packing as well
   wait,      ///< agreement with the other ranks
   verify,    ///< re-reading and comparing (if asked for)
 };

@@ -113,7 +113,7 @@ void Executor::run_waves() {
 // must not meet another's cudaMalloc.
 void Executor::connect() {
   if (schedule_.waves == 0) return;
-  const PhaseScope scope(clock_, Phase::exchange);
+  const PhaseScope scope(clock_, Phase::allocate);
   transport_.connect(*queue_, core::Deadline(deadline_.limit()));
 }
 

@@ -52,7 +52,8 @@ class EngineComm {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = blocking;
     check_cuda(cudaSetDevice(0), "cudaSetDevice");
-    check_cuda(cudaStreamCreate(&stream_), "cudaStreamCreate");
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+               "cudaStreamCreateWithFlags");
     check_nccl(ncclCommInitRankConfig(&comm_, static_cast<int>(world_size()), id,
                                       static_cast<int>(world_rank()), &config),
                "ncclCommInitRankConfig");
