@@ -97,6 +97,6 @@ TEST_CASE("loads, failed ones too, leave no descriptor, thread or communicator b
   }
   const Resources after;
   CHECK(after.descriptors == before.descriptors);
-  CHECK(after.threads == before.threads);
+  CHECK(after.threads <= before.threads);  // one of before may have been about to end
   CHECK(after.communicator == before.communicator);
 }
