@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/pack_item.hpp"
@@ -19,8 +20,8 @@ class PackRig {
   /// What the plain copy is called.
   virtual std::string copy_name() const = 0;
 
-  /// Seconds that it takes to pack one item.
-  virtual double pack(const PackItem& item) = 0;
+  /// Seconds that one pass over the items takes.
+  virtual double pack(std::span<const PackItem> items) = 0;
 
   /// Seconds that it takes to copy so many bytes, aligned.
   virtual double copy(std::uint64_t bytes) = 0;

@@ -3,7 +3,7 @@
 #include <array>
 #include <cuda_runtime_api.h>
 #include <stdexcept>
-#include <utility>
+#include <vector>
 
 #include "bench/pack_rig.hpp"
 #include "device/cuda/pack_kernel.hpp"
@@ -36,6 +36,26 @@ Buffers make_buffers(std::uint64_t bytes) {
   return buffers;
 }
 
+/// A pack table in device memory.
+struct Table {
+  std::shared_ptr<std::byte> memory;
+  std::uint64_t tiles = 0;
+
+  const device::PackEntry* entries() const {
+    return reinterpret_cast<const device::PackEntry*>(memory.get());
+  }
+};
+
+Table make_table(std::span<const PackItem> items, const Buffers& buffers) {
+  std::vector<device::PackEntry> entries(items.size());
+  const std::size_t bytes = entries.size() * sizeof(device::PackEntry);
+  Table table{allocate(bytes)};
+  table.tiles =
+      device::make_pack_entries(items, {buffers.slab.get(), buffers.arena.get(), nullptr}, entries);
+  CHECKED(cudaMemcpy(table.memory.get(), entries.data(), bytes, cudaMemcpyHostToDevice));
+  return table;
+}
+
 class Event {
  public:
   Event() { CHECKED(cudaEventCreate(&event_)); }
@@ -51,8 +71,7 @@ class Event {
 /// Works on the default stream.
 class CudaRig final : public PackRig {
  public:
-  explicit CudaRig(std::uint64_t bytes)
-      : entries_(allocate(buffers_.size() * sizeof(device::PackEntry))) {
+  explicit CudaRig(std::uint64_t bytes) {
     for (Buffers& each : buffers_) each = make_buffers(bytes + 4096);
   }
 
@@ -64,10 +83,13 @@ class CudaRig final : public PackRig {
 
   std::string copy_name() const override { return "copy on device"; }
 
-  double pack(const PackItem& item) override {
-    const std::uint64_t tiles = upload(item);
-    return seconds(
-        [&](std::size_t i) { CHECKED(device::launch_pack(entries() + i, 1, tiles, nullptr)); });
+  double pack(std::span<const PackItem> items) override {
+    const auto count = static_cast<std::uint32_t>(items.size());
+    std::array<Table, pairs> tables;
+    for (std::size_t i = 0; i < pairs; ++i) tables[i] = make_table(items, buffers_[i]);
+    return seconds([&](std::size_t i) {
+      CHECKED(device::launch_pack(tables[i].entries(), count, tables[i].tiles, nullptr));
+    });
   }
 
   double copy(std::uint64_t bytes) override {
@@ -78,23 +100,8 @@ class CudaRig final : public PackRig {
   }
 
  private:
-  static constexpr std::size_t launches = 8;
-
-  device::PackEntry* entries() const {
-    return reinterpret_cast<device::PackEntry*>(entries_.get());
-  }
-
-  /// One entry for each pair of buffers. They have as many tiles, all buffers being aligned.
-  std::uint64_t upload(const PackItem& item) {
-    std::array<device::PackEntry, pairs> table;
-    std::uint64_t tiles = 0;
-    for (std::size_t i = 0; i < pairs; ++i) {
-      const device::PackBuffers buffers{buffers_[i].slab.get(), buffers_[i].arena.get(), nullptr};
-      tiles = device::make_pack_entries({&item, 1}, buffers, {&table[i], 1});
-    }
-    CHECKED(cudaMemcpy(entries(), table.data(), sizeof table, cudaMemcpyHostToDevice));
-    return tiles;
-  }
+  static constexpr std::size_t pairs = 4;     ///< of buffers
+  static constexpr std::size_t launches = 8;  ///< in a row
 
   /// Of one launch; `launch` takes the number of the buffers.
   template <typename Launch>
@@ -108,10 +115,7 @@ class CudaRig final : public PackRig {
     return double{milliseconds} / 1000 / launches;
   }
 
-  static constexpr std::size_t pairs = 4;
-
   std::array<Buffers, pairs> buffers_;
-  std::shared_ptr<std::byte> entries_;
   Event start_;
   Event end_;
 };

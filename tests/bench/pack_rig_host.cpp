@@ -24,9 +24,9 @@ class HostRig final : public PackRig {
 
   std::string copy_name() const override { return "memcpy"; }
 
-  double pack(const PackItem& item) override {
+  double pack(std::span<const PackItem> items) override {
     const auto start = core::Clock::now();
-    queue_->pack({&item, 1}, {slab_.get(), arena_.get(), nullptr});
+    queue_->pack(items, {slab_.get(), arena_.get(), nullptr});
     return core::seconds_since(start);
   }
 

@@ -129,8 +129,10 @@ TEST_CASE("the table of the pack kernel numbers tiles through all items", "[pack
   block.source_stride = block.destination_stride = tile_bytes - 1;
   PackItem shifted = block;
   shifted.destination = 2;
+  alignas(16) std::byte memory[16];
   std::vector<PackEntry> entries(4);
-  CHECK(make_pack_entries(std::vector{block, shifted, block}, {}, entries) == 4);
+  CHECK(make_pack_entries(std::vector{block, shifted, block}, {memory, memory, nullptr}, entries) ==
+        4);
   CHECK(entries[1].first_tile == 1);
   CHECK(entries[2].first_tile == 3);
   CHECK(make_pack_entries({}, {}, {}) == 0);
@@ -150,10 +152,13 @@ TEST_CASE("the pack kernel finds the entry of a tile", "[pack_kernel]") {
 
 namespace {
 
+constexpr std::uintptr_t base = 4096;
+
 /// Addresses are computed, nothing is accessed.
 PackEntry entry_of(const PackItem& item) {
+  auto* const memory = reinterpret_cast<std::byte*>(base);
   PackEntry entry;
-  make_pack_entries({&item, 1}, {}, {&entry, 1});
+  make_pack_entries({&item, 1}, {memory, memory, memory}, {&entry, 1});
   return entry;
 }
 
@@ -161,8 +166,8 @@ void check_place(const PackItem& item, std::uint64_t row, std::uint64_t vector) 
   const PackEntry entry = entry_of(item);
   const std::uint64_t index = row * entry.row_vectors + vector;
   const device::PackCursor found = device::locate(entry, index);
-  CHECK(found.source == item.source + row * item.source_stride);
-  CHECK(found.destination == item.destination + row * item.destination_stride);
+  CHECK(found.source == base + item.source + row * item.source_stride);
+  CHECK(found.destination == base + item.destination + row * item.destination_stride);
   CHECK(found.vector == vector);
 }
 
@@ -193,8 +198,8 @@ TEST_CASE("the pack kernel finds its place in more than 2^32 rows or bytes", "[p
     }
     const auto last = device::move_at<device::CopyVector>(
         entry_of(item), device::locate(entry_of(item), 100 * gi / 16));
-    CHECK(last.aligned == 100 * gi);
-    CHECK(last.destination == 100 * gi);
+    CHECK(last.aligned == base + 100 * gi);
+    CHECK(last.destination == base + 100 * gi);
     CHECK(last.begin == 0);
     CHECK(last.end == 7);
   }

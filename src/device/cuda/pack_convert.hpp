@@ -54,18 +54,19 @@ struct CopyVector : ConvertSizes<1, 1> {
 };
 
 template <DType From, DType To>
-struct ConvertVector
-    : ConvertSizes<sizeof(typename Element<From>::Bits), sizeof(typename Element<To>::Bits)> {
-  using Sizes =
-      ConvertSizes<sizeof(typename Element<From>::Bits), sizeof(typename Element<To>::Bits)>;
+using ElementSizes =
+    ConvertSizes<sizeof(typename Element<From>::Bits), sizeof(typename Element<To>::Bits)>;
+
+template <DType From, DType To>
+struct ConvertVector : ElementSizes<From, To> {
+  using Sizes = ElementSizes<From, To>;
   using Source = std::uint32_t[Sizes::source_words];
 
   SAFESHUFFLE_DEVICE_CODE static Vector run(const Source& source) {
 #ifdef __CUDA_ARCH__
-    if constexpr (From != DType::BF16 || To != DType::F32) {
-      const Numbers numbers = to_numbers(source);
-      if (!has_nan(numbers)) return round_numbers(numbers);
-    }
+    constexpr bool keeps_every_bit = From == DType::BF16 && To == DType::F32;
+    const Numbers numbers = to_numbers(source);
+    if (keeps_every_bit || !has_nan(numbers)) return round_numbers(numbers);
 #endif
     return convert_elements(source);
   }

@@ -1,6 +1,7 @@
+#include "device/cuda/pack_kernel.hpp"
+
 #include <algorithm>
 
-#include "device/cuda/pack_kernel.hpp"
 #include "device/cuda/pack_tile.hpp"
 
 namespace safeshuffle::device {

@@ -33,8 +33,8 @@ PackItem join_rows(PackItem item) {
   return item;
 }
 
-/// Bytes between a vector's start and that of a row: the same for every row, or the most there can
-/// be.
+/// Bytes from the start of a row's first vector to the row: those of every row, or the most
+/// possible.
 std::uint64_t largest_lead(const PackItem& item, const std::byte* destination) {
   const std::uint64_t unit = item.from == item.to ? 1 : bits(item.to) / 8;
   const bool same = item.rows == 1 || item.destination_stride % vector_bytes == 0;

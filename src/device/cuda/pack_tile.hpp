@@ -124,11 +124,13 @@ SAFESHUFFLE_DEVICE_CODE void shift_bytes(const std::uint32_t (&source)[words], u
   std::uint32_t by_eight[count + 2];
   std::uint32_t by_four[count + 1];
   SAFESHUFFLE_UNROLL
-  for (unsigned i = 0; i < count + 2; ++i)
+  for (unsigned i = 0; i < count + 2; ++i) {
     by_eight[i] = (shift & 8) != 0 ? source[i + 2] : source[i];
+  }
   SAFESHUFFLE_UNROLL
-  for (unsigned i = 0; i < count + 1; ++i)
+  for (unsigned i = 0; i < count + 1; ++i) {
     by_four[i] = (shift & 4) != 0 ? by_eight[i + 1] : by_eight[i];
+  }
   SAFESHUFFLE_UNROLL
   for (unsigned i = 0; i < count; ++i) {
     result[i] = funnel_shift(by_four[i], by_four[i + 1], shift % 4 * 8);
@@ -210,7 +212,7 @@ SAFESHUFFLE_DEVICE_CODE void move_steps(const PackEntry& entry, std::uint64_t in
     move_run<Convert, count>(move_at<Convert>(entry, cursor));
     return;
   }
-  constexpr unsigned at_once = count / 2;  // places of their own take registers
+  constexpr unsigned at_once = count / 2;  // places of their own need registers
   SAFESHUFFLE_NO_UNROLL
   for (unsigned i = 0; i < count; i += at_once) {
     move_each<Convert, at_once>(entry, index + i * warp_threads, cursor);
