@@ -1,12 +1,13 @@
 // Tests of what needs an environment or several processes: each rank is a child of the test.
 #pragma once
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <initializer_list>
 #include <stdexcept>
 #include <string>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -26,8 +27,18 @@ inline void expect(bool condition, const char* text, const char* file, int line)
 #define EXPECT(condition) \
   ::safeshuffle::testing::expect(static_cast<bool>(condition), #condition, __FILE__, __LINE__)
 
+/// Signals end the child as they end any program, not as Catch2 would have it; and it does not stay
+/// behind when a test is killed.
+inline void reset_signals() {
+  for (const int number : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGTERM}) {
+    std::signal(number, SIG_DFL);
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 [[noreturn]] inline void run_child(const Environment& environment,
                                    const std::function<void()>& body) {
+  reset_signals();
   for (const auto& [name, value] : environment) setenv(name, value.c_str(), 1);
   try {
     body();

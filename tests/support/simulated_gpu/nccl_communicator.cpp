@@ -1,7 +1,7 @@
 #include "support/simulated_gpu/nccl_communicator.hpp"
 
+#include <exception>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "support/simulated_gpu/inspect.hpp"
@@ -22,7 +22,7 @@ void Communicator::join(const ncclUniqueId& id) {
     settle(remember({ncclRemoteError, "a rank has left while the communicator was made"}));
   } catch (const Aborted&) {
     settle(remember({ncclInternalError, "aborted while the communicator was made"}));
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     settle(remember({ncclSystemError, error.what()}));
   }
 }

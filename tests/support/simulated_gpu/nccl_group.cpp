@@ -1,6 +1,8 @@
 #include "support/simulated_gpu/nccl_group.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -42,15 +44,18 @@ void require_one_stream(const std::vector<Operation>& operations) {
   }
 }
 
-void enqueue(const Batch& batch, const InFlight& in_flight) {
-  batch.front().stream->enqueue_work([batch, in_flight] { Exchange(batch).run(); });
+// The count of operations in flight goes from hand to hand: whoever kept a copy would make the
+// operation last longer than it does.
+void enqueue(const Batch& batch, InFlight in_flight) {
+  batch.front().stream->enqueue_work(
+      [batch, in_flight = std::move(in_flight)] { Exchange(batch).run(); });
 }
 
 /// As a non-blocking communicator does it: behind the program's back.
-void enqueue_later(const Batch& batch, const InFlight& in_flight, std::uint64_t turn) {
+void enqueue_later(const Batch& batch, InFlight in_flight, std::uint64_t turn) {
   Chance chance(turn);
   chance.pause(longest_launch);
-  enqueue(batch, in_flight);
+  enqueue(batch, std::move(in_flight));
   batch.front().communicator->settle(ncclSuccess);
 }
 
@@ -61,14 +66,14 @@ std::uint64_t next_turn() {
 
 ncclResult_t launch_batch(const Batch& batch) {
   const auto communicator = batch.front().communicator;
-  const auto in_flight = std::make_shared<Communicator::InFlight>(communicator);
+  auto in_flight = std::make_shared<Communicator::InFlight>(communicator);
   if (communicator->blocking()) {
-    enqueue(batch, in_flight);
+    enqueue(batch, std::move(in_flight));
     return ncclSuccess;
   }
   const std::uint64_t turn = next_turn();
   communicator->begin();
-  std::thread(enqueue_later, batch, in_flight, turn).detach();
+  std::thread(enqueue_later, batch, std::move(in_flight), turn).detach();
   if (turn % 2 == 0) communicator->wait_settled();
   return communicator->state();
 }
