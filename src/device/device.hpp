@@ -68,6 +68,9 @@ class Device {
   virtual ~Device() = default;
   virtual DeviceKind kind() const noexcept = 0;
 
+  /// Of a GPU; 0 on the host.
+  virtual int ordinal() const noexcept { return 0; }
+
   /// For reports, such as "host".
   virtual std::string description() const = 0;
 

@@ -361,13 +361,42 @@ TEST_CASE("a connection that breaks is made again", "[rendezvous]") {
 
 TEST_CASE("a rank that comes again need not be seen to have left", "[rendezvous]") {
   const Place place("tcp");
+  auto rank_0 = meet_later(place.at(0, 3), 5s);
+  const std::string greeting = comm::frame(comm::encode(comm::Greeting{3, 1, {}, "nonce"}));
+  std::optional<comm::Socket> half_open = connect_stranger(place, greeting);
+  comm::Socket again = connect_stranger(place, greeting);
+  std::this_thread::sleep_for(50ms);
+  half_open.reset();  // now it is known, but no longer concerns rank 1
+  std::this_thread::sleep_for(50ms);
+  auto second = meet_later(place.at(2, 3), 5s);
+  std::string answer;
+  REQUIRE(again.wait(POLLIN, core::Deadline(4s)));
+  REQUIRE(again.receive(answer, comm::answer_limit));
+  CHECK(comm::open_answer(comm::unframe(answer, comm::answer_limit).value_or("")) == secret);
+  std::string acknowledgement = ".";
+  again.send(acknowledgement);
+  CHECK(second.get().blob == secret);
+  CHECK(rank_0.get().blob == secret);
+}
+
+TEST_CASE("a rank that does not acknowledge the answer is missed", "[rendezvous]") {
+  const Place place("tcp");
   auto rank_0 = meet_later(place.at(0, 2), 300ms);
   const std::string greeting = comm::frame(comm::encode(comm::Greeting{2, 1, {}, "nonce"}));
-  const auto half_open = connect_stranger(place, greeting);
-  const auto again = connect_stranger(place, greeting);
-  const ErrorRecord error = rank_0.get().error;  // not acknowledged, so not a success
+  const auto silent = connect_stranger(place, greeting);
+  const ErrorRecord error = rank_0.get().error;
   CHECK(error.kind == ErrorKind::timeout);
   CHECK(error.rank == 1);
+}
+
+TEST_CASE("messages are taken whole or refused", "[rendezvous]") {
+  const std::string message = comm::frame("text");
+  for (std::size_t length = 0; length < message.size(); ++length) {
+    CHECK(comm::unframe(message.substr(0, length), 4) == std::nullopt);
+  }
+  CHECK(comm::unframe(message, 4) == "text");
+  CHECK_THROWS_AS(comm::unframe(message.substr(0, 16), 3), TransportError);
+  CHECK_THROWS_AS(comm::unframe("s!", 4), TransportError);
 }
 
 TEST_CASE("versions that cannot meet are told apart from garbage", "[rendezvous]") {
