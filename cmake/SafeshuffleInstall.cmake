@@ -11,10 +11,10 @@ install(TARGETS safeshuffle EXPORT safeshuffleTargets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/safeshuffle
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
-  PATTERN mpi.hpp EXCLUDE PATTERN nccl.hpp EXCLUDE)
-foreach(vendor IN ITEMS MPI NCCL)
-  if(SAFESHUFFLE_WITH_${vendor})
-    string(TOLOWER ${vendor} header)
+  PATTERN dlpack.hpp EXCLUDE PATTERN mpi.hpp EXCLUDE PATTERN nccl.hpp EXCLUDE)
+foreach(interop IN ITEMS DLPACK MPI NCCL)
+  if(SAFESHUFFLE_WITH_${interop})
+    string(TOLOWER ${interop} header)
     install(FILES ${PROJECT_SOURCE_DIR}/include/safeshuffle/${header}.hpp
       DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/safeshuffle)
   endif()

@@ -62,7 +62,7 @@ std::optional<std::string> unframe(std::string_view bytes, std::size_t limit) {
   if (bytes.size() < frame_header) return std::nullopt;
   const std::string_view body = bytes.substr(magic.size());
   const std::uint64_t length = core::WireReader(body).number();
-  if (length > limit) not_understood();
+  if (length > limit - frame_header) not_understood();
   if (bytes.size() < frame_header + length) return std::nullopt;
   return core::WireReader(body).text();
 }

@@ -16,7 +16,7 @@
 
 namespace safeshuffle::comm {
 
-/// Limits of what is accepted from a peer, in bytes.
+/// The longest messages that are accepted from a peer, in bytes.
 constexpr std::size_t greeting_limit = 1024;
 constexpr std::size_t answer_limit = (std::size_t{1} << 20) + 1024;
 constexpr std::size_t job_limit = 128;
@@ -36,8 +36,8 @@ std::string fresh_nonce();
 std::string frame(std::string_view text);
 
 /// The text of a frame, or nothing as long as `bytes` is only the beginning of one. Throws
-/// TransportError if it is none or longer than `limit`, ConfigError if it is of another version of
-/// this protocol.
+/// TransportError if it is none or longer than `limit` bytes, ConfigError if it is of another
+/// version of this protocol.
 std::optional<std::string> unframe(std::string_view bytes, std::size_t limit);
 
 std::string encode(const Greeting& greeting);

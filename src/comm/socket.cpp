@@ -121,10 +121,14 @@ Socket::~Socket() {
 
 bool Socket::receive(std::string& to, std::size_t most) {
   std::array<char, 4096> buffer;
-  const ssize_t count = recv(descriptor_, buffer.data(), std::min(most, buffer.size()), 0);
-  if (count < 0) return is_temporary(errno);
-  to.append(buffer.data(), static_cast<std::size_t>(count));
-  return count > 0;
+  while (to.size() < most) {
+    const std::size_t room = std::min(most - to.size(), buffer.size());
+    const ssize_t count = recv(descriptor_, buffer.data(), room, 0);
+    if (count < 0) return is_temporary(errno);
+    if (count == 0) return false;
+    to.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  return true;
 }
 
 bool Socket::send(std::string& rest) {
@@ -137,10 +141,10 @@ bool Socket::send(std::string& rest) {
 bool Socket::wait(short events, const core::Deadline& deadline) const {
   constexpr std::chrono::milliseconds longest{60'000};
   pollfd entry{descriptor_, events, 0};
-  do {
+  while (!deadline.expired()) {
     const auto time = std::min(longest, deadline.remaining());
     if (poll(&entry, 1, static_cast<int>(time.count())) > 0) return true;
-  } while (!deadline.expired());
+  }
   return false;
 }
 

@@ -26,7 +26,8 @@ class Socket {
 
   int descriptor() const noexcept { return descriptor_; }
 
-  /// Appends what has arrived, up to `most` bytes. False once the peer is gone.
+  /// Appends what has arrived, until `to` has `most` bytes. False once the peer is gone, whatever
+  /// it has sent before.
   bool receive(std::string& to, std::size_t most);
 
   /// Removes from `rest` what the system has taken. False once the peer is gone.

@@ -48,7 +48,7 @@ std::string make_failure() {
          .cause = "no unique id"});
 }
 
-/// What a rank got: the blob or an error.
+/// What a rank got: the blob, or an error, which then stands in place of the blob as text, too.
 struct Outcome {
   std::string blob;
   ErrorRecord error;
@@ -59,7 +59,8 @@ Outcome meet(const comm::Meeting& meeting, std::chrono::milliseconds limit,
   try {
     return {comm::rendezvous(meeting, make, core::Deadline(limit)), {}};
   } catch (...) {
-    return {{}, comm::current_error()};
+    const ErrorRecord error = comm::current_error();
+    return {describe(error), error};
   }
 }
 
@@ -349,8 +350,12 @@ TEST_CASE("strangers do not disturb", "[rendezvous]") {
 
 TEST_CASE("a connection that breaks is made again", "[rendezvous]") {
   const Place place("tcp");
-  auto rank_0 = meet_later(place.at(0, 3), 5s);
   const comm::Greeting greeting{3, 1, {}, "nonce"};
+  // While rank 0 is at something else, so that it sees everything at once.
+  auto rank_0 = meet_later(place.at(0, 3), 5s, [] {
+    std::this_thread::sleep_for(100ms);
+    return secret;
+  });
   { const auto broken = connect_stranger(place, comm::frame(comm::encode(greeting))); }
   auto first = meet_later(place.at(1, 3), 5s);
   auto second = meet_later(place.at(2, 3), 5s);
@@ -361,13 +366,42 @@ TEST_CASE("a connection that breaks is made again", "[rendezvous]") {
 
 TEST_CASE("a rank that comes again need not be seen to have left", "[rendezvous]") {
   const Place place("tcp");
+  auto rank_0 = meet_later(place.at(0, 3), 5s);
+  const std::string greeting = comm::frame(comm::encode(comm::Greeting{3, 1, {}, "nonce"}));
+  std::optional<comm::Socket> half_open = connect_stranger(place, greeting);
+  comm::Socket again = connect_stranger(place, greeting);
+  std::this_thread::sleep_for(50ms);
+  half_open.reset();  // now it is known, but no longer concerns rank 1
+  std::this_thread::sleep_for(50ms);
+  auto second = meet_later(place.at(2, 3), 5s);
+  std::string answer;
+  REQUIRE(again.wait(POLLIN, core::Deadline(4s)));
+  REQUIRE(again.receive(answer, comm::answer_limit));
+  CHECK(comm::open_answer(comm::unframe(answer, comm::answer_limit).value_or("")) == secret);
+  std::string acknowledgement = ".";
+  again.send(acknowledgement);
+  CHECK(second.get().blob == secret);
+  CHECK(rank_0.get().blob == secret);
+}
+
+TEST_CASE("a rank that does not acknowledge the answer is missed", "[rendezvous]") {
+  const Place place("tcp");
   auto rank_0 = meet_later(place.at(0, 2), 300ms);
   const std::string greeting = comm::frame(comm::encode(comm::Greeting{2, 1, {}, "nonce"}));
-  const auto half_open = connect_stranger(place, greeting);
-  const auto again = connect_stranger(place, greeting);
-  const ErrorRecord error = rank_0.get().error;  // not acknowledged, so not a success
+  const auto silent = connect_stranger(place, greeting);
+  const ErrorRecord error = rank_0.get().error;
   CHECK(error.kind == ErrorKind::timeout);
   CHECK(error.rank == 1);
+}
+
+TEST_CASE("messages are taken whole or refused", "[rendezvous]") {
+  const std::string message = comm::frame("text");
+  for (std::size_t length = 0; length < message.size(); ++length) {
+    CHECK(comm::unframe(message.substr(0, length), message.size()) == std::nullopt);
+  }
+  CHECK(comm::unframe(message, message.size()) == "text");
+  CHECK_THROWS_AS(comm::unframe(message.substr(0, 16), message.size() - 1), TransportError);
+  CHECK_THROWS_AS(comm::unframe("s!", message.size()), TransportError);
 }
 
 TEST_CASE("versions that cannot meet are told apart from garbage", "[rendezvous]") {
@@ -394,7 +428,7 @@ TEST_CASE("what a killed job has left does no harm", "[rendezvous]") {
   const Place place("file");
   std::vector<pid_t> killed;
   for (const std::uint32_t rank : {0U, 2U}) {
-    killed.push_back(fork_process([&] { return meet(place.at(rank, 3), 20s).blob.empty(); }));
+    killed.push_back(fork_process([&] { return meet(place.at(rank, 3), 20s).blob != secret; }));
   }
   const core::Deadline deadline(5s);
   while (place.directory().names().size() < 2 && !deadline.expired()) {
