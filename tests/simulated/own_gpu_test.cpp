@@ -3,7 +3,8 @@
 
 #include "device/device.hpp"
 #include "support/catch.hpp"
-#include "support/mpi_world.hpp"
+#include "support/group.hpp"
+#include "support/shared_model.hpp"
 #include "support/simulated_gpu/inspect.hpp"
 
 using namespace safeshuffle;
@@ -24,4 +25,13 @@ TEST_CASE("automatic is the host where ranks would have to share a GPU", "[.][1 
   CHECK(comm.device() == DeviceKind::host);
   CHECK(comm.device_handle()->description() == "host (rank 1 would share a GPU with rank 0)");
   CHECK(simulated_gpu::devices_with_context().empty());
+}
+
+TEST_CASE("what is cut like the matrices of real models moves in aligned runs", "[.][nccl]") {
+  const std::uint64_t before = simulated_gpu::unaligned_nccl_operations();
+  const SharedModel model(plain_model(5));
+  const TensorSet loaded = load(model.plan(with_window(16384)), world_group());
+  const bool right = is_right(loaded, world_rank());
+  CHECK(right);
+  CHECK(simulated_gpu::unaligned_nccl_operations() == before);
 }

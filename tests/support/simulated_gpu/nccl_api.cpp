@@ -1,9 +1,12 @@
 // The functions of NCCL.
+#include <atomic>
+#include <cstdint>
 #include <nccl.h>
 #include <thread>
 #include <utility>
 
 #include "support/simulated_gpu/call.hpp"
+#include "support/simulated_gpu/inspect.hpp"
 #include "support/simulated_gpu/nccl_communicator.hpp"
 #include "support/simulated_gpu/nccl_error.hpp"
 #include "support/simulated_gpu/nccl_failure.hpp"
@@ -69,6 +72,8 @@ ncclResult_t read_property(const char* function, ncclComm_t handle, int* result,
   });
 }
 
+std::atomic<std::uint64_t> unaligned{0};
+
 Region require_device_memory(const void* pointer, std::uint64_t bytes, const Device& device,
                              const char* function) try {
   if (bytes == 0) return {};
@@ -79,7 +84,7 @@ Region require_device_memory(const void* pointer, std::uint64_t bytes, const Dev
     throw NcclFailure{ncclInvalidArgument, "not device memory"};
   }
   if (bytes >= 16 && reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0) {
-    report_violation(std::string(function) + ": a pointer that is not aligned to 16 bytes");
+    ++unaligned;
   }
   return *region;
 } catch (const CudaFailure&) {
@@ -186,6 +191,10 @@ ncclResult_t finalize_later(const SharedCommunicator& communicator) {
 }
 
 }  // namespace
+
+std::uint64_t unaligned_nccl_operations() {
+  return unaligned;
+}
 
 std::uint64_t size_of(ncclDataType_t type) {
   switch (type) {
