@@ -133,7 +133,7 @@ class TcpHost {
   void run(const core::Deadline& deadline) {
     while (!reception_.over() && !deadline.expired()) {
       attend_all(wait(deadline));
-      while (auto socket = accept_from(listener_)) let_in(Guest(std::move(*socket)));
+      let_in_all();
       if (reception_.released()) answer_all();
       std::erase_if(guests_, [](const Guest& g) { return g.stage() == Stage::gone; });
     }
@@ -198,6 +198,15 @@ class TcpHost {
       reception_.serve(guest.greeting().rank);
     } else {
       reception_.leave(guest.greeting().rank);
+    }
+  }
+
+  /// A few at a time, so that no flood of them stops the rest.
+  void let_in_all() {
+    for (std::size_t i = 0; i < most_guests_; ++i) {
+      auto socket = accept_from(listener_);
+      if (!socket) return;
+      let_in(Guest(std::move(*socket)));
     }
   }
 
