@@ -174,7 +174,7 @@ class TcpHost {
     } catch (const TransportError&) {
       guest.go();  // a port scanner, or a program that has mistaken the port
     }
-    if (guest.admitted() && guest.stage() == Stage::gone) part(guest);
+    part_if_gone(guest);
   }
 
   void receive(Guest& guest) {
@@ -193,7 +193,8 @@ class TcpHost {
     }
   }
 
-  void part(const Guest& guest) {
+  void part_if_gone(const Guest& guest) {
+    if (!guest.admitted() || guest.stage() != Stage::gone) return;
     if (guest.acknowledged()) {
       reception_.serve(guest.greeting().rank);
     } else {
@@ -223,7 +224,9 @@ class TcpHost {
 
   void answer_all() {
     for (Guest& guest : guests_) {
-      if (guest.stage() == Stage::waiting) guest.tell(reception_.answer());
+      if (guest.stage() != Stage::waiting) continue;
+      guest.tell(reception_.answer());
+      part_if_gone(guest);
     }
   }
 
