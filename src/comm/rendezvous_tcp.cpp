@@ -133,7 +133,7 @@ class TcpHost {
   void run(const core::Deadline& deadline) {
     while (!reception_.over() && !deadline.expired()) {
       attend_all(wait(deadline));
-      while (auto socket = accept_from(listener_)) let_in(Guest(std::move(*socket)));
+      let_in_all();
       if (reception_.released()) answer_all();
       std::erase_if(guests_, [](const Guest& g) { return g.stage() == Stage::gone; });
     }
@@ -174,7 +174,7 @@ class TcpHost {
     } catch (const TransportError&) {
       guest.go();  // a port scanner, or a program that has mistaken the port
     }
-    if (guest.admitted() && guest.stage() == Stage::gone) part(guest);
+    part_if_gone(guest);
   }
 
   void receive(Guest& guest) {
@@ -193,11 +193,21 @@ class TcpHost {
     }
   }
 
-  void part(const Guest& guest) {
+  void part_if_gone(const Guest& guest) {
+    if (!guest.admitted() || guest.stage() != Stage::gone) return;
     if (guest.acknowledged()) {
       reception_.serve(guest.greeting().rank);
     } else {
       reception_.leave(guest.greeting().rank);
+    }
+  }
+
+  /// A few at a time, so that no flood of them stops the rest.
+  void let_in_all() {
+    for (std::size_t i = 0; i < most_guests_; ++i) {
+      auto socket = accept_from(listener_);
+      if (!socket) return;
+      let_in(Guest(std::move(*socket)));
     }
   }
 
@@ -214,7 +224,9 @@ class TcpHost {
 
   void answer_all() {
     for (Guest& guest : guests_) {
-      if (guest.stage() == Stage::waiting) guest.tell(reception_.answer());
+      if (guest.stage() != Stage::waiting) continue;
+      guest.tell(reception_.answer());
+      part_if_gone(guest);
     }
   }
 

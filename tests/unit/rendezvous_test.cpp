@@ -69,39 +69,50 @@ std::future<Outcome> meet_later(const comm::Meeting& meeting, std::chrono::milli
   return std::async(std::launch::async, [=] { return meet(meeting, limit, make); });
 }
 
-/// A port that was free a moment ago.
-std::uint16_t free_port() {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(listener);
-  return ntohs(address.sin_port);
-}
+/// A port that nobody else gets meanwhile, but at which tests may listen.
+class ReservedPort {
+ public:
+  ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(bind(socket_.descriptor(), generic, size) == 0);
+    REQUIRE(getsockname(socket_.descriptor(), generic, &size) == 0);
+    number_ = ntohs(address.sin_port);
+    // From now on others may bind it who know it.
+    const int on = 1;
+    REQUIRE(setsockopt(socket_.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
+  }
+
+  std::uint16_t number() const { return number_; }
+
+ private:
+  comm::Socket socket_;
+  std::uint16_t number_ = 0;
+};
 
 /// A place to meet of either kind, which must be left as it was found.
 class Place {
  public:
   explicit Place(const std::string& kind) {
-    if (kind == "tcp") port_ = free_port();
+    if (kind == "tcp") port_.emplace();
   }
 
   std::string address() const {
-    return port_ == 0 ? directory_ / "meeting" : "tcp://127.0.0.1:" + std::to_string(port_);
+    return port_ ? "tcp://127.0.0.1:" + std::to_string(port_->number()) : directory_ / "meeting";
   }
   comm::Meeting at(std::uint32_t rank, std::uint32_t world) const {
     return {rank, world, address()};
   }
-  comm::Endpoint endpoint() const { return {"127.0.0.1", port_}; }
+  comm::Endpoint endpoint() const { return {"127.0.0.1", port_->number()}; }
   const support::TemporaryDirectory& directory() const { return directory_; }
   bool is_clean() const { return directory_.names().empty(); }
 
  private:
   support::TemporaryDirectory directory_;
-  std::uint16_t port_ = 0;
+  std::optional<ReservedPort> port_;
 };
 
 /// A process that does `work` and ends, without the test's own clean-up, with 0 if it was true.
@@ -294,7 +305,8 @@ TEST_CASE("addresses and places that cannot be are refused", "[rendezvous]") {
 TEST_CASE("hosts may be names and addresses of either family", "[rendezvous]") {
   const std::string host =
       GENERATE(as<std::string>(), "localhost", "[::1]", "127.0.0.1", "0.0.0.0");
-  const std::string address = "tcp://" + host + ":" + std::to_string(free_port());
+  const ReservedPort port;
+  const std::string address = "tcp://" + host + ":" + std::to_string(port.number());
   auto rank_0 = meet_later({0, 2, address}, 5s);
   const bool has_ipv6 = ::access("/proc/net/if_inet6", F_OK) == 0;
   const Outcome other = meet({1, 2, address}, 5s);

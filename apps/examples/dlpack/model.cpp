@@ -34,11 +34,13 @@ auto null_on_failure(Step step) noexcept -> decltype(step()) {
 extern "C" {
 
 // Of Python's stable ABI; in the interpreter that loads this library.
+// NOLINTBEGIN(readability-identifier-naming)
 extern void* PyExc_BufferError;
 void PyErr_SetString(void* type, const char* message);
 void* PyCapsule_New(void* pointer, const char* name, void (*destructor)(void* capsule));
 int PyCapsule_IsValid(void* capsule, const char* name);
 void* PyCapsule_GetPointer(void* capsule, const char* name);
+// NOLINTEND(readability-identifier-naming)
 
 /// A capsule that nobody has consumed still owns its tensor; a consumer has renamed it.
 static void discard(void* capsule) {
