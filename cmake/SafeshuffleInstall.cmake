@@ -11,11 +11,14 @@ install(TARGETS safeshuffle EXPORT safeshuffleTargets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/safeshuffle
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
-  PATTERN mpi.hpp EXCLUDE)
-if(SAFESHUFFLE_WITH_MPI)
-  install(FILES ${PROJECT_SOURCE_DIR}/include/safeshuffle/mpi.hpp
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/safeshuffle)
-endif()
+  PATTERN dlpack.hpp EXCLUDE PATTERN mpi.hpp EXCLUDE PATTERN nccl.hpp EXCLUDE)
+foreach(interop IN ITEMS DLPACK MPI NCCL)
+  if(SAFESHUFFLE_WITH_${interop})
+    string(TOLOWER ${interop} header)
+    install(FILES ${PROJECT_SOURCE_DIR}/include/safeshuffle/${header}.hpp
+      DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/safeshuffle)
+  endif()
+endforeach()
 
 if(TARGET safeshuffle_command)
   # Found beside the command, wherever the whole tree is moved to.
@@ -35,4 +38,5 @@ write_basic_package_version_file(
 install(FILES
   ${PROJECT_BINARY_DIR}/safeshuffleConfig.cmake
   ${PROJECT_BINARY_DIR}/safeshuffleConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake
   DESTINATION ${package_dir})

@@ -4,7 +4,9 @@
 # told twice; containers often run as root.
 # AddressSanitizer must unwind with care: MPI's libraries keep no frame pointers, and suppressions need
 # the names in the stack.
+# The tests of the host device use it also where there are GPUs.
 set(SAFESHUFFLE_TEST_ENVIRONMENT
+  "CUDA_VISIBLE_DEVICES="
   "ASAN_OPTIONS=fast_unwind_on_malloc=0"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
   "UBSAN_OPTIONS=print_stacktrace=1")

@@ -1,4 +1,5 @@
-// Loads a checkpoint into all ranks of MPI_COMM_WORLD and lists what rank 0 holds.
+// Loads a checkpoint into all ranks of MPI_COMM_WORLD, into GPUs where each rank has one, and lists what
+// rank 0 holds.
 //   mpirun -np 4 example_load_mpi CHECKPOINT
 #include <iostream>
 
@@ -12,7 +13,7 @@ void print(const safeshuffle::TensorView& tensor) {
 }
 
 int run(const char* path, int rank) try {
-  const auto comm = safeshuffle::from_mpi(MPI_COMM_WORLD);
+  const auto comm = safeshuffle::from_mpi(MPI_COMM_WORLD, safeshuffle::Device::automatic());
   const auto model = safeshuffle::load(path, comm);
   if (rank == 0) {
     for (const auto& tensor : model) print(tensor);

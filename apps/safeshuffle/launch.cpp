@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "safeshuffle/bootstrap.hpp"
 #include "safeshuffle/error.hpp"
 
 #ifdef SAFESHUFFLE_WITH_MPI
@@ -15,11 +16,39 @@ namespace {
 // Set for every rank by Open MPI, by PMIx and PMI launchers (MPICH, Slurm), in this order.
 constexpr const char* rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
 
-const char* launcher_rank() {
+const char* mpi_rank() {
   for (const char* variable : rank_variables) {
     if (const char* value = std::getenv(variable)) return value;
   }
   return nullptr;
+}
+
+bool is_set(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+// Started by something that knows nothing of MPI, but says where the ranks meet.
+bool under_bootstrap() {
+  if (mpi_rank() != nullptr) return false;
+  return is_set("SAFESHUFFLE_RENDEZVOUS") ||
+         (is_set("RANK") && is_set("WORLD_SIZE") && is_set("MASTER_ADDR"));
+}
+
+// What is wrong with the environment, joining says; until then every rank speaks for itself.
+int bootstrap_rank() try {
+  return static_cast<int>(Bootstrap::from_environment().rank);
+} catch (const Error&) {
+  return 0;
+}
+
+bool joined_by_bootstrap = false;
+
+Communicator join_by_bootstrap(Device device, std::chrono::milliseconds timeout) {
+  Bootstrap bootstrap = Bootstrap::from_environment();
+  bootstrap.timeout = timeout;
+  joined_by_bootstrap = bootstrap.size > 1;
+  return from_bootstrap(bootstrap, device);
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
@@ -29,51 +58,56 @@ void begin_mpi() {
     throw TransportError("MPI cannot be initialised");
   }
 }
-#endif
 
-}  // namespace
-
-int launched_rank() {
-  const char* rank = launcher_rank();
-  return rank == nullptr ? 0 : std::atoi(rank);
-}
-
-bool under_launcher() {
-  return launcher_rank() != nullptr;
-}
-
-#ifdef SAFESHUFFLE_WITH_MPI
-Communicator join_group(Device device) {
-  if (!under_launcher()) return self(device);
-  begin_mpi();
-  return from_mpi(MPI_COMM_WORLD, device);
-}
-
-bool in_group() {
+bool mpi_began() {
   int initialised = 0;
   MPI_Initialized(&initialised);
   return initialised != 0;
 }
 
+Communicator join_by_mpi(Device device) {
+  begin_mpi();
+  return from_mpi(MPI_COMM_WORLD, device);
+}
+#else
+Communicator join_by_mpi(Device) {
+  throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
+}
+#endif
+
+}  // namespace
+
+int launched_rank() {
+  if (const char* const rank = mpi_rank()) return std::atoi(rank);
+  return under_bootstrap() ? bootstrap_rank() : 0;
+}
+
+bool under_launcher() {
+  return mpi_rank() != nullptr || under_bootstrap();
+}
+
+Communicator join_group(Device device, std::chrono::milliseconds timeout) {
+  if (mpi_rank() != nullptr) return join_by_mpi(device);
+  return under_bootstrap() ? join_by_bootstrap(device, timeout) : self(device);
+}
+
+#ifdef SAFESHUFFLE_WITH_MPI
+bool in_group() {
+  return joined_by_bootstrap || mpi_began();
+}
+
 void leave_group(bool failed) {
-  if (failed && under_launcher() && !in_group()) begin_mpi();
-  if (in_group()) MPI_Finalize();
+  if (failed && mpi_rank() != nullptr && !mpi_began()) begin_mpi();
+  if (mpi_began()) MPI_Finalize();
 }
 
 void abort_group(int code) {
-  MPI_Abort(MPI_COMM_WORLD, code);
+  if (mpi_began()) MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
 #else
-Communicator join_group(Device device) {
-  if (under_launcher()) {
-    throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
-  }
-  return self(device);
-}
-
 bool in_group() {
-  return false;
+  return joined_by_bootstrap;
 }
 
 void leave_group(bool) {}

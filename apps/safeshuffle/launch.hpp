@@ -1,5 +1,8 @@
-// How the process was started: alone, or as one rank of an MPI job.
+// How the process was started: alone, as one rank of an MPI job, or as one of several that know where
+// to meet (Bootstrap).
 #pragma once
+
+#include <chrono>
 
 #include "safeshuffle/communicator.hpp"
 
@@ -8,14 +11,14 @@ namespace safeshuffle::app {
 /// The rank that the launcher gave this process; 0 if it was started alone.
 int launched_rank();
 
-/// Whether an MPI launcher started this process.
+/// Whether a launcher of several ranks started this process.
 bool under_launcher();
 
-/// The group of this process: all ranks of the MPI job, or itself. Begins MPI; at most once per
-/// process.
-Communicator join_group(Device device);
+/// The group of this process: all ranks of the job, or itself. Begins MPI; at most once per process.
+/// Ranks without MPI wait for each other up to `timeout`.
+Communicator join_group(Device device, std::chrono::milliseconds timeout);
 
-/// Whether other ranks may be waiting for this one: MPI has begun.
+/// Whether other ranks may be waiting for this one.
 bool in_group();
 
 /// The last thing a process does: ends MPI. That waits for all ranks, so that none makes the
@@ -23,7 +26,8 @@ bool in_group();
 /// before MPI began takes part as well.
 void leave_group(bool failed);
 
-/// Ends all ranks with this exit code, also those that are stuck.
+/// Ends all ranks of an MPI job with this exit code, also those that are stuck; without MPI this one,
+/// whose launcher ends the others.
 [[noreturn]] void abort_group(int code);
 
 }  // namespace safeshuffle::app

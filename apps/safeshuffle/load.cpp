@@ -28,7 +28,7 @@ namespace {
 struct LoadCommand {
   std::vector<std::string> paths;
   Options options;
-  Device device = Device::host();
+  Device device = Device::automatic();
   double timeout_seconds = 300;
   bool verify = false;
   std::string save_directory;
@@ -131,7 +131,7 @@ void load(LoadCommand& command) {
   command.options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
   command.options.trace = !command.trace_file.empty();
-  const Communicator comm = join_group(command.device);
+  const Communicator comm = join_group(command.device, command.options.timeout);
   const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
     return safeshuffle::load(command.paths, comm, options);
   });
@@ -161,8 +161,15 @@ Command add_load(CLI::App& parser) {
       ->required();
   add_plan_options(*sub, command->options);
   add_choice<DeviceKind>(*sub, "--device", "DEVICE", command->device.kind,
-                         {{"auto", DeviceKind::host}, {"host", DeviceKind::host}},
-                         "Whose memory tensors end up in");
+                         {{"auto", DeviceKind::automatic},
+                          {"cuda", DeviceKind::cuda},
+                          {"host", DeviceKind::host}},
+                         "Whose memory tensors end up in; auto: GPUs, if every rank has one");
+  sub->add_option("--gpu", command->device.ordinal,
+                  "The GPU of every rank, as CUDA counts those that its process sees")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->default_str("by the rank's position on its node");
   add_io_options(*sub, command->options);
   add_output_options(*sub, *command);
   sub->add_option("--timeout", command->timeout_seconds,

@@ -18,7 +18,7 @@ class Device;
 enum class DeviceKind : std::uint8_t {
   host,       ///< CPU memory
   cuda,       ///< a GPU
-  automatic,  ///< a GPU if every rank has one that works, else the host
+  automatic,  ///< a GPU if every rank can have one of its own, else the host
 };
 
 /// "host", "cuda", "auto".
@@ -53,7 +53,7 @@ class Communicator {
   std::uint32_t size() const noexcept;
   DeviceKind device() const noexcept;
 
-  /// "mpi" or "self".
+  /// See Report::transport.
   std::string transport_name() const;
 
   comm::Transport& transport() const noexcept { return *transport_; }

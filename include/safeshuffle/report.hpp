@@ -15,11 +15,11 @@ namespace safeshuffle {
 enum class Phase : std::uint8_t {
   open,      ///< discovery, headers, catalog
   plan,      ///< placement, planning, proof, comparison of hashes
-  allocate,  ///< arena, slabs, pack buffer, reader
+  allocate,  ///< arena, slabs, pack buffer, reader; connecting the transport to the peers
   read,      ///< waiting for file data that was not there yet
   h2d,       ///< waiting for the copy to the device
-  pack,      ///< cutting and converting
-  exchange,  ///< moving runs between ranks
+  pack,      ///< cutting and converting; with a GPU, handing it the work
+  exchange,  ///< moving runs between ranks; with a GPU, waiting for packing as well
   wait,      ///< agreement with the other ranks
   verify,    ///< re-reading and comparing (if asked for)
 };
@@ -44,6 +44,7 @@ struct Span {
 struct RankReport {
   std::uint32_t rank = 0;
   std::string host;                          ///< name of its node
+  std::string device;                        ///< such as "host" or "NVIDIA H200 at 0000:1b:00.0"
   unsigned cores = 0;                        ///< that the process may run on
   std::array<double, phase_count> phases{};  ///< by Phase
   double total_seconds = 0;                  ///< sum of the phases
@@ -53,7 +54,8 @@ struct RankReport {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t kept_bytes = 0;
-  std::uint64_t peak_device_bytes = 0;
+  std::uint64_t peak_device_bytes = 0;       ///< by plan, and what the transport takes
+  std::uint64_t transport_device_bytes = 0;  ///< of these, buffers of the transport: at most
   std::uint64_t peak_pinned_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;  ///< of the whole process
   std::string io_path;                    ///< resolved engine and mode, such as "posix buffered"
@@ -64,8 +66,8 @@ struct RankReport {
 /// The whole load.
 struct Report {
   std::string version;    ///< of the library, such as "0.1.0"
-  std::string device;     ///< "host"
-  std::string transport;  ///< "mpi" or "self"
+  std::string device;     ///< rank 0's
+  std::string transport;  ///< "self", "mpi", "nccl", or "nccl+mpi": NCCL, with MPI for control messages
   std::uint64_t plan_hash = 0;
   std::uint32_t waves = 0;
   std::uint64_t window = 0;

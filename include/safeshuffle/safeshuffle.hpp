@@ -1,6 +1,7 @@
 // Everything of the library except the opt-in interop headers.
 #pragma once
 
+#include "safeshuffle/bootstrap.hpp"
 #include "safeshuffle/communicator.hpp"
 #include "safeshuffle/dtype.hpp"
 #include "safeshuffle/error.hpp"

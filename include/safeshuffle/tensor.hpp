@@ -46,6 +46,10 @@ class TensorSet {
   const TensorView& at(std::string_view name) const;
 
   DeviceKind device() const noexcept;
+
+  /// Of the GPU that holds the tensors, as CUDA counts them in this process; 0 on the host.
+  int ordinal() const noexcept;
+
   const Plan& plan() const noexcept;
 
   /// Of the group that loaded it.

@@ -1,22 +1,30 @@
+#include <memory>
 #include <utility>
 
 #include "safeshuffle/mpi.hpp"
-#include "safeshuffle/options.hpp"
 
-#include "comm/agreement.hpp"
+#include "comm/gpu_transport.hpp"
+#include "comm/mpi_group.hpp"
 #include "comm/mpi_transport.hpp"
-#include "device/device.hpp"
+#include "comm/open_together.hpp"
 
 namespace safeshuffle {
+namespace {
+
+// MPI itself cannot be relied on to move device memory.
+std::unique_ptr<comm::Transport> transport_for(std::unique_ptr<comm::Transport> mpi,
+                                               const std::shared_ptr<device::Device>& device) {
+  if (device->kind() == DeviceKind::host) return mpi;
+  if (mpi->size() == 1) return comm::make_self_transport();
+  return comm::make_gpu_transport(std::move(mpi), device);
+}
+
+}  // namespace
 
 Communicator from_mpi(MPI_Comm comm, Device device) {
-  auto transport = comm::make_mpi_transport(comm);
-  std::shared_ptr<device::Device> opened;
-  comm::agree_on(*transport, core::Deadline(Options{}.timeout), [&] {
-    opened = device::open_device(device);
-    return std::string();
-  });
-  return {std::move(transport), std::move(opened)};
+  auto mpi = comm::make_mpi_transport(comm);
+  auto opened = comm::open_together(*mpi, device, comm::local_rank_of(comm));
+  return {transport_for(std::move(mpi), opened), std::move(opened)};
 }
 
 }  // namespace safeshuffle

@@ -70,6 +70,17 @@ MpiGroup::MpiGroup(MPI_Comm comm) : comm_(duplicate(comm)) {
   size_ = static_cast<std::uint32_t>(size);
 }
 
+std::uint32_t local_rank_of(MPI_Comm comm) {
+  const ErrorsReturned guard(comm);
+  MPI_Comm node = MPI_COMM_NULL;
+  int rank = 0;
+  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+            "MPI_Comm_split_type");
+  check_mpi(MPI_Comm_rank(node, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
+  return static_cast<std::uint32_t>(rank);
+}
+
 MpiGroup::~MpiGroup() {
   if (!broken_ && !finalised()) MPI_Comm_free(&comm_);
 }

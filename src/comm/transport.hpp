@@ -61,6 +61,13 @@ class Transport {
   /// TimeoutError if the peers do not all take part before the deadline expires.
   virtual std::vector<std::string> all_gather(std::string_view mine, core::Deadline deadline) = 0;
 
+  /// Connects to all peers, so that the first exchange need not; reads may be under way meanwhile.
+  /// Collective. Throws as `all_gather`.
+  virtual void connect(device::Queue& /*queue*/, core::Deadline /*deadline*/) {}
+
+  /// Device memory that the transport itself takes on this rank, in bytes: at most, not measured.
+  virtual std::uint64_t device_bytes() const noexcept { return 0; }
+
   /// Starts one wave, ordered after what is enqueued on `queue`. Collective. A second exchange must
   /// not start before the first is done. None is done before all ranks have started theirs: so
   /// ranks stay in step, and a time-out bounds one wave, also where some have nothing to exchange.

@@ -1,6 +1,7 @@
 // A point in time after which waiting for a peer is given up.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace safeshuffle::core {
@@ -14,6 +15,12 @@ class Deadline {
   void restart() noexcept { due_ = Clock::now() + limit_; }
   bool expired() const noexcept { return Clock::now() >= due_; }
   std::chrono::milliseconds limit() const noexcept { return limit_; }
+
+  /// Time left, rounded up; 0 once expired.
+  std::chrono::milliseconds remaining() const noexcept {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(due_ - Clock::now());
+    return std::max(left, std::chrono::milliseconds(0));
+  }
 
  private:
   std::chrono::milliseconds limit_;

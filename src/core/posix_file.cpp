@@ -23,10 +23,9 @@ auto uninterrupted(Call call) {
 }
 
 int open_descriptor(const std::string& path, int flags, const std::string& shown_as,
-                    const char* action) {
+                    const char* action, mode_t mode = 0) {
   // A path is passed on as a C string: the part after a NUL would silently be dropped.
   if (path.find('\0') != std::string::npos) raise_errno(EINVAL, shown_as, action);
-  constexpr mode_t mode = 0666;
   const int descriptor =
       uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
   if (descriptor == -1) raise_errno(errno, shown_as, action);
@@ -74,9 +73,9 @@ PosixFile PosixFile::open(const std::string& path) {
   return file;
 }
 
-PosixFile PosixFile::create(const std::string& path, std::string shown_as) {
+PosixFile PosixFile::create(const std::string& path, std::string shown_as, unsigned mode) {
   const int descriptor =
-      open_descriptor(path, O_WRONLY | O_CREAT | O_EXCL, shown_as, "cannot create");
+      open_descriptor(path, O_WRONLY | O_CREAT | O_EXCL, shown_as, "cannot create", mode);
   return PosixFile(descriptor, std::move(shown_as));
 }
 

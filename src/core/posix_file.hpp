@@ -24,8 +24,9 @@ class PosixFile {
   /// Opens an existing file for reading; symlinks are followed.
   static PosixFile open(const std::string& path);
 
-  /// Creates a file for writing that must not exist yet. Errors name `shown_as` instead of `path`.
-  static PosixFile create(const std::string& path, std::string shown_as);
+  /// Creates a file for writing that must not exist yet, with the permissions `mode` less the
+  /// umask. Errors name `shown_as` instead of `path`.
+  static PosixFile create(const std::string& path, std::string shown_as, unsigned mode = 0666);
 
   PosixFile(PosixFile&& other) noexcept;
   PosixFile& operator=(PosixFile&& other) noexcept;

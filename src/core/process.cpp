@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <sched.h>
 #include <sys/resource.h>
 #include <thread>
@@ -19,6 +20,12 @@ std::string host_name() {
   std::array<char, 256> name{};
   const int code = gethostname(name.data(), name.size() - 1);
   return code == 0 ? std::string(name.data()) : std::string();
+}
+
+std::string node_id() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  return boot.empty() ? host_name() : boot;
 }
 
 unsigned available_cores() noexcept {

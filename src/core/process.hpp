@@ -12,6 +12,10 @@ std::uint64_t peak_resident_bytes() noexcept;
 /// Name of the node; empty if it cannot be known.
 std::string host_name();
 
+/// The same in all processes of a node, also in containers, and in none of another; the host's name
+/// where the kernel does not say.
+std::string node_id();
+
 /// Cores this process may run on, at least 1.
 unsigned available_cores() noexcept;
 

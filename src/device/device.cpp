@@ -2,6 +2,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "device/cuda/open.hpp"
 #include "device/host/host_device.hpp"
 
 namespace safeshuffle {
@@ -20,10 +21,17 @@ std::string name(DeviceKind kind) {
 
 namespace device {
 
-std::shared_ptr<Device> open_device(const safeshuffle::Device& which) {
-  switch (spec.kind) {
+std::shared_ptr<Device> open_device(const safeshuffle::Device& which, std::uint32_t local_rank) {
+  switch (which.kind) {
     case DeviceKind::host:
       return std::make_shared<HostDevice>();
+    case DeviceKind::cuda:
+      return open_gpu(which.ordinal, local_rank);
+    case DeviceKind::automatic: {
+      const std::string obstacle = gpu_obstacle();
+      if (obstacle.empty()) return open_gpu(which.ordinal, local_rank);
+      return std::make_shared<HostDevice>(HostDevice::default_threads(), obstacle);
+    }
   }
   throw ConfigError("unknown device kind");
 }

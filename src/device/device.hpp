@@ -33,6 +33,14 @@ class Queue {
 
   /// Whether everything enqueued is done. Throws TransportError if the device failed.
   virtual bool idle() = 0;
+
+  /// The stream behind it (cudaStream_t) for transports that enqueue work of their own; null if it has
+  /// none.
+  virtual void* native_handle() const noexcept { return nullptr; }
+
+  /// What was enqueued may never end. Whatever was made through the same device is kept until the
+  /// process ends, since giving it back could wait for ever.
+  virtual void abandon() noexcept {}
 };
 
 /// Host memory for one piece of file data on its way to `device_destination`.
@@ -68,7 +76,10 @@ class Device {
   virtual ~Device() = default;
   virtual DeviceKind kind() const noexcept = 0;
 
-  /// For reports, such as "host".
+  /// Of a GPU; 0 on the host.
+  virtual int ordinal() const noexcept { return 0; }
+
+  /// For reports, such as "host" or "NVIDIA H200 at 0000:1b:00.0".
   virtual std::string description() const = 0;
 
   /// Memory aligned to at least 4096 bytes, uninitialised, `bytes` > 0. The owner may outlive the
@@ -85,7 +96,15 @@ class Device {
                             std::uint64_t bytes) = 0;
 };
 
-/// Opens the device that `spec` names.
-std::shared_ptr<Device> open_device(const safeshuffle::Device& which);
+/// Opens a device for the rank at position `local_rank` of its node. `automatic` takes a GPU if this
+/// process can use one. Throws ConfigError, TransportError.
+std::shared_ptr<Device> open_device(const safeshuffle::Device& which, std::uint32_t local_rank = 0);
+
+/// Why this process can use no GPU, in a few words; empty if it can. Touches none.
+std::string gpu_obstacle();
+
+/// The GPU that `open_device(Device::cuda(ordinal), local_rank)` would open, as the same text in any two
+/// processes of a node that mean the same one. Touches none. Throws ConfigError, TransportError.
+std::string gpu_address(int ordinal, std::uint32_t local_rank);
 
 }  // namespace safeshuffle::device

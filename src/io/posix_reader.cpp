@@ -60,7 +60,8 @@ class PosixReader final : public Reader {
     std::unique_lock lock(mutex_);
     const Batch& batch = batches_.at(id);
     const auto done = [&batch] { return batch.unfinished == 0; };
-    return {changed_.wait_for(lock, patience, done), batch.bytes, batch.error};
+    const bool is_done = changed_.wait_for(lock, patience, done);
+    return {is_done, batch.unread == 0, batch.bytes, batch.error};
   }
 
   double busy_seconds() const override { return busy_.seconds(); }

@@ -77,6 +77,7 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
   const io::ReaderOptions reader = reader_options(options);
   // Twice the threads: each can fill one slot while another is on its way to the device.
   staging_ = device_->make_staging(reader.chunk, std::size_t{2} * reader.threads);
+  lands_in_place_ = staging_->pinned_bytes() == 0;
   reader_ = io::make_reader(reader, files_of(schedule_), *staging_);
   progress_.waves = schedule_.waves;
   progress_.total_bytes = bytes_after_wave_.empty() ? 0 : bytes_after_wave_.back();
@@ -95,6 +96,7 @@ void Executor::run() {
 
 void Executor::run_waves() {
   WaveBatch reading = start_reading(0);
+  connect();
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // The other slab is free since the exchange of the wave before; keep the disk busy from now on.
     const WaveBatch next = start_reading(wave + 1);
@@ -105,6 +107,14 @@ void Executor::run_waves() {
     report_progress(true);
     reading = next;
   }
+}
+
+// While the first wave is read, and after the last allocation: NCCL allocates as well, and what it runs
+// must not meet another's cudaMalloc.
+void Executor::connect() {
+  if (schedule_.waves == 0) return;
+  const PhaseScope scope(clock_, Phase::allocate);
+  transport_.connect(*queue_, core::Deadline(deadline_.limit()));
 }
 
 Executor::WaveBatch Executor::start_reading(std::uint32_t wave) {
@@ -131,6 +141,7 @@ void Executor::await_reading(const WaveBatch& reading) {
     const io::BatchStatus status = reader_->poll(*reading.batch, poll_patience);
     if (status.error) note_failure(*status.error);
     if (status.done) break;
+    if (status.read && !lands_in_place_) clock_.enter(Phase::h2d);
     if (status.bytes != landed) deadline_.restart();
     landed = status.bytes;
     if (deadline_.expired()) {

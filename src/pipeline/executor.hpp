@@ -64,6 +64,7 @@ class Executor {
   };
 
   void run_waves();
+  void connect();
   WaveBatch start_reading(std::uint32_t wave);
   void await_reading(const WaveBatch& reading);
   [[noreturn]] void fail_stalled(std::uint32_t wave) const;
@@ -88,6 +89,7 @@ class Executor {
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Queue> queue_;
   std::unique_ptr<device::Staging> staging_;
+  bool lands_in_place_ = false;  // what is read is on the device at once
   std::unique_ptr<io::Reader> reader_;
   plan::TransferPlanner planner_;
   core::Deadline deadline_;

@@ -34,12 +34,26 @@ void check_together(const Options& options, const Communicator& comm) {
   });
 }
 
+// What is left of the budget once the transport has what it takes.
+PlanOptions within_budget(const PlanOptions& options, const comm::Transport& transport) {
+  const std::uint64_t taken = transport.device_bytes();
+  PlanOptions rest = options;
+  if (options.memory_budget == 0) return rest;
+  if (options.memory_budget <= taken) {
+    throw MemoryError("the memory budget of " + std::to_string(options.memory_budget) +
+                      " bytes does not hold the buffers of the " + transport.name() +
+                      " transport, up to " + std::to_string(taken) + " bytes");
+  }
+  rest.memory_budget -= taken;
+  return rest;
+}
+
 Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Options& options) {
   std::optional<Plan> plan;
   comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
     auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
-                     options.plan);
+                     within_budget(options.plan, comm.transport()));
     return {};
   });
   return *plan;
@@ -67,11 +81,12 @@ void compare_plans(const Plan& plan, const Communicator& comm, const Options& op
   }
 }
 
-RankReport rank_report(const RankSummary& planned, const pipeline::Executor& executor,
-                       PhaseClock& clock) {
+RankReport rank_report(const RankSummary& planned, const Communicator& comm,
+                       const pipeline::Executor& executor, PhaseClock& clock) {
   RankReport report;
   report.rank = planned.rank;
   report.host = core::host_name();
+  report.device = comm.device_handle()->description();
   report.cores = core::available_cores();
   report.phases = clock.read();
   report.total_seconds = std::accumulate(report.phases.begin(), report.phases.end(), 0.0);
@@ -82,7 +97,8 @@ RankReport rank_report(const RankSummary& planned, const pipeline::Executor& exe
   report.sent_bytes = planned.sent_bytes;
   report.received_bytes = planned.received_bytes;
   report.kept_bytes = planned.kept_bytes;
-  report.peak_device_bytes = planned.peak_device_bytes;
+  report.transport_device_bytes = comm.transport().device_bytes();
+  report.peak_device_bytes = planned.peak_device_bytes + report.transport_device_bytes;
   report.peak_pinned_bytes = executor.pinned_bytes();
   report.peak_resident_bytes = core::peak_resident_bytes();
   const io::IoPath path = executor.io_path();
@@ -131,7 +147,7 @@ TensorSet execute(const Plan& plan, const Communicator& comm, const Options& opt
   const auto state =
       pipeline::make_state(plan, comm.rank(), comm.device_handle(), executor->arena());
   state->report =
-      gather_report(plan, comm, rank_report(plan.ranks()[comm.rank()], *executor, clock), options);
+      gather_report(plan, comm, rank_report(plan.ranks()[comm.rank()], comm, *executor, clock), options);
   return TensorSet(state);
 }
 

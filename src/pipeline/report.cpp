@@ -29,6 +29,7 @@ std::string hexadecimal(std::uint64_t value) {
 nlohmann::ordered_json rank_json(const RankReport& rank) {
   nlohmann::ordered_json json{{"rank", rank.rank},
                               {"host", rank.host},
+                              {"device", rank.device},
                               {"cores", rank.cores},
                               {"total_seconds", rank.total_seconds}};
   for (std::size_t i = 0; i < phase_count; ++i) json["phases"][phase_names[i]] = rank.phases[i];
@@ -39,6 +40,7 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
   json["received_bytes"] = rank.received_bytes;
   json["kept_bytes"] = rank.kept_bytes;
   json["peak_device_bytes"] = rank.peak_device_bytes;
+  json["transport_device_bytes"] = rank.transport_device_bytes;
   json["peak_pinned_bytes"] = rank.peak_pinned_bytes;
   json["peak_resident_bytes"] = rank.peak_resident_bytes;
   json["read_gigabytes_per_second"] = gigabytes_per_second(rank.read_bytes, rank.read_busy_seconds);
@@ -113,7 +115,8 @@ std::string encode(const RankReport& rank) {
   out.put(std::uint64_t{rank.rank}).put(rank.read_bytes).put(rank.sent_bytes);
   out.put(rank.received_bytes).put(rank.kept_bytes).put(rank.peak_device_bytes);
   out.put(rank.peak_pinned_bytes).put(rank.peak_resident_bytes).put(rank.io_path);
-  out.put(rank.host).put(std::uint64_t{rank.cores});
+  out.put(rank.host).put(std::uint64_t{rank.cores}).put(rank.device);
+  out.put(rank.transport_device_bytes);
   out.put(std::uint64_t{rank.fallbacks.size()});
   for (const std::string& fallback : rank.fallbacks) out.put(fallback);
   for (const Span& span : rank.spans) {
@@ -154,6 +157,8 @@ RankReport decode_rank_report(std::string_view bytes) {
   rank.io_path = in.text();
   rank.host = in.text();
   rank.cores = static_cast<unsigned>(in.number());
+  rank.device = in.text();
+  rank.transport_device_bytes = in.number();
   for (std::uint64_t left = in.number(); left > 0; --left) rank.fallbacks.push_back(in.text());
   while (!in.at_end()) rank.spans.push_back(decode_span(in));
   return rank;

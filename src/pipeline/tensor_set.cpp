@@ -65,6 +65,9 @@ const TensorView* TensorSet::end() const noexcept {
 DeviceKind TensorSet::device() const noexcept {
   return state_->device->kind();
 }
+int TensorSet::ordinal() const noexcept {
+  return state_->device->ordinal();
+}
 std::uint32_t TensorSet::rank() const noexcept {
   return state_->rank;
 }

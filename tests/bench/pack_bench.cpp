@@ -1,18 +1,20 @@
-// The speed of packing on the host, as a share of a plain memcpy that moves as many bytes.
-// Bytes = read + written. Usage: pack_bench [threads [MiB]]
+// The speed of packing, as a share of a plain copy that moves as many bytes on the same device.
+// Bytes = read + written. Exit status with --check: 1 if a target is missed; only cuda has targets.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "core/deadline.hpp"
+#include "bench/pack_rig.hpp"
 #include "device/host/host_device.hpp"
 
 using namespace safeshuffle;
+using bench::PackRig;
 
 namespace {
 
@@ -20,7 +22,8 @@ constexpr int repetitions = 11;
 
 struct Case {
   std::string name;
-  PackItem item;
+  std::vector<PackItem> items;
+  double target = 0;  ///< least ratio on cuda; 0: none
 };
 
 /// One block of the slab.
@@ -41,84 +44,154 @@ PackItem cut(std::uint64_t bytes, std::uint64_t row_bytes, DType from = DType::U
   return item;
 }
 
+/// The same bytes in many blocks.
+std::vector<PackItem> blocks(std::uint64_t bytes) {
+  constexpr std::uint64_t count = 1024;
+  std::vector<PackItem> items(count, block(bytes / count, 1));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    items[i].source += i * (bytes / count);
+    items[i].destination += i * (bytes / count);
+  }
+  return items;
+}
+
 std::vector<Case> make_cases(std::uint64_t bytes) {
   using enum DType;
   return {
-      {"aligned copy", block(bytes, 0)},
-      {"misaligned copy", block(bytes, 1)},
-      {"bf16 to f16", block(bytes, 1, BF16, F16)},
-      {"f16 to bf16", block(bytes, 1, F16, BF16)},
-      {"f32 to f16", block(bytes, 1, F32, F16)},
-      {"f32 to bf16", block(bytes, 1, F32, BF16)},
-      {"bf16 to f32", block(bytes / 2, 1, BF16, F32)},
-      {"rows of 2 KiB", cut(bytes, 2048)},
-      {"rows of 2 KiB, bf16 to f16", cut(bytes, 2048, BF16, F16)},
-      {"rows of 64 B", cut(bytes, 64)},
-      {"rows of 64 B, bf16 to f16", cut(bytes, 64, BF16, F16)},
-      {"rows of 2 B", cut(bytes / 2, 2)},
+      {"aligned copy", {block(bytes, 0)}, 0.85},
+      {"misaligned copy", {block(bytes, 1)}, 0.85},
+      {"misaligned copy, 1024 items", blocks(bytes), 0.85},
+      {"bf16 to f16", {block(bytes, 1, BF16, F16)}, 0.85},
+      {"f16 to bf16", {block(bytes, 1, F16, BF16)}},
+      {"f32 to f16", {block(bytes, 1, F32, F16)}},
+      {"f32 to bf16", {block(bytes, 1, F32, BF16)}},
+      {"bf16 to f32", {block(bytes / 2, 1, BF16, F32)}},
+      {"rows of 16 KiB", {cut(bytes, 16384)}, 0.7},
+      {"rows of 4 KiB", {cut(bytes, 4096)}, 0.7},
+      {"rows of 2 KiB", {cut(bytes, 2048)}, 0.7},
+      {"rows of 2 KiB, bf16 to f16", {cut(bytes, 2048, BF16, F16)}, 0.7},
+      {"rows of 64 B", {cut(bytes, 64)}},
+      {"rows of 64 B, bf16 to f16", {cut(bytes, 64, BF16, F16)}},
+      {"rows of 2 B", {cut(bytes / 2, 2)}},
   };
 }
 
-std::uint64_t moved_bytes(const PackItem& item) {
-  return item.rows * (item.row_bytes + destination_row_bytes(item));
+std::uint64_t moved_bytes(const std::vector<PackItem>& items) {
+  std::uint64_t bytes = 0;
+  for (const PackItem& item : items) {
+    bytes += item.rows * (item.row_bytes + destination_row_bytes(item));
+  }
+  return bytes;
 }
 
-/// GB/s of each repetition.
+/// GB/s of each repetition, in ascending order.
 struct Rates {
   std::vector<double> pack;
-  std::vector<double> memcpy;
+  std::vector<double> copy;
 };
-
-double rate(std::uint64_t bytes, const std::function<void()>& work) {
-  const auto start = core::Clock::now();
-  work();
-  return static_cast<double>(bytes) / core::seconds_since(start) / 1e9;
-}
-
-/// Takes turns, so that whatever else the machine does falls on both.
-Rates measure(std::uint64_t bytes, const std::function<void()>& pack,
-              const std::function<void()>& plain) {
-  Rates rates;
-  pack();
-  plain();
-  for (int i = 0; i < repetitions; ++i) {
-    rates.pack.push_back(rate(bytes, pack));
-    rates.memcpy.push_back(rate(bytes, plain));
-  }
-  std::sort(rates.pack.begin(), rates.pack.end());
-  std::sort(rates.memcpy.begin(), rates.memcpy.end());
-  return rates;
-}
 
 double median(const std::vector<double>& sorted) {
   return sorted[sorted.size() / 2];
 }
 
-void print(const std::string& name, const Rates& rates) {
-  std::printf("%-28s %7.2f (%6.2f-%6.2f) %9.2f (%6.2f-%6.2f) %7.2f\n", name.c_str(),
-              median(rates.pack), rates.pack.front(), rates.pack.back(), median(rates.memcpy),
-              rates.memcpy.front(), rates.memcpy.back(), median(rates.pack) / median(rates.memcpy));
+double ratio(const Rates& rates) {
+  return median(rates.pack) / median(rates.copy);
+}
+
+/// Takes turns, so that whatever else the machine does falls on both.
+Rates measure(PackRig& rig, const std::vector<PackItem>& items) {
+  const std::uint64_t moved = moved_bytes(items);
+  const auto bytes = static_cast<double>(moved);
+  Rates rates;
+  rig.pack(items);
+  rig.copy(moved / 2);
+  for (int i = 0; i < repetitions; ++i) {
+    rates.pack.push_back(bytes / rig.pack(items) / 1e9);
+    rates.copy.push_back(bytes / rig.copy(moved / 2) / 1e9);
+  }
+  std::sort(rates.pack.begin(), rates.pack.end());
+  std::sort(rates.copy.begin(), rates.copy.end());
+  return rates;
+}
+
+void print(const std::string& name, const Rates& rates, double target) {
+  std::printf("%-28s %7.2f (%6.2f-%6.2f) %9.2f (%6.2f-%6.2f) %7.2f", name.c_str(),
+              median(rates.pack), rates.pack.front(), rates.pack.back(), median(rates.copy),
+              rates.copy.front(), rates.copy.back(), ratio(rates));
+  if (target != 0) std::printf(" %7.2f%s", target, ratio(rates) < target ? " missed" : "");
+  std::printf("\n");
+}
+
+struct Arguments {
+  bool cuda = false;
+  bool check = false;
+  std::size_t threads = device::HostDevice::default_threads();  ///< of the host
+  std::uint64_t mib = 256;
+};
+
+constexpr const char* usage =
+    "usage: pack_bench [--device host|cuda] [--threads N] [--mib N] [--check]";
+
+std::uint64_t parse_count(const std::string& text) {
+  char* end = nullptr;
+  const std::uint64_t count = std::strtoull(text.c_str(), &end, 10);
+  if (*end != 0 || count == 0) throw std::invalid_argument(usage);
+  return count;
+}
+
+bool parse_device(const std::string& text) {
+  if (text != "host" && text != "cuda") throw std::invalid_argument(usage);
+  return text == "cuda";
+}
+
+Arguments parse(const std::vector<std::string>& words) {
+  Arguments arguments;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string value = i + 1 < words.size() ? words[i + 1] : "";
+    if (words[i] == "--check") {
+      arguments.check = true;
+      continue;
+    }
+    if (words[i] == "--device") {
+      arguments.cuda = parse_device(value);
+    } else if (words[i] == "--threads") {
+      arguments.threads = parse_count(value);
+    } else if (words[i] == "--mib") {
+      arguments.mib = parse_count(value);
+    } else {
+      throw std::invalid_argument(usage);
+    }
+    ++i;
+  }
+  return arguments;
+}
+
+/// Whether all targets are met.
+bool run(PackRig& rig, std::uint64_t bytes, bool has_targets) {
+  std::printf("%s, %d repetitions; GB/s of bytes read + written\n", rig.description().c_str(),
+              repetitions);
+  std::printf("%-28s %23s %26s %8s%s\n", "", "pack (min-max)",
+              (rig.copy_name() + " (min-max)").c_str(), "ratio", has_targets ? "  target" : "");
+  bool met = true;
+  for (const Case& each : make_cases(bytes)) {
+    const double target = has_targets ? each.target : 0;
+    const Rates rates = measure(rig, each.items);
+    print(each.name, rates, target);
+    met = met && ratio(rates) >= target;
+  }
+  return met;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const std::size_t threads =
-      argc > 1 ? std::strtoul(argv[1], nullptr, 10) : device::HostDevice::default_threads();
-  const std::uint64_t bytes = (argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 256) << 20;
-  device::HostDevice host(threads);
-  const auto slab = host.allocate(bytes + 4096);
-  const auto arena = host.allocate(bytes + 4096);
-  std::memset(slab.get(), 0x3c, bytes + 4096);
-  const auto queue = host.make_queue();
-
-  std::printf("%zu threads (memcpy: one), %d repetitions; GB/s of bytes read + written\n", threads,
-              repetitions);
-  std::printf("%-28s %23s %26s %8s\n", "", "pack (min-max)", "memcpy (min-max)", "ratio");
-  for (const Case& each : make_cases(bytes)) {
-    const std::uint64_t moved = moved_bytes(each.item);
-    const auto pack = [&] { queue->pack({&each.item, 1}, {slab.get(), arena.get(), nullptr}); };
-    const auto plain = [&] { std::memcpy(arena.get(), slab.get(), moved / 2); };
-    print(each.name, measure(moved, pack, plain));
-  }
+int main(int argc, char** argv) try {
+  const Arguments arguments = parse({argv + 1, argv + argc});
+  const std::uint64_t bytes = arguments.mib << 20;
+  const auto rig =
+      arguments.cuda ? bench::make_cuda_rig(bytes) : bench::make_host_rig(arguments.threads, bytes);
+  const bool met = run(*rig, bytes, arguments.cuda);
+  return met || !arguments.check ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 2;
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,55 +15,19 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/backoff.hpp"
-#include "core/deadline.hpp"
 #include "device/convert.hpp"
 #include "device/device.hpp"
 #include "support/catch.hpp"
+#include "support/device_memory.hpp"
 #include "support/pseudo_random.hpp"
 
 namespace safeshuffle::contract {
 
-using Bytes = std::vector<std::byte>;
+using testing::Bytes;
+using testing::download;
+using testing::upload;
+using testing::wait_until;
 using DeviceFactory = std::function<std::shared_ptr<device::Device>()>;
-
-/// Waits for `done`, but not for ever.
-inline void wait_until(const std::function<bool()>& done) {
-  const core::Deadline deadline(std::chrono::seconds(20));
-  core::Backoff backoff;
-  while (!done()) {
-    REQUIRE_FALSE(deadline.expired());
-    backoff.pause();
-  }
-}
-
-/// Fills device memory through staging, in pieces that do not line up.
-inline void upload(device::Device& device, std::byte* destination, const Bytes& data) {
-  constexpr std::size_t slot_bytes = 4096 + 17;
-  const auto staging = device.make_staging(slot_bytes, 2);
-  std::atomic<std::size_t> landed{0};
-  std::size_t pieces = 0;
-  for (std::size_t offset = 0; offset < data.size(); offset += slot_bytes, ++pieces) {
-    const std::size_t bytes = std::min(slot_bytes, data.size() - offset);
-    const device::StagingSlot slot = staging->acquire(destination + offset, bytes);
-    REQUIRE(slot.host.size() == bytes);
-    std::copy_n(data.data() + offset, bytes, slot.host.data());
-    staging->commit(slot, [&landed] { ++landed; });
-  }
-  wait_until([&] { return landed == pieces; });
-}
-
-inline std::shared_ptr<std::byte> upload(device::Device& device, const Bytes& data) {
-  std::shared_ptr<std::byte> memory = device.allocate(data.size());
-  upload(device, memory.get(), data);
-  return memory;
-}
-
-inline Bytes download(device::Device& device, const std::byte* source, std::size_t bytes) {
-  Bytes data(bytes);
-  device.copy_to_host(data.data(), source, bytes);
-  return data;
-}
 
 inline void pack_and_wait(device::Queue& queue, const std::vector<PackItem>& items,
                           const device::PackBuffers& buffers) {

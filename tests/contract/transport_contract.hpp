@@ -12,7 +12,7 @@
 #include "comm/transport.hpp"
 #include "core/backoff.hpp"
 #include "support/catch.hpp"
-#include "support/test_queue.hpp"
+#include "support/device_memory.hpp"
 
 namespace safeshuffle::testing {
 
@@ -31,18 +31,8 @@ inline bool finish(comm::Pending& pending) {
   return true;
 }
 
-/// Different for each sender and receiver, of 0 bytes for some.
-inline std::string run_text(std::uint32_t from, std::uint32_t to) {
-  const std::size_t length = (from + to) % 3 == 0 ? 0 : 1000 * from + 77 * to;
-  return std::string(length, static_cast<char>('a' + (5 * from + to) % 26));
-}
-
 inline std::string numbered(std::string text, std::uint32_t number) {
   return text.append(std::to_string(number));
-}
-
-inline std::byte* as_bytes(std::string& text) {
-  return reinterpret_cast<std::byte*>(text.data());
 }
 
 inline void gathers_texts_of_any_length(comm::Transport& transport) {
@@ -58,87 +48,137 @@ inline void gathers_texts_of_any_length(comm::Transport& transport) {
   }
 }
 
-/// The memory of one wave among all ranks: runs between all pairs, broadcasts from every second
-/// rank.
-struct Wave {
-  explicit Wave(comm::Transport& transport) : rank(transport.rank()), size(transport.size()) {
-    for (std::uint32_t peer = 0; peer < size; ++peer) {
-      outgoing.push_back(run_text(rank, peer));
-      incoming.emplace_back(run_text(peer, rank).size(), '?');
-      replicated.push_back(broadcast_text(peer));
-      if (peer != rank) std::ranges::fill(replicated.back(), '?');
+/// What `from` sends `to`: different for each pair, nothing for some.
+inline Bytes run_bytes(std::uint32_t from, std::uint32_t to) {
+  const std::size_t length = (from + to) % 3 == 0 ? 0 : 1000 * from + 77 * to;
+  return Bytes(length, static_cast<std::byte>('a' + (5 * from + to) % 26));
+}
+
+/// What every second rank broadcasts.
+inline Bytes broadcast_bytes(std::uint32_t root) {
+  return Bytes(root % 2 == 0 ? 5000 + root : 0, static_cast<std::byte>('A' + root));
+}
+
+/// The device memory of one wave among all ranks: runs between all pairs, broadcasts from some.
+class Wave {
+ public:
+  Wave(const comm::Transport& transport, device::Device& device)
+      : device_(device), rank_(transport.rank()), size_(transport.size()) {
+    for (std::uint32_t peer = 0; peer < size_; ++peer) {
+      outgoing_.push_back(upload(device, run_bytes(rank_, peer)));
+      incoming_.push_back(upload(device, unset(run_bytes(peer, rank_))));
+      const Bytes replicated = broadcast_bytes(peer);
+      replicated_.push_back(upload(device, peer == rank_ ? replicated : unset(replicated)));
     }
   }
 
-  static std::string broadcast_text(std::uint32_t root) {
-    return std::string(root % 2 == 0 ? 5000 + root : 0, static_cast<char>('A' + root));
-  }
-
-  comm::Exchange exchange() {
+  comm::Exchange exchange() const {
     comm::Exchange exchange;
-    for (std::uint32_t peer = 0; peer < size; ++peer) {
-      if (peer != rank) add(exchange.sends, peer, outgoing[peer]);
-      if (peer != rank) add(exchange.receives, peer, incoming[peer]);
-      add(exchange.broadcasts, peer, replicated[peer]);
+    for (std::uint32_t peer = 0; peer < size_; ++peer) {
+      if (peer != rank_) add(exchange.sends, peer, outgoing_[peer], run_bytes(rank_, peer));
+      if (peer != rank_) add(exchange.receives, peer, incoming_[peer], run_bytes(peer, rank_));
+      add(exchange.broadcasts, peer, replicated_[peer], broadcast_bytes(peer));
     }
     return exchange;
   }
 
   bool arrived() const {
-    for (std::uint32_t peer = 0; peer < size; ++peer) {
-      if (peer != rank && incoming[peer] != run_text(peer, rank)) return false;
-      if (replicated[peer] != broadcast_text(peer)) return false;
+    for (std::uint32_t peer = 0; peer < size_; ++peer) {
+      if (peer != rank_ && !holds(incoming_[peer], run_bytes(peer, rank_))) return false;
+      if (!holds(replicated_[peer], broadcast_bytes(peer))) return false;
     }
     return true;
   }
 
-  static void add(std::vector<comm::Message>& messages, std::uint32_t peer, std::string& text) {
-    if (!text.empty()) messages.push_back({peer, as_bytes(text), text.size()});
+ private:
+  using Memory = std::shared_ptr<std::byte>;
+
+  static Bytes unset(const Bytes& bytes) { return Bytes(bytes.size(), std::byte{'?'}); }
+
+  static void add(std::vector<comm::Message>& messages, std::uint32_t peer, const Memory& memory,
+                  const Bytes& bytes) {
+    if (!bytes.empty()) messages.push_back({peer, memory.get(), bytes.size()});
   }
 
-  std::uint32_t rank;
-  std::uint32_t size;
-  std::vector<std::string> outgoing;
-  std::vector<std::string> incoming;
-  std::vector<std::string> replicated;
+  bool holds(const Memory& memory, const Bytes& expected) const {
+    return download(device_, memory.get(), expected.size()) == expected;
+  }
+
+  device::Device& device_;
+  std::uint32_t rank_;
+  std::uint32_t size_;
+  std::vector<Memory> outgoing_;  // here and below by peer
+  std::vector<Memory> incoming_;
+  std::vector<Memory> replicated_;
 };
 
-inline void exchanges_runs_and_broadcasts(comm::Transport& transport) {
-  TestQueue queue;
+inline void exchanges_runs_and_broadcasts(comm::Transport& transport, device::Device& device) {
+  const auto queue = device.make_queue();
   for (int round = 0; round < 3; ++round) {
-    Wave wave(transport);
-    queue.busy_polls = round * static_cast<int>(transport.rank());
-    const auto pending = transport.exchange(wave.exchange(), queue);
+    const Wave wave(transport, device);
+    const auto pending = transport.exchange(wave.exchange(), *queue);
     CHECK(finish(*pending));
     CHECK(pending->done());
     CHECK(wave.arrived());
   }
 }
 
-inline void sends_nothing_while_the_queue_is_busy(comm::Transport& transport) {
-  TestQueue queue;
-  queue.busy_polls = 1000;
-  Wave wave(transport);
-  const auto pending = transport.exchange(wave.exchange(), queue);
-  bool early = false;
-  while (queue.busy_polls > 1) early |= pending->done();
-  CHECK(finish(*pending));
-  CHECK_FALSE(early);
+/// Every rank packs what it sends to the next one, and waits for nothing before it exchanges.
+inline void sends_what_the_queue_has_packed(comm::Transport& transport, device::Device& device) {
+  if (transport.size() == 1) return;
+  constexpr std::size_t bytes = 3'000'000;
+  const auto filled_by = [](std::uint32_t rank) {
+    return Bytes(bytes, static_cast<std::byte>('a' + rank));
+  };
+  const std::uint32_t next = (transport.rank() + 1) % transport.size();
+  const std::uint32_t previous = (transport.rank() + transport.size() - 1) % transport.size();
+  const auto slab = upload(device, filled_by(transport.rank()));
+  const auto send = upload(device, Bytes(bytes));
+  const auto arena = upload(device, Bytes(bytes));
+  const auto queue = device.make_queue();
+  PackItem item{.rows = 1, .row_bytes = bytes, .source_stride = bytes, .destination_stride = bytes};
+  item.target = PackTarget::send;
+  comm::Exchange exchange;
+  exchange.sends = {{next, send.get(), bytes}};
+  exchange.receives = {{previous, arena.get(), bytes}};
+  queue->pack({&item, 1}, {slab.get(), arena.get(), send.get()});
+  CHECK(finish(*transport.exchange(std::move(exchange), *queue)));
+  CHECK((download(device, arena.get(), bytes) == filled_by(previous)));
+}
+
+inline void connects_before_the_first_exchange(comm::Transport& transport, device::Device& device) {
+  const auto queue = device.make_queue();
+  CHECK_NOTHROW(transport.connect(*queue, patience()));
+  const Wave wave(transport, device);
+  CHECK(finish(*transport.exchange(wave.exchange(), *queue)));
   CHECK(wave.arrived());
 }
 
-inline void an_empty_exchange_is_done(comm::Transport& transport) {
-  TestQueue queue;
-  CHECK(finish(*transport.exchange({}, queue)));
+inline void an_empty_exchange_is_done(comm::Transport& transport, device::Device& device) {
+  const auto queue = device.make_queue();
+  CHECK(finish(*transport.exchange({}, *queue)));
   CHECK(transport.all_gather("", patience()).size() == transport.size());
 }
 
-inline void releases_memory_after_an_exchange(comm::Transport& transport) {
-  TestQueue queue;
-  const auto memory = std::make_shared<Wave>(transport);
+/// Also with nothing to exchange.
+inline void ends_no_wave_before_all_have_begun_it(comm::Transport& transport,
+                                                  device::Device& device) {
+  constexpr std::chrono::milliseconds delay{300};
+  const auto queue = device.make_queue();
+  transport.connect(*queue, patience());
+  transport.all_gather("", patience());
+  const auto start = core::Clock::now();
+  if (transport.rank() == 0) std::this_thread::sleep_for(delay);
+  CHECK(finish(*transport.exchange({}, *queue)));
+  CHECK(core::Clock::now() - start > delay / 2);
+}
+
+inline void releases_memory_after_an_exchange(comm::Transport& transport, device::Device& device) {
+  const auto queue = device.make_queue();
+  const auto memory = std::make_shared<Wave>(transport, device);
   comm::Exchange exchange = memory->exchange();
   exchange.keep_alive = memory;
-  auto pending = transport.exchange(std::move(exchange), queue);
+  auto pending = transport.exchange(std::move(exchange), *queue);
   CHECK(finish(*pending));
   CHECK(memory.use_count() > 1);
   pending.reset();
@@ -209,22 +249,29 @@ inline void agrees_on_an_error_meanwhile(comm::Transport& transport) {
   CHECK_FALSE(finished);
 }
 
-/// Runs the whole suite as sections of the current test case.
-inline void check_transport_contract(comm::Transport& transport) {
+/// Runs the whole suite as sections of the current test case. `device` is what the transport moves
+/// between.
+inline void check_transport_contract(comm::Transport& transport, device::Device& device) {
   SECTION("all_gather") {
     gathers_texts_of_any_length(transport);
   }
+  SECTION("connect") {
+    connects_before_the_first_exchange(transport, device);
+  }
   SECTION("exchange") {
-    exchanges_runs_and_broadcasts(transport);
+    exchanges_runs_and_broadcasts(transport, device);
   }
   SECTION("order after the queue") {
-    sends_nothing_while_the_queue_is_busy(transport);
+    sends_what_the_queue_has_packed(transport, device);
   }
   SECTION("empty exchange") {
-    an_empty_exchange_is_done(transport);
+    an_empty_exchange_is_done(transport, device);
+  }
+  SECTION("ranks in step") {
+    ends_no_wave_before_all_have_begun_it(transport, device);
   }
   SECTION("memory") {
-    releases_memory_after_an_exchange(transport);
+    releases_memory_after_an_exchange(transport, device);
   }
   SECTION("agreement on an error") {
     agrees_on_the_lowest_failing_rank(transport);

@@ -1,5 +1,6 @@
 // The transport contract on the group of one rank.
 #include "contract/transport_contract.hpp"
+#include "device/host/host_device.hpp"
 
 using namespace safeshuffle;
 
@@ -8,5 +9,6 @@ TEST_CASE("the self transport keeps the contract", "[comm][contract]") {
   CHECK(transport->name() == "self");
   CHECK(transport->rank() == 0);
   CHECK(transport->size() == 1);
-  testing::check_transport_contract(*transport);
+  device::HostDevice device;
+  testing::check_transport_contract(*transport, device);
 }

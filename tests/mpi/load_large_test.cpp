@@ -2,9 +2,10 @@
 #include <algorithm>
 #include <fstream>
 
-#include "safeshuffle/mpi.hpp"
+#include "safeshuffle/loader.hpp"
 
 #include "support/catch.hpp"
+#include "support/group.hpp"
 #include "support/shared_model.hpp"
 
 using namespace safeshuffle;
@@ -30,7 +31,7 @@ void write_sparse(const std::string& path) {
 TEST_CASE("a replicated tensor above 2^31 bytes arrives in one run", "[.][large]") {
   const SharedDirectory directory;
   directory.fill([&] { write_sparse(directory / "large.safetensors"); });
-  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const Communicator comm = world_group();
   Options options;
   options.tp_plan = "replicate";
   options.plan.window = std::uint64_t{4} << 30;

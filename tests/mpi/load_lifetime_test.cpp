@@ -5,9 +5,10 @@
 #include <optional>
 #include <sys/mman.h>
 
-#include "safeshuffle/mpi.hpp"
+#include "safeshuffle/loader.hpp"
 
 #include "support/catch.hpp"
+#include "support/group.hpp"
 #include "support/shared_model.hpp"
 
 using namespace safeshuffle;
@@ -40,14 +41,14 @@ bool is_mapped(std::byte* page) {
 }
 
 void load_verify_save(const SharedModel& model) {
-  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const Communicator comm = world_group();
   const TensorSet loaded = load(model.plan(with_window(8192)), comm);
   verify(loaded, comm);
   save_sharded(loaded, model.directory / "saved", comm);
 }
 
 void fail_to_load(const SharedModel& model) {
-  const Communicator comm = from_mpi(MPI_COMM_WORLD);
+  const Communicator comm = world_group();
   Options options;
   options.on_progress = [](const Progress&) { throw ConfigError("cancelled"); };
   CHECK_THROWS_AS(load(model.plan(with_window(8192)), comm, options), ConfigError);
@@ -58,7 +59,7 @@ void fail_to_load(const SharedModel& model) {
 TEST_CASE("views live as long as a copy of their set, whatever became of the communicator",
           "[load]") {
   const SharedModel model(test::random_model(5), 5);
-  auto comm = std::make_unique<Communicator>(from_mpi(MPI_COMM_WORLD));
+  auto comm = std::make_unique<Communicator>(world_group());
   const std::uint32_t rank = comm->rank();
   std::optional<TensorSet> first = load(model.plan(), *comm);
   comm.reset();
@@ -69,9 +70,9 @@ TEST_CASE("views live as long as a copy of their set, whatever became of the com
   CHECK(is_right(*second, rank));
 }
 
-TEST_CASE("the owner alone keeps the memory, with it the memory goes", "[load]") {
+TEST_CASE("the owner alone keeps the memory, with it the memory goes", "[load][host]") {
   const SharedModel model(plain_model(3));
-  std::optional<TensorSet> loaded = load(model.plan(), from_mpi(MPI_COMM_WORLD));
+  std::optional<TensorSet> loaded = load(model.plan(), world_group());
   const TensorView view = loaded->at("whole2");
   auto* const page = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(view.data) &
                                                   ~std::uintptr_t{4095});
@@ -96,6 +97,6 @@ TEST_CASE("loads, failed ones too, leave no descriptor, thread or communicator b
   }
   const Resources after;
   CHECK(after.descriptors == before.descriptors);
-  CHECK(after.threads == before.threads);
+  CHECK(after.threads <= before.threads);  // one of before may have been about to end
   CHECK(after.communicator == before.communicator);
 }

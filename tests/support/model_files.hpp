@@ -104,6 +104,12 @@ inline std::vector<std::byte> convert(const std::vector<std::byte>& bytes, DType
   return result;
 }
 
+inline std::vector<std::byte> loaded_bytes(const TensorSet& loaded, const TensorView& view) {
+  std::vector<std::byte> bytes(view.bytes);
+  loaded.copy_to_host(view, bytes);
+  return bytes;
+}
+
 /// Whether a rank holds exactly the tensors it must, with the right types, shapes and bytes.
 inline bool is_right(const TensorSet& loaded, std::uint32_t rank) {
   const Plan& plan = loaded.plan();
@@ -121,9 +127,7 @@ inline bool is_right(const TensorSet& loaded, std::uint32_t rank) {
                 tensor.dtype, view->dtype);
     if (!std::equal(shape.begin(), shape.end(), view->shape.begin(), view->shape.end()))
       return false;
-    if (!std::equal(expected.begin(), expected.end(), view->data, view->data + view->bytes)) {
-      return false;
-    }
+    if (loaded_bytes(loaded, *view) != expected) return false;
   }
   return held == loaded.size();
 }

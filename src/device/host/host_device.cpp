@@ -37,8 +37,12 @@ class HostStaging final : public Staging {
 
 }  // namespace
 
-HostDevice::HostDevice(std::size_t threads)
-    : pool_(std::make_shared<core::ThreadPool>(threads - 1)) {}
+HostDevice::HostDevice(std::size_t threads, std::string remark)
+    : pool_(std::make_shared<core::ThreadPool>(threads - 1)), remark_(std::move(remark)) {}
+
+std::string HostDevice::description() const {
+  return remark_.empty() ? "host" : "host (" + remark_ + ")";
+}
 
 std::shared_ptr<std::byte> HostDevice::allocate(std::uint64_t bytes) {
   return allocate_pages(bytes);

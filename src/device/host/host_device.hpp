@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "core/thread_pool.hpp"
 #include "device/device.hpp"
@@ -13,11 +14,12 @@ namespace safeshuffle::device {
 /// destination itself, so that nothing is copied and nothing waits. Thread-safe.
 class HostDevice final : public Device {
  public:
-  /// `threads` pack at once, the calling one among them; at least 1.
-  explicit HostDevice(std::size_t threads = default_threads());
+  /// `threads` pack at once, the calling one among them; at least 1. `remark` says in reports why it is
+  /// this device.
+  explicit HostDevice(std::size_t threads = default_threads(), std::string remark = {});
 
   DeviceKind kind() const noexcept override { return DeviceKind::host; }
-  std::string description() const override { return "host"; }
+  std::string description() const override;
   std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override;
   std::unique_ptr<Queue> make_queue() override;
   std::unique_ptr<Staging> make_staging(std::size_t slot_bytes, std::size_t slots) override;
@@ -29,6 +31,7 @@ class HostDevice final : public Device {
 
  private:
   std::shared_ptr<core::ThreadPool> pool_;
+  std::string remark_;
 };
 
 }  // namespace safeshuffle::device

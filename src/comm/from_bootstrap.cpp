@@ -1,0 +1,25 @@
+#include "safeshuffle/bootstrap.hpp"
+
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+
+#include "comm/gpu_transport.hpp"
+#include "comm/transport.hpp"
+#include "device/device.hpp"
+
+namespace safeshuffle {
+
+Communicator from_bootstrap(const Bootstrap& bootstrap, Device device) {
+  if (bootstrap.size == 1) {
+    return {comm::make_self_transport(), device::open_device(device, bootstrap.local_rank)};
+  }
+  if (device.kind == DeviceKind::host) {
+    throw ConfigError("several ranks without MPI need GPUs: their host memory has no transport");
+  }
+  auto opened = device::open_device(Device::cuda(device.ordinal), bootstrap.local_rank);
+  auto transport = comm::make_gpu_transport(bootstrap, opened);
+  return {std::move(transport), std::move(opened)};
+}
+
+}  // namespace safeshuffle

@@ -1,0 +1,52 @@
+#include "comm/gpu_transport.hpp"
+
+#include <string>
+#include <utility>
+
+#include "safeshuffle/options.hpp"
+
+#include "comm/agreement.hpp"
+#include "comm/nccl_transport.hpp"
+#include "comm/rendezvous.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+using SharedDevice = std::shared_ptr<device::Device>;
+
+// Devices of kind cuda are of this class only.
+std::shared_ptr<device::CudaDevice> as_gpu(const SharedDevice& device) {
+  return std::static_pointer_cast<device::CudaDevice>(device);
+}
+
+// Made by rank 0, told to all.
+std::string common_id(Transport& control) {
+  return agree_on(control, core::Deadline(Options{}.timeout), [&]() -> std::string {
+           return control.rank() == 0 ? make_nccl_id() : std::string();
+         })
+      .front();
+}
+
+std::shared_ptr<NcclGroup> begin_set_up(const std::string& id, std::uint32_t rank,
+                                        std::uint32_t size, const device::CudaDevice& device) {
+  return NcclGroup::create(id, rank, size, device.session()->shared_gpu());
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport> control,
+                                              SharedDevice device) {
+  const auto gpu = as_gpu(device);
+  auto group = begin_set_up(common_id(*control), control->rank(), control->size(), *gpu);
+  return make_nccl_transport(std::move(group), gpu, std::move(control));
+}
+
+std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap, SharedDevice device) {
+  const auto gpu = as_gpu(device);
+  const std::string id = rendezvous({bootstrap.rank, bootstrap.size, bootstrap.address},
+                                    make_nccl_id, core::Deadline(bootstrap.timeout));
+  auto group = begin_set_up(id, bootstrap.rank, bootstrap.size, *gpu);
+  return make_nccl_transport(std::move(group), gpu);
+}
+
+}  // namespace safeshuffle::comm

@@ -1,0 +1,22 @@
+// Transports between GPUs, also where the library was built without NCCL.
+#pragma once
+
+#include <memory>
+
+#include "safeshuffle/bootstrap.hpp"
+
+#include "comm/transport.hpp"
+#include "device/device.hpp"
+
+namespace safeshuffle::comm {
+
+/// A transport between the GPUs of the ranks of `control`, which goes on gathering texts. NCCL's set-up
+/// is begun and not waited for. Collective. Throws ConfigError in a build without NCCL.
+std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport> control,
+                                              std::shared_ptr<device::Device> device);
+
+/// The same for ranks that have nothing but a place to meet. Waits until all have met.
+std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap,
+                                              std::shared_ptr<device::Device> device);
+
+}  // namespace safeshuffle::comm

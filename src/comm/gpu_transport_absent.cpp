@@ -1,0 +1,24 @@
+// What stands in for gpu_transport.cpp in a build without NCCL.
+#include "safeshuffle/error.hpp"
+
+#include "comm/gpu_transport.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+[[noreturn]] void fail() {
+  throw ConfigError("several ranks with GPUs need NCCL: this safeshuffle was built without");
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport>,
+                                              std::shared_ptr<device::Device>) {
+  fail();
+}
+
+std::unique_ptr<Transport> make_gpu_transport(const Bootstrap&, std::shared_ptr<device::Device>) {
+  fail();
+}
+
+}  // namespace safeshuffle::comm

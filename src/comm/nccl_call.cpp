@@ -1,0 +1,33 @@
+#include "comm/nccl_call.hpp"
+
+#include <filesystem>
+#include <string>
+
+#include "safeshuffle/error.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+// NCCL's last error has the reason, such as which interface failed; often it is empty.
+std::string words(ncclResult_t code, ncclComm_t comm) {
+  const char* const last = ncclGetLastError(comm);
+  std::string text = ncclGetErrorString(code);
+  if (last != nullptr && *last != '\0') text += std::string(", ") + last;
+  return text;
+}
+
+}  // namespace
+
+void check_nccl(ncclResult_t code, const char* operation, ncclComm_t comm,
+                const std::source_location& where) {
+  if (code == ncclSuccess || code == ncclInProgress) return;
+  ErrorRecord record{
+      .code = static_cast<std::int32_t>(code), .file = {}, .tensor = {}, .offset = {}, .cause = {}};
+  record.cause = std::string(operation) + ": " + words(code, comm) + " (" +
+                 std::filesystem::path(where.file_name()).filename().string() + ":" +
+                 std::to_string(where.line()) + ")";
+  if (code == ncclRemoteError) throw TimeoutError(std::move(record));
+  throw TransportError(std::move(record));
+}
+
+}  // namespace safeshuffle::comm

@@ -1,0 +1,94 @@
+#include "comm/nccl_gather.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/lost_peers.hpp"
+#include "comm/nccl_operation.hpp"
+#include "core/arithmetic.hpp"
+#include "core/backoff.hpp"
+#include "device/cuda/call.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+constexpr std::uint64_t most_gathered = std::uint64_t{4} << 20;  // of all ranks in one round
+constexpr std::uint64_t alignment = 16;
+
+std::uint64_t chunk_of(std::uint32_t size) {
+  return std::max(core::align_down(most_gathered / size, alignment), alignment);
+}
+
+void copy(std::byte* destination, const std::byte* source, std::uint64_t bytes,
+          device::Queue& queue) {
+  device::check_cuda(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault,
+                                     static_cast<cudaStream_t>(queue.native_handle())),
+                     "cudaMemcpyAsync");
+}
+
+}  // namespace
+
+NcclGather::NcclGather(std::shared_ptr<NcclGroup> group, device::CudaDevice& device)
+    : group_(std::move(group)),
+      chunk_(chunk_of(group_->size())),
+      queue_(device.make_queue()),
+      mine_(device.allocate(chunk_)),
+      all_(device.allocate(chunk_ * group_->size())),
+      pinned_mine_(device::allocate_pinned(device.session(), chunk_)),
+      pinned_all_(device::allocate_pinned(device.session(), chunk_ * group_->size())) {}
+
+std::uint64_t NcclGather::device_bytes() const noexcept {
+  return chunk_ * (1 + group_->size());
+}
+
+std::vector<std::string> NcclGather::all_gather(std::string_view mine, core::Deadline deadline) {
+  group_->require_usable();
+  const std::vector<std::uint64_t> sizes = gather_sizes(mine.size(), deadline);
+  const std::uint64_t longest = *std::ranges::max_element(sizes);
+  std::vector<std::string> texts(sizes.size());
+  for (std::uint64_t begin = 0; begin < longest; begin += chunk_) {
+    const std::uint64_t bytes = std::min(chunk_, core::align_up(longest - begin, alignment));
+    gather(mine.substr(std::min<std::uint64_t>(begin, mine.size()), bytes), bytes, deadline);
+    for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+      const std::uint64_t rest = sizes[rank] - texts[rank].size();
+      texts[rank] += gathered(rank, bytes).substr(0, rest);
+    }
+  }
+  return texts;
+}
+
+std::vector<std::uint64_t> NcclGather::gather_sizes(std::uint64_t mine,
+                                                    const core::Deadline& deadline) {
+  const std::string_view text(reinterpret_cast<const char*>(&mine), sizeof mine);
+  gather(text, alignment, deadline);
+  std::vector<std::uint64_t> sizes(group_->size());
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    std::memcpy(&sizes[rank], gathered(rank, alignment).data(), sizeof mine);
+  }
+  return sizes;
+}
+
+// `bytes` of every rank to the pinned memory; what a rank has not is left as it lies.
+void NcclGather::gather(std::string_view mine, std::uint64_t bytes,
+                        const core::Deadline& deadline) {
+  const device::GpuScope scope(group_->gpu());
+  std::memcpy(pinned_mine_.get(), mine.data(), mine.size());
+  copy(mine_.get(), pinned_mine_.get(), bytes, *queue_);
+  NcclOperation operation(group_, *queue_, [&](const NcclCalls& calls) {
+    calls.all_gather(mine_.get(), all_.get(), bytes);
+  });
+  core::Backoff backoff;
+  while (!operation.done()) {
+    if (deadline.expired()) raise_lost_peers("gathering from all ranks", {}, deadline.limit());
+    backoff.pause();
+  }
+  copy(pinned_all_.get(), all_.get(), bytes * group_->size(), *queue_);
+  while (!queue_->idle()) backoff.pause();
+}
+
+std::string_view NcclGather::gathered(std::size_t rank, std::uint64_t bytes) const {
+  return {reinterpret_cast<const char*>(pinned_all_.get()) + rank * bytes, bytes};
+}
+
+}  // namespace safeshuffle::comm

@@ -1,0 +1,96 @@
+#include "comm/nccl_operation.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/nccl_call.hpp"
+#include "core/arithmetic.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+template <class Call>
+void for_each_piece(std::uint64_t bytes, const Call& call) {
+  const std::uint64_t piece = nccl_piece_bytes(bytes);
+  for (std::uint64_t begin = 0; begin < bytes; begin += piece) {
+    call(begin, std::min(piece, bytes - begin));
+  }
+}
+
+}  // namespace
+
+std::uint64_t nccl_piece_bytes(std::uint64_t bytes) noexcept {
+  // NCCL moves 16 bytes at a time only if all pieces begin at multiples of 16.
+  constexpr std::uint64_t alignment = 16;
+  const std::uint64_t pieces = core::ceil_div(bytes, most_nccl_bytes);
+  return core::align_up(core::ceil_div(bytes, pieces), alignment);
+}
+
+void NcclCalls::send(std::uint32_t peer, const std::byte* data, std::uint64_t bytes) const {
+  for_each_piece(bytes, [&](std::uint64_t begin, std::uint64_t length) {
+    check_nccl(ncclSend(data + begin, length, ncclUint8, static_cast<int>(peer), comm_, stream_),
+               "ncclSend", comm_);
+  });
+}
+
+void NcclCalls::receive(std::uint32_t peer, std::byte* data, std::uint64_t bytes) const {
+  for_each_piece(bytes, [&](std::uint64_t begin, std::uint64_t length) {
+    check_nccl(ncclRecv(data + begin, length, ncclUint8, static_cast<int>(peer), comm_, stream_),
+               "ncclRecv", comm_);
+  });
+}
+
+void NcclCalls::broadcast(std::uint32_t root, std::byte* data, std::uint64_t bytes) const {
+  for_each_piece(bytes, [&](std::uint64_t begin, std::uint64_t length) {
+    std::byte* const piece = data + begin;
+    check_nccl(
+        ncclBroadcast(piece, piece, length, ncclUint8, static_cast<int>(root), comm_, stream_),
+        "ncclBroadcast", comm_);
+  });
+}
+
+void NcclCalls::all_gather(const std::byte* mine, std::byte* all, std::uint64_t bytes) const {
+  check_nccl(ncclAllGather(mine, all, bytes, ncclUint8, comm_, stream_), "ncclAllGather", comm_);
+}
+
+void NcclCalls::barrier(std::byte* token) const {
+  check_nccl(ncclAllReduce(token, token, 1, ncclUint32, ncclMax, comm_, stream_), "ncclAllReduce",
+             comm_);
+}
+
+NcclOperation::NcclOperation(std::shared_ptr<NcclGroup> group, device::Queue& queue,
+                             Enqueue enqueue)
+    : group_(std::move(group)), queue_(queue), enqueue_(std::move(enqueue)) {}
+
+NcclOperation::~NcclOperation() {
+  if (done_) return;
+  group_->break_off();
+  if (!group_->owned()) queue_.abandon();
+}
+
+bool NcclOperation::done() {
+  if (done_) return true;
+  const device::GpuScope scope(group_->gpu());
+  if (!group_->ready()) return false;
+  if (!begun_) {
+    begin();
+    if (!group_->ready()) return false;
+  }
+  done_ = queue_.idle();
+  return done_;
+}
+
+// A group that was begun must be ended, also after an error, or the thread stays in it.
+void NcclOperation::begin() {
+  begun_ = true;
+  check_nccl(ncclGroupStart(), "ncclGroupStart");
+  try {
+    enqueue_({group_->comm(), static_cast<cudaStream_t>(queue_.native_handle())});
+  } catch (...) {
+    ncclGroupEnd();
+    throw;
+  }
+  check_nccl(ncclGroupEnd(), "ncclGroupEnd", group_->comm());
+}
+
+}  // namespace safeshuffle::comm

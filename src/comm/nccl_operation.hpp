@@ -1,0 +1,76 @@
+// One group of NCCL calls on a queue's stream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include "comm/nccl_group.hpp"
+#include "device/device.hpp"
+
+namespace safeshuffle::comm {
+
+/// What a group may consist of. Sizes in bytes, above 0. Transfers are cut into pieces that NCCL moves
+/// well; both sides cut alike, since that follows from the size.
+class NcclCalls {
+ public:
+  NcclCalls(ncclComm_t comm, cudaStream_t stream) : comm_(comm), stream_(stream) {}
+
+  void send(std::uint32_t peer, const std::byte* data, std::uint64_t bytes) const;
+  void receive(std::uint32_t peer, std::byte* data, std::uint64_t bytes) const;
+
+  /// From and to the same place, on the root as well.
+  void broadcast(std::uint32_t root, std::byte* data, std::uint64_t bytes) const;
+
+  /// `bytes` of every rank, in rank order, to `all`.
+  void all_gather(const std::byte* mine, std::byte* all, std::uint64_t bytes) const;
+
+  /// Not over on any rank before all have begun it. `token`: four bytes of device memory, at a multiple
+  /// of 16.
+  void barrier(std::byte* token) const;
+
+ private:
+  ncclComm_t comm_;
+  cudaStream_t stream_;
+};
+
+/// Begins when it is first driven while the communicator is ready. If it is destroyed before `done` was
+/// true, its work may never end: the group is then broken off and, if it is borrowed, the device's
+/// memory given up, since NCCL kernels may still write to it.
+class NcclOperation {
+ public:
+  using Enqueue = std::function<void(const NcclCalls&)>;
+
+  /// `queue` must outlive the operation. `enqueue` makes the calls, all in one group.
+  NcclOperation(std::shared_ptr<NcclGroup> group, device::Queue& queue, Enqueue enqueue);
+  ~NcclOperation();
+  NcclOperation(const NcclOperation&) = delete;
+  NcclOperation& operator=(const NcclOperation&) = delete;
+
+  /// Drives it; true once everything is done on the device. Throws TransportError, or TimeoutError if
+  /// NCCL found a peer lost.
+  bool done();
+
+ private:
+  void begin();
+
+  std::shared_ptr<NcclGroup> group_;
+  device::Queue& queue_;
+  Enqueue enqueue_;
+  bool begun_ = false;
+  bool done_ = false;
+};
+
+/// Largest piece, in bytes. NCCL loses 12 to 15 % of its rate above 64 MiB per operation on 8 ranks
+/// (NVIDIA/nccl issue 2169), and half of it below 512 KiB, where its low-latency protocol begins.
+inline constexpr std::uint64_t most_nccl_bytes = std::uint64_t{64} << 20;
+
+/// Bytes of each piece but the last, which has the rest: as equal as possible, a multiple of 16.
+/// `bytes` > 0.
+std::uint64_t nccl_piece_bytes(std::uint64_t bytes) noexcept;
+
+}  // namespace safeshuffle::comm

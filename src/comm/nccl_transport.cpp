@@ -1,0 +1,137 @@
+#include "comm/nccl_transport.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "comm/lost_peers.hpp"
+#include "comm/nccl_gather.hpp"
+#include "comm/nccl_operation.hpp"
+#include "core/backoff.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+/// Channels of a communicator that somebody else has configured: NCCL's most for point to point.
+constexpr int foreign_channels = 32;
+
+constexpr std::uint64_t token_bytes = 16;
+constexpr std::chrono::seconds roll_call_patience{2};
+
+/// Who does not answer any more; only the first of them is known.
+std::vector<std::uint32_t> roll_call(Transport& control) {
+  try {
+    control.all_gather("", core::Deadline(roll_call_patience));
+  } catch (const TimeoutError& error) {
+    if (error.record().rank >= 0) return {static_cast<std::uint32_t>(error.record().rank)};
+  } catch (const TransportError&) {  // then nobody can be named
+  }
+  return {};
+}
+
+void enqueue(const Exchange& exchange, std::byte* token, const NcclCalls& calls) {
+  for (const Message& run : exchange.receives) calls.receive(run.peer, run.data, run.bytes);
+  for (const Message& run : exchange.sends) calls.send(run.peer, run.data, run.bytes);
+  for (const Message& run : exchange.broadcasts) calls.broadcast(run.peer, run.data, run.bytes);
+  calls.barrier(token);
+}
+
+/// A wave: one group, on the stream that has packed it.
+class NcclPending final : public Pending {
+ public:
+  NcclPending(std::shared_ptr<NcclGroup> group, Exchange exchange, std::byte* token,
+              device::Queue& queue, Transport* control)
+      : exchange_(std::move(exchange)),
+        control_(control),
+        operation_(std::move(group), queue, [this, token](const NcclCalls& calls) {
+          enqueue(exchange_, token, calls);
+        }) {}
+
+  bool done() override { return operation_.done(); }
+
+  std::vector<std::uint32_t> missing() const override {
+    return control_ == nullptr ? std::vector<std::uint32_t>() : roll_call(*control_);
+  }
+
+ private:
+  Exchange exchange_;
+  Transport* control_;
+  NcclOperation operation_;
+};
+
+class NcclTransport final : public Transport {
+ public:
+  NcclTransport(std::shared_ptr<NcclGroup> group, std::shared_ptr<device::CudaDevice> device,
+                std::unique_ptr<Transport> control)
+      : group_(std::move(group)),
+        device_(std::move(device)),
+        control_(std::move(control)),
+        scratch_(device_->allocate(scratch_bytes())) {
+    if (!control_) gather_.emplace(group_, *device_);
+  }
+
+  std::string name() const override { return control_ ? "nccl+" + control_->name() : "nccl"; }
+  std::uint32_t rank() const noexcept override { return group_->rank(); }
+  std::uint32_t size() const noexcept override { return group_->size(); }
+
+  std::uint64_t device_bytes() const noexcept override {
+    return nccl_buffer_bytes(size(), group_->owned() ? most_channels : foreign_channels) +
+           scratch_bytes() + (gather_ ? gather_->device_bytes() : 0);
+  }
+
+  std::vector<std::string> all_gather(std::string_view mine, core::Deadline deadline) override {
+    return control_ ? control_->all_gather(mine, deadline) : gather_->all_gather(mine, deadline);
+  }
+
+  void connect(device::Queue& queue, core::Deadline deadline) override {
+    const auto pending = exchange(greetings(), queue);
+    core::Backoff backoff;
+    while (!pending->done()) {
+      if (deadline.expired()) {
+        raise_lost_peers("connecting over NCCL", pending->missing(), deadline.limit());
+      }
+      backoff.pause();
+    }
+  }
+
+  /// Begins at once if the communicator is set up by now.
+  std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) override {
+    group_->require_usable();
+    auto pending = std::make_unique<NcclPending>(group_, std::move(exchange), token(size()), queue,
+                                                 control_.get());
+    pending->done();
+    return pending;
+  }
+
+ private:
+  /// A few bytes between all pairs and from every root: what NCCL connects on first use.
+  Exchange greetings() const {
+    Exchange exchange;
+    for (std::uint32_t peer = 0; peer < size(); ++peer) {
+      exchange.broadcasts.push_back({peer, token(peer), token_bytes});
+      if (peer == rank()) continue;
+      exchange.sends.push_back({peer, token(rank()), token_bytes});
+      exchange.receives.push_back({peer, token(size() + 1 + peer), token_bytes});
+    }
+    return exchange;
+  }
+
+  /// One per root, one for barriers, one per sender.
+  std::byte* token(std::uint32_t index) const { return scratch_.get() + token_bytes * index; }
+  std::uint64_t scratch_bytes() const noexcept { return token_bytes * (2 * group_->size() + 1); }
+
+  std::shared_ptr<NcclGroup> group_;
+  std::shared_ptr<device::CudaDevice> device_;
+  std::unique_ptr<Transport> control_;
+  std::shared_ptr<std::byte> scratch_;
+  std::optional<NcclGather> gather_;  // without control
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_nccl_transport(std::shared_ptr<NcclGroup> group,
+                                               std::shared_ptr<device::CudaDevice> device,
+                                               std::unique_ptr<Transport> control) {
+  return std::make_unique<NcclTransport>(std::move(group), std::move(device), std::move(control));
+}
+
+}  // namespace safeshuffle::comm

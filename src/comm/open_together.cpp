@@ -1,0 +1,78 @@
+#include "comm/open_together.hpp"
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "safeshuffle/options.hpp"
+
+#include "comm/agreement.hpp"
+#include "core/process.hpp"
+#include "core/wire.hpp"
+#include "device/host/host_device.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+core::Deadline patience() {
+  return core::Deadline(Options{}.timeout);
+}
+
+// What a rank tells the others of the GPU it would open: why it has none, or which it is.
+struct Outlook {
+  std::string obstacle;
+  std::string address;
+};
+
+std::string describe_gpu(const Device& which, std::uint32_t local_rank) {
+  core::WireWriter out;
+  const std::string obstacle = device::gpu_obstacle();
+  const bool usable = obstacle.empty();
+  out.put(obstacle).put(usable ? device::gpu_address(which.ordinal, local_rank) : "");
+  return out.put(core::node_id()).take();
+}
+
+Outlook decode_outlook(const std::string& bytes) {
+  core::WireReader in(bytes);
+  std::string obstacle = in.text();
+  std::string address = in.text();
+  return {std::move(obstacle), in.text() + " " + address};
+}
+
+// Why not every rank can have a GPU of its own; empty if each can.
+std::string common_obstacle(Transport& transport, const Device& which, std::uint32_t local_rank) {
+  const auto told =
+      agree_on(transport, patience(), [&] { return describe_gpu(which, local_rank); });
+  std::map<std::string, std::size_t> owners;
+  for (std::size_t rank = 0; rank < told.size(); ++rank) {
+    const Outlook outlook = decode_outlook(told[rank]);
+    const std::string who = "rank " + std::to_string(rank);
+    if (!outlook.obstacle.empty()) return who + ": " + outlook.obstacle;
+    const auto [owner, added] = owners.emplace(outlook.address, rank);
+    if (!added) return who + " would share a GPU with rank " + std::to_string(owner->second);
+  }
+  return {};
+}
+
+std::shared_ptr<device::Device> open(Transport& transport, const Device& which,
+                                     std::uint32_t local_rank) {
+  std::shared_ptr<device::Device> opened;
+  agree_on(transport, patience(), [&] {
+    opened = device::open_device(which, local_rank);
+    return std::string();
+  });
+  return opened;
+}
+
+}  // namespace
+
+std::shared_ptr<device::Device> open_together(Transport& transport, const Device& which,
+                                              std::uint32_t local_rank) {
+  if (which.kind != DeviceKind::automatic) return open(transport, which, local_rank);
+  const std::string obstacle = common_obstacle(transport, which, local_rank);
+  if (obstacle.empty()) return open(transport, Device::cuda(which.ordinal), local_rank);
+  return std::make_shared<device::HostDevice>(device::HostDevice::default_threads(), obstacle);
+}
+
+}  // namespace safeshuffle::comm

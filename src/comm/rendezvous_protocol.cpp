@@ -1,0 +1,133 @@
+#include "comm/rendezvous_protocol.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <unistd.h>
+
+#include "comm/agreement.hpp"
+#include "comm/lost_peers.hpp"
+#include "core/wire.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+// A frame: the magic, of which the last byte is the version, the length of the text, the text.
+constexpr std::string_view magic("sfshuf\x17\x01", 8);
+constexpr std::size_t frame_header = magic.size() + sizeof(std::uint64_t);
+constexpr std::size_t blob_limit = std::size_t{1} << 20;
+
+// The first byte of a text.
+constexpr char greeting_mark = '?';
+constexpr char blob_mark = '+';
+constexpr char failure_mark = '-';
+constexpr char later_mark = '~';
+
+[[noreturn]] void not_understood() {
+  throw TransportError("the peer is not a rank that waits for this meeting");
+}
+
+void check_magic(std::string_view bytes) {
+  const std::size_t version_at = magic.size() - 1;
+  const std::size_t known = std::min(bytes.size(), version_at);
+  if (bytes.substr(0, known) != magic.substr(0, known)) not_understood();
+  if (bytes.size() > version_at && bytes[version_at] != magic[version_at]) {
+    throw ConfigError("ranks run versions of the library that cannot meet");
+  }
+}
+
+std::string make_blob(const std::function<std::string()>& make) {
+  std::string blob = make();
+  if (blob.size() > blob_limit) {
+    throw ConfigError("ranks cannot agree on more than " + std::to_string(blob_limit) + " bytes");
+  }
+  return blob;
+}
+
+}  // namespace
+
+std::string fresh_nonce() {
+  std::string nonce(16, '\0');
+  if (getentropy(nonce.data(), nonce.size()) != 0) throw InternalError("no random numbers");
+  return nonce;
+}
+
+std::string frame(std::string_view text) {
+  core::WireWriter out;
+  out.put(text);
+  return std::string(magic) + out.take();
+}
+
+std::optional<std::string> unframe(std::string_view bytes, std::size_t limit) {
+  check_magic(bytes);
+  if (bytes.size() < frame_header) return std::nullopt;
+  const std::string_view body = bytes.substr(magic.size());
+  const std::uint64_t length = core::WireReader(body).number();
+  if (length > limit - frame_header) not_understood();
+  if (bytes.size() < frame_header + length) return std::nullopt;
+  return core::WireReader(body).text();
+}
+
+std::string encode(const Greeting& greeting) {
+  core::WireWriter out;
+  out.put(greeting.world).put(greeting.rank).put(greeting.job).put(greeting.nonce);
+  return greeting_mark + out.take();
+}
+
+Greeting decode_greeting(std::string_view text) {
+  if (text.empty() || text.front() != greeting_mark) not_understood();
+  core::WireReader in(text.substr(1));
+  Greeting greeting;
+  greeting.world = in.number();
+  greeting.rank = in.number();
+  greeting.job = in.text();
+  greeting.nonce = in.text();
+  return greeting;
+}
+
+std::string answer_of(const std::function<std::string()>& make) {
+  try {
+    return blob_mark + make_blob(make);
+  } catch (...) {
+    ErrorRecord record = current_error();
+    if (record.rank < 0) record.rank = 0;
+    return failure_mark + encode(record);
+  }
+}
+
+std::string later(std::string_view cause) {
+  return later_mark + std::string(cause);
+}
+
+bool is_failure(std::string_view answer) noexcept {
+  return answer.starts_with(failure_mark);
+}
+
+void require_final(std::string_view text) {
+  if (text.starts_with(later_mark)) throw TransportError(std::string(text.substr(1)));
+  // A connection to a port of the same machine at which nobody listens yet may meet itself: then
+  // this is a greeting.
+  if (!text.starts_with(blob_mark) && !is_failure(text)) not_understood();
+}
+
+std::string open_answer(std::string_view answer) {
+  require_final(answer);
+  if (is_failure(answer)) raise(decode_error(answer.substr(1)));
+  return std::string(answer.substr(1));
+}
+
+TimeoutError not_reached(const std::string& address, std::chrono::milliseconds limit,
+                         const std::string& cause) {
+  return TimeoutError(ErrorRecord{.rank = 0,
+                                  .file = {},
+                                  .tensor = {},
+                                  .offset = {},
+                                  .cause = "no answer from rank 0 at " + address + " within " +
+                                           seconds_text(limit) + ": " + cause});
+}
+
+void Pause::operator()(const core::Deadline& deadline) {
+  std::this_thread::sleep_for(std::min(next_, deadline.remaining()));
+  next_ = std::min(next_ * 2, std::chrono::milliseconds(100));
+}
+
+}  // namespace safeshuffle::comm

@@ -1,0 +1,76 @@
+// What the ranks of a rendezvous say to each other, over sockets as well as in files: a greeting
+// of each rank and rank 0's answer. Bytes for the same build on machines of one byte order.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/deadline.hpp"
+
+namespace safeshuffle::comm {
+
+/// The longest messages that are accepted from a peer, in bytes.
+constexpr std::size_t greeting_limit = 1024;
+constexpr std::size_t answer_limit = (std::size_t{1} << 20) + 1024;
+constexpr std::size_t job_limit = 128;
+
+/// How a rank introduces itself to rank 0.
+struct Greeting {
+  std::uint64_t world = 0;
+  std::uint64_t rank = 0;
+  std::string job;    ///< what keeps meetings at one address apart
+  std::string nonce;  ///< random; tells processes apart that claim the same rank
+};
+
+/// Random bytes that nobody else has.
+std::string fresh_nonce();
+
+/// `text`, recognisable as one message of this protocol and version, and of known length.
+std::string frame(std::string_view text);
+
+/// The text of a frame, or nothing as long as `bytes` is only the beginning of one. Throws
+/// TransportError if it is none or longer than `limit` bytes, ConfigError if it is of another
+/// version of this protocol.
+std::optional<std::string> unframe(std::string_view bytes, std::size_t limit);
+
+std::string encode(const Greeting& greeting);
+
+/// Throws TransportError if `text` is no greeting.
+Greeting decode_greeting(std::string_view text);
+
+/// Rank 0's answer: the text that `make` returns, or the error that it throws.
+std::string answer_of(const std::function<std::string()>& make);
+
+/// The answer to a rank that came at the wrong time: it may try again.
+std::string later(std::string_view cause);
+
+bool is_failure(std::string_view answer) noexcept;
+
+/// Throws TransportError if `text` is no answer, or says `later`.
+void require_final(std::string_view text);
+
+/// What a final answer says: returns the text of `make`, or throws the error.
+std::string open_answer(std::string_view answer);
+
+/// The error of a rank that got no answer from rank 0, for the reason `cause`.
+TimeoutError not_reached(const std::string& address, std::chrono::milliseconds limit,
+                         const std::string& cause);
+
+/// Waits between two attempts: briefly at first, a tenth of a second at last.
+class Pause {
+ public:
+  /// Does not sleep past the deadline.
+  void operator()(const core::Deadline& deadline);
+
+ private:
+  std::chrono::milliseconds next_{2};
+};
+
+}  // namespace safeshuffle::comm

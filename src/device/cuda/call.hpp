@@ -1,0 +1,37 @@
+// CUDA return codes as exceptions.
+#pragma once
+
+#include <source_location>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "safeshuffle/error.hpp"
+
+namespace safeshuffle::device {
+
+/// The record of a failed call: CUDA's name and words for it, and where in the source it was made.
+ErrorRecord cuda_error(cudaError_t code, const std::string& operation,
+                       const std::source_location& where);
+
+/// Throws TransportError unless `code` is cudaSuccess. `operation` names the call. Errors that are not
+/// sticky are cleared, so that a later cudaGetLastError of the caller's does not see them.
+inline void check_cuda(cudaError_t code, const char* operation,
+                       const std::source_location& where = std::source_location::current()) {
+  if (code == cudaSuccess) return;
+  cudaGetLastError();
+  throw TransportError(cuda_error(code, operation, where));
+}
+
+/// Whether work is done, out of the code of a query.
+inline bool is_done(cudaError_t code, const char* operation,
+                    const std::source_location& where = std::source_location::current()) {
+  if (code == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  check_cuda(code, operation, where);
+  return true;
+}
+
+}  // namespace safeshuffle::device

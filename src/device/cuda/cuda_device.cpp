@@ -1,0 +1,55 @@
+#include "device/cuda/cuda_device.hpp"
+
+#include "device/cuda/call.hpp"
+#include "device/cuda/cuda_queue.hpp"
+#include "device/cuda/cuda_staging.hpp"
+
+namespace safeshuffle::device {
+namespace {
+
+void require_not_capturing(cudaStream_t stream) {
+  auto status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  if (status != cudaStreamCaptureStatusNone) {
+    throw ConfigError("the stream is being captured into a graph; a load cannot be part of one");
+  }
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(int ordinal, std::optional<cudaStream_t> after)
+    : session_(std::make_shared<const CudaSession>(Gpu::open(ordinal))),
+      after_(after),
+      copies_(make_stream(session_)) {}
+
+std::string CudaDevice::description() const {
+  return session_->gpu().name() + " at " + session_->gpu().bus_id();
+}
+
+std::shared_ptr<std::byte> CudaDevice::allocate(std::uint64_t bytes) {
+  return allocate_on_gpu(session_, bytes);
+}
+
+std::unique_ptr<Queue> CudaDevice::make_queue() {
+  auto queue = std::make_unique<CudaQueue>(session_);
+  if (after_) {
+    const GpuScope scope(session_->gpu());
+    require_not_capturing(*after_);
+    queue->follow(*after_);
+  }
+  return queue;
+}
+
+std::unique_ptr<Staging> CudaDevice::make_staging(std::size_t slot_bytes, std::size_t slots) {
+  return std::make_unique<CudaStaging>(session_, slot_bytes, slots);
+}
+
+void CudaDevice::copy_to_host(std::byte* destination, const std::byte* source,
+                              std::uint64_t bytes) {
+  const GpuScope scope(session_->gpu());
+  check_cuda(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToHost, copies_.get()),
+             "cudaMemcpyAsync");
+  check_cuda(cudaStreamSynchronize(copies_.get()), "cudaStreamSynchronize");
+}
+
+}  // namespace safeshuffle::device

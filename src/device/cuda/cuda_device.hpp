@@ -1,0 +1,41 @@
+// A GPU as a device.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "device/cuda/session.hpp"
+#include "device/device.hpp"
+
+namespace safeshuffle::device {
+
+/// Memory by cudaMalloc, packing by one kernel, staging through page-locked memory. Thread-safe.
+class CudaDevice final : public Device {
+ public:
+  /// `after`: a stream of the caller's; work on queues made from now on comes after what is enqueued on
+  /// it when the queue is made. Throws ConfigError, TransportError.
+  explicit CudaDevice(int ordinal, std::optional<cudaStream_t> after = {});
+
+  DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
+  int ordinal() const noexcept override { return session_->gpu().ordinal(); }
+
+  /// "NVIDIA H200 at 0000:1b:00.0".
+  std::string description() const override;
+  std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override;
+  std::unique_ptr<Queue> make_queue() override;
+  std::unique_ptr<Staging> make_staging(std::size_t slot_bytes, std::size_t slots) override;
+  void copy_to_host(std::byte* destination, const std::byte* source, std::uint64_t bytes) override;
+
+  const SharedSession& session() const noexcept { return session_; }
+
+ private:
+  SharedSession session_;
+  std::optional<cudaStream_t> after_;
+  Stream copies_;
+};
+
+}  // namespace safeshuffle::device

@@ -1,0 +1,105 @@
+#include "device/cuda/cuda_staging.hpp"
+
+#include <cstdint>
+#include <utility>
+
+#include "core/arithmetic.hpp"
+#include "device/cuda/call.hpp"
+
+namespace safeshuffle::device {
+namespace {
+
+constexpr std::size_t page = 4096;
+
+}  // namespace
+
+CudaStaging::CudaStaging(SharedSession session, std::size_t slot_bytes, std::size_t slots)
+    : session_(std::move(session)),
+      // A page more, because a slot's data may begin anywhere in its first page.
+      slot_stride_(core::align_up(slot_bytes, page) + page),
+      ring_(allocate_pinned(session_, slot_stride_ * slots)),
+      stream_(make_stream(session_)) {
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    events_.push_back(make_event(session_));
+    free_.push_back(slot);
+  }
+  waiter_ = std::thread([this] { wait_for_copies(); });
+}
+
+CudaStaging::~CudaStaging() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  waiter_.join();
+}
+
+StagingSlot CudaStaging::acquire(std::byte* device_destination, std::size_t bytes) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !free_.empty(); });
+  require_working();
+  const std::size_t slot = free_.back();
+  free_.pop_back();
+  const auto skip = reinterpret_cast<std::uintptr_t>(device_destination) % page;
+  return {{ring_.get() + slot * slot_stride_ + skip, bytes}, device_destination, slot};
+}
+
+void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {
+  try {
+    start(slot);
+  } catch (...) {
+    discard(slot);
+    throw;
+  }
+  const std::scoped_lock lock(mutex_);
+  copies_.push_back({slot.index, std::move(landed)});
+  changed_.notify_all();
+}
+
+void CudaStaging::start(const StagingSlot& slot) {
+  const GpuScope scope(session_->gpu());
+  check_cuda(cudaMemcpyAsync(slot.device_destination, slot.host.data(), slot.host.size(),
+                             cudaMemcpyHostToDevice, stream_.get()),
+             "cudaMemcpyAsync");
+  record(events_[slot.index], stream_.get());
+}
+
+void CudaStaging::discard(StagingSlot slot) noexcept {
+  const std::scoped_lock lock(mutex_);
+  free_.push_back(slot.index);  // has room for all slots: never allocates
+  changed_.notify_all();
+}
+
+void CudaStaging::wait_for_copies() {
+  while (const std::optional<Copy> copy = next_copy()) {
+    await(*copy);
+    discard({.host = {}, .index = copy->slot});
+    copy->landed();
+  }
+}
+
+std::optional<CudaStaging::Copy> CudaStaging::next_copy() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stopping_ || !copies_.empty(); });
+  if (copies_.empty()) return {};
+  Copy copy = std::move(copies_.front());
+  copies_.pop_front();
+  return copy;
+}
+
+void CudaStaging::await(const Copy& copy) {
+  try {
+    const GpuScope scope(session_->gpu());
+    wait_for(events_[copy.slot]);
+  } catch (const Error& error) {
+    const std::scoped_lock lock(mutex_);
+    if (!error_) error_ = error.record();
+  }
+}
+
+void CudaStaging::require_working() const {
+  if (error_) throw TransportError(*error_);
+}
+
+}  // namespace safeshuffle::device

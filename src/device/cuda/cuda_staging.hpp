@@ -1,0 +1,62 @@
+// The way of file data through page-locked memory.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "safeshuffle/error.hpp"
+
+#include "device/cuda/session.hpp"
+#include "device/device.hpp"
+
+namespace safeshuffle::device {
+
+/// A ring of slots, one copy stream, and a thread that waits for copies in order. A copy that fails
+/// counts as landed, and every later call throws its error: the GPU is lost to this process, and the
+/// next use of any queue says so as well. The destructor waits for copies under way. Thread-safe.
+class CudaStaging final : public Staging {
+ public:
+  /// Throws MemoryError, TransportError.
+  CudaStaging(SharedSession session, std::size_t slot_bytes, std::size_t slots);
+  ~CudaStaging() override;
+
+  /// The slot's host memory is congruent to the destination modulo 4096, as direct reads need it.
+  StagingSlot acquire(std::byte* device_destination, std::size_t bytes) override;
+  void commit(StagingSlot slot, std::function<void()> landed) override;
+  void discard(StagingSlot slot) noexcept override;
+  std::uint64_t pinned_bytes() const noexcept override { return slot_stride_ * events_.size(); }
+
+ private:
+  struct Copy {
+    std::size_t slot = 0;
+    std::function<void()> landed;
+  };
+
+  void start(const StagingSlot& slot);
+  void wait_for_copies();
+  std::optional<Copy> next_copy();
+  void await(const Copy& copy);
+  void require_working() const;
+
+  SharedSession session_;
+  std::size_t slot_stride_;
+  std::shared_ptr<std::byte> ring_;
+  Stream stream_;
+  std::vector<Event> events_;  // by slot
+  mutable std::mutex mutex_;   // guards what follows
+  std::condition_variable changed_;
+  std::vector<std::size_t> free_;
+  std::deque<Copy> copies_;
+  std::optional<ErrorRecord> error_;
+  bool stopping_ = false;
+  std::thread waiter_;  // last: it uses the rest
+};
+
+}  // namespace safeshuffle::device

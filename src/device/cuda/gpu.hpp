@@ -1,0 +1,57 @@
+// One GPU of this process, and the guard under which every call to it is made.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <cuda.h>
+
+namespace safeshuffle::device {
+
+/// A GPU's primary context, which the CUDA runtime and every other library in the process share. It
+/// is retained when first asked for and never released, as the runtime itself does it: others may
+/// have handles into it. Immutable, thread-safe.
+class Gpu {
+ public:
+  /// Creates a context on this GPU only. Throws TransportError.
+  static std::shared_ptr<const Gpu> open(int ordinal);
+
+  int ordinal() const noexcept { return ordinal_; }
+  CUcontext context() const noexcept { return context_; }
+
+  /// Such as "NVIDIA H200".
+  const std::string& name() const noexcept { return name_; }
+
+  /// See `bus_id_of`.
+  const std::string& bus_id() const noexcept { return bus_id_; }
+
+  explicit Gpu(int ordinal);
+
+ private:
+  int ordinal_;
+  CUcontext context_ = nullptr;
+  std::string name_;
+  std::string bus_id_;
+};
+
+/// Makes a GPU current on this thread, and in the end whatever was current before, also nothing at
+/// all. cudaSetDevice cannot do that: restoring the device that a thread has by default would create a
+/// context on GPU 0, whose memory no rank but one has a use for.
+class GpuScope {
+ public:
+  /// Throws TransportError.
+  explicit GpuScope(const Gpu& gpu);
+  ~GpuScope();
+  GpuScope(const GpuScope&) = delete;
+  GpuScope& operator=(const GpuScope&) = delete;
+};
+
+/// PCI address, such as "0000:1b:00.0". Creates no context. Throws ConfigError if there is no such GPU,
+/// TransportError.
+std::string bus_id_of(int ordinal);
+
+/// GPUs that this process sees. Creates no context. Throws TransportError where there is no driver, or
+/// one that is too old.
+int count_gpus();
+
+}  // namespace safeshuffle::device

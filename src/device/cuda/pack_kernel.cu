@@ -1,0 +1,37 @@
+#include "device/cuda/pack_kernel.hpp"
+
+#include <algorithm>
+
+#include "device/cuda/pack_tile.hpp"
+
+namespace safeshuffle::device {
+namespace {
+
+/// Four blocks leave 64 registers to each of a multiprocessor's 1024 threads, whose loads, 64 KiB
+/// at once, are more than it takes to keep memory busy.
+constexpr int blocks_per_multiprocessor = 4;
+
+constexpr std::uint64_t largest_grid = (std::uint64_t{1} << 31) - 1;
+
+__global__ void __launch_bounds__(pack_threads, blocks_per_multiprocessor)
+    pack_kernel(const PackEntry* __restrict__ entries, std::uint32_t count, std::uint64_t tiles) {
+  pack_tiles(entries, count, tiles, blockIdx.x, gridDim.x, threadIdx.x);
+}
+
+}  // namespace
+
+// One block per tile: the hardware hands them out as others end, whatever each of them takes.
+cudaError_t launch_pack(const PackEntry* entries, std::uint32_t count, std::uint64_t tiles,
+                        cudaStream_t stream) {
+  if (tiles == 0) return cudaSuccess;
+  void* arguments[] = {&entries, &count, &tiles};
+  const dim3 grid(static_cast<unsigned>(std::min(tiles, largest_grid)));
+  return cudaLaunchKernel(pack_kernel, grid, dim3(pack_threads), arguments, 0, stream);
+}
+
+cudaError_t load_pack_kernel() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, pack_kernel);
+}
+
+}  // namespace safeshuffle::device

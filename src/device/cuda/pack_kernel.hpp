@@ -1,0 +1,21 @@
+// The pack kernel: one launch works through a whole table.
+#pragma once
+
+#include <cstdint>
+#include <cuda_runtime_api.h>
+
+#include "device/cuda/pack_entry.hpp"
+
+namespace safeshuffle::device {
+
+/// Enqueues the table of make_pack_entries: `count` entries in memory that the current device can
+/// read, `tiles` in all. Table and buffers must stay until the stream has done it. No tiles are no
+/// work. Returns what the launch returned.
+cudaError_t launch_pack(const PackEntry* entries, std::uint32_t count, std::uint64_t tiles,
+                        cudaStream_t stream);
+
+/// Loads the kernel on the current device, which otherwise its first launch does, waiting for all
+/// that runs there: a deadlock, if that is a collective waiting for this rank.
+cudaError_t load_pack_kernel();
+
+}  // namespace safeshuffle::device

@@ -1,0 +1,100 @@
+#include "device/cuda/session.hpp"
+
+#include <string>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/arithmetic.hpp"
+#include "device/cuda/call.hpp"
+
+namespace safeshuffle::device {
+namespace {
+
+constexpr std::uint64_t alignment = 4096;
+
+std::string gpu_text(const Gpu& gpu) {
+  return "GPU " + std::to_string(gpu.ordinal()) + " (" + gpu.name() + ")";
+}
+
+std::string free_memory_text() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
+  return ", of which " + std::to_string(free) + " of " + std::to_string(total) + " are free";
+}
+
+[[noreturn]] void fail_to_allocate(cudaError_t code, std::uint64_t bytes, const std::string& where) {
+  cudaGetLastError();
+  throw MemoryError(ErrorRecord{.code = static_cast<std::int32_t>(code),
+                                .file = {},
+                                .tensor = {},
+                                .offset = {},
+                                .cause = "cannot allocate " + std::to_string(bytes) + " bytes of " +
+                                         where + ": " + cudaGetErrorString(code)});
+}
+
+std::uint64_t padded(std::uint64_t bytes, const std::string& where) {
+  const auto size = core::checked_add(bytes, alignment);
+  if (!size) fail_to_allocate(cudaErrorMemoryAllocation, bytes, where);
+  return *size;
+}
+
+/// The first aligned byte of memory that `release` frees.
+template <class Release>
+std::shared_ptr<std::byte> own(void* memory, SharedSession session, Release release) {
+  const auto skip = -reinterpret_cast<std::uintptr_t>(memory) & (alignment - 1);
+  return {static_cast<std::byte*>(memory) + skip,
+          [memory, session = std::move(session), release](std::byte*) {
+            session->give_back([&] { release(memory); });
+          }};
+}
+
+}  // namespace
+
+Stream make_stream(const SharedSession& session) {
+  const GpuScope scope(session->gpu());
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+             "cudaStreamCreateWithFlags");
+  return Stream(stream, {session});
+}
+
+Event make_event(const SharedSession& session) {
+  const GpuScope scope(session->gpu());
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
+             "cudaEventCreateWithFlags");
+  return Event(event, {session});
+}
+
+void record(const Event& event, cudaStream_t stream) {
+  check_cuda(cudaEventRecord(event.get(), stream), "cudaEventRecord");
+}
+
+bool is_done(const Event& event) {
+  return is_done(cudaEventQuery(event.get()), "cudaEventQuery");
+}
+
+void wait_for(const Event& event) {
+  check_cuda(cudaEventSynchronize(event.get()), "cudaEventSynchronize");
+}
+
+std::shared_ptr<std::byte> allocate_on_gpu(const SharedSession& session, std::uint64_t bytes) {
+  const GpuScope scope(session->gpu());
+  const std::string where = "memory of " + gpu_text(session->gpu());
+  void* memory = nullptr;
+  const cudaError_t code = cudaMalloc(&memory, padded(bytes, where));
+  if (code != cudaSuccess) fail_to_allocate(code, bytes, where + free_memory_text());
+  return own(memory, session, cudaFree);
+}
+
+std::shared_ptr<std::byte> allocate_pinned(const SharedSession& session, std::uint64_t bytes) {
+  const GpuScope scope(session->gpu());
+  const std::string where = "page-locked host memory";
+  void* memory = nullptr;
+  const cudaError_t code = cudaHostAlloc(&memory, padded(bytes, where), cudaHostAllocDefault);
+  if (code != cudaSuccess) fail_to_allocate(code, bytes, where);
+  return own(memory, session, cudaFreeHost);
+}
+
+}  // namespace safeshuffle::device

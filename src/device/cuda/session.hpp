@@ -1,0 +1,79 @@
+// One opening of a GPU, and the owners of what is made through it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include "device/cuda/gpu.hpp"
+
+namespace safeshuffle::device {
+
+/// Shared by all resources of one opened device. Thread-safe.
+class CudaSession {
+ public:
+  explicit CudaSession(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {}
+
+  const Gpu& gpu() const noexcept { return *gpu_; }
+  const std::shared_ptr<const Gpu>& shared_gpu() const noexcept { return gpu_; }
+
+  /// From now on nothing is given back: giving back would wait for work that may never end.
+  void abandon() const noexcept { abandoned_ = true; }
+
+  /// Calls `release` with the GPU current, unless the session is abandoned. Errors have nowhere to go.
+  template <class Release>
+  void give_back(const Release& release) const noexcept {
+    if (abandoned_) return;
+    try {
+      const GpuScope scope(*gpu_);
+      release();
+    } catch (...) {  // the GPU cannot be reached: there is nothing left to free
+    }
+  }
+
+ private:
+  std::shared_ptr<const Gpu> gpu_;
+  mutable std::atomic<bool> abandoned_{false};
+};
+
+using SharedSession = std::shared_ptr<const CudaSession>;
+
+/// Owns a handle of the runtime: a stream or an event. The bare handle, `get()`, is its view.
+template <class Handle, cudaError_t (*destroy)(Handle)>
+struct HandleDeleter {
+  using pointer = Handle;
+  SharedSession session;
+  void operator()(Handle handle) const noexcept {
+    session->give_back([handle] { destroy(handle); });
+  }
+};
+
+using Stream = std::unique_ptr<cudaStream_t, HandleDeleter<cudaStream_t, cudaStreamDestroy>>;
+using Event = std::unique_ptr<cudaEvent_t, HandleDeleter<cudaEvent_t, cudaEventDestroy>>;
+
+/// A stream that does not wait for the default stream. Throws TransportError.
+Stream make_stream(const SharedSession& session);
+
+/// An event without timing; `wait_for` sleeps instead of spinning. Throws TransportError.
+Event make_event(const SharedSession& session);
+
+/// Marks what is enqueued on `stream` up to now.
+void record(const Event& event, cudaStream_t stream);
+
+/// Whether what was marked is done; true if nothing was. Throws TransportError.
+bool is_done(const Event& event);
+
+/// Blocks until what was marked is done. Throws TransportError.
+void wait_for(const Event& event);
+
+/// `bytes` > 0 of device memory, aligned to 4096. Throws MemoryError.
+std::shared_ptr<std::byte> allocate_on_gpu(const SharedSession& session, std::uint64_t bytes);
+
+/// `bytes` > 0 of page-locked host memory, aligned to 4096. Throws MemoryError.
+std::shared_ptr<std::byte> allocate_pinned(const SharedSession& session, std::uint64_t bytes);
+
+}  // namespace safeshuffle::device

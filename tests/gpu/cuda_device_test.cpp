@@ -1,0 +1,142 @@
+// GPUs against the device contract, and what only GPUs can get wrong.
+#include <cstdint>
+#include <optional>
+
+#include <cuda_runtime_api.h>
+
+#include "contract/device_contract.hpp"
+#include "device/cuda/call.hpp"
+#include "device/cuda/cuda_device.hpp"
+#include "device/cuda/cuda_queue.hpp"
+
+using namespace safeshuffle;
+
+namespace {
+
+std::shared_ptr<device::Device> open_gpu() {
+  return device::open_device(Device::cuda());
+}
+
+/// A copy of `bytes` within the device, as pack items see it.
+PackItem whole(std::uint64_t bytes) {
+  return {.rows = 1, .row_bytes = bytes, .source_stride = bytes, .destination_stride = bytes};
+}
+
+}  // namespace
+
+TEST_CASE("a GPU keeps the device contract", "[gpu][device]") {
+  contract::check_device(open_gpu);
+}
+
+TEST_CASE("a GPU says which it is", "[gpu][device]") {
+  const auto device = open_gpu();
+  CHECK(device->kind() == DeviceKind::cuda);
+  CHECK(device->ordinal() == 0);
+  CHECK(device->description().find(" at ") != std::string::npos);
+  CHECK(device->description().find(device::gpu_address(0, 0)) != std::string::npos);
+  CHECK(device::gpu_obstacle().empty());
+}
+
+TEST_CASE("local ranks take the GPUs in turns", "[gpu][device]") {
+  const auto count = static_cast<std::uint32_t>(device::count_gpus());
+  CHECK(device::open_device(Device::cuda(), count)->ordinal() == 0);
+  CHECK(device::open_device(Device::cuda(), 2 * count - 1)->ordinal() ==
+        static_cast<int>(count) - 1);
+}
+
+TEST_CASE("a GPU that is not there is a ConfigError", "[gpu][device]") {
+  CHECK_THROWS_AS(device::open_device(Device::cuda(4711)), ConfigError);
+  CHECK_THROWS_AS(device::gpu_address(4711, 0), ConfigError);
+}
+
+TEST_CASE("longer tables than one launch takes are packed whole", "[gpu][device]") {
+  const auto device = open_gpu();
+  constexpr std::size_t count = 2 * device::CudaQueue::most_items + 3;
+  const contract::Bytes slab = testing::PseudoRandom(4).bytes(count * 3 + 1);
+  const auto source = testing::upload(*device, slab);
+  const auto target = testing::upload(*device, contract::Bytes(count * 3));
+  std::vector<PackItem> items(count, whole(3));
+  for (std::size_t i = 0; i < count; ++i) {  // in reverse
+    items[i].source = 1 + 3 * i;
+    items[i].destination = 3 * (count - 1 - i);
+  }
+  const auto queue = device->make_queue();
+  contract::pack_and_wait(*queue, items, {source.get(), target.get(), nullptr});
+  const contract::Bytes packed = testing::download(*device, target.get(), count * 3);
+  bool right = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::byte* const expected = slab.data() + 1 + 3 * i;
+    right &= std::equal(expected, expected + 3, packed.data() + 3 * (count - 1 - i));
+  }
+  CHECK(right);
+}
+
+TEST_CASE("staged slots are congruent to their destination modulo 4096", "[gpu][device]") {
+  const auto device = open_gpu();
+  const auto memory = device->allocate(20'000);
+  const auto staging = device->make_staging(8192, 2);
+  CHECK(staging->pinned_bytes() >= 2 * 8192);
+  for (const std::size_t offset : {0U, 1U, 4095U, 10'000U}) {
+    const auto slot = staging->acquire(memory.get() + offset, 8192);
+    CHECK(reinterpret_cast<std::uintptr_t>(slot.host.data()) % 4096 == offset % 4096);
+    staging->discard(slot);
+  }
+}
+
+TEST_CASE("a queue begins after what the caller has enqueued", "[gpu][device]") {
+  cudaStream_t stream = nullptr;
+  device::check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating");
+  {
+    device::CudaDevice device(0, stream);
+    constexpr std::size_t bytes = std::size_t{64} << 20;
+    const auto source = device.allocate(bytes);
+    const auto target = device.allocate(bytes);
+    device::check_cuda(cudaMemsetAsync(source.get(), 1, bytes, stream), "cudaMemsetAsync");
+    device::check_cuda(cudaMemsetAsync(source.get(), 2, bytes, stream), "cudaMemsetAsync");
+    const auto queue = device.make_queue();
+    contract::pack_and_wait(*queue, {whole(bytes)}, {source.get(), target.get(), nullptr});
+    CHECK((testing::download(device, target.get() + bytes - 100, 100) ==
+           contract::Bytes(100, std::byte{2})));
+  }
+  device::check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+TEST_CASE("a thread's current device is left as it was", "[gpu][device]") {
+  std::optional<CUcontext> before;
+  std::optional<CUcontext> after;
+  std::thread fresh([&] {  // nothing is current on a thread that has not used CUDA
+    const auto current = [] {
+      void* function = nullptr;
+      auto found = cudaDriverEntryPointSymbolNotFound;
+      cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &function, 12000, cudaEnableDefault,
+                                       &found);
+      CUcontext context = nullptr;
+      reinterpret_cast<decltype(&cuCtxGetCurrent)>(function)(&context);
+      return context;
+    };
+    before = current();
+    const auto device = open_gpu();
+    const auto memory = testing::upload(*device, contract::Bytes(1000, std::byte{7}));
+    after = current();
+  });
+  fresh.join();
+  REQUIRE(before);
+  CHECK(*before == nullptr);
+  CHECK(*after == nullptr);
+}
+
+TEST_CASE("what an abandoned queue's device has is kept", "[gpu][device]") {
+  const auto device = open_gpu();
+  const auto live = [] {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    cudaMemGetInfo(&free, &total);
+    return total - free;
+  };
+  constexpr std::size_t bytes = std::size_t{64} << 20;
+  auto memory = device->allocate(bytes);
+  const std::size_t before = live();
+  device->make_queue()->abandon();
+  memory.reset();
+  CHECK(live() >= before);
+}

@@ -1,0 +1,83 @@
+// Loads of one rank onto a GPU.
+#include <cstddef>
+
+#include <cuda_runtime_api.h>
+
+#include "safeshuffle/loader.hpp"
+
+#include "device/device.hpp"
+#include "support/catalogs.hpp"
+#include "support/catch.hpp"
+#include "support/model_files.hpp"
+#include "support/temporary_directory.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::testing;
+
+namespace {
+
+/// The device memory that is taken, by whomever.
+std::size_t taken_bytes() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  cudaMemGetInfo(&free, &total);
+  return total - free;
+}
+
+struct Model {
+  explicit Model(std::uint32_t seed) : made(test::random_model(seed)) {
+    write_model(directory.path().string(), made.catalog, seed);
+    catalog = open_checkpoint(directory.path().string()).catalog;
+    placements = placements_for(catalog, made);
+  }
+
+  Plan plan(const PlanOptions& options) const {
+    return make_plan(catalog, placements, 1, options);
+  }
+
+  test::RandomModel made;
+  support::TemporaryDirectory directory;
+  Catalog catalog;
+  std::vector<Placement> placements;
+};
+
+}  // namespace
+
+TEST_CASE("random models arrive on one GPU byte for byte", "[gpu][load]") {
+  const auto seed = GENERATE(range(0U, 12U));
+  const Model model(seed);
+  PlanOptions options;
+  options.window = seed % 3 == 0 ? 4096 : 65536;
+  options.dtype = static_cast<DTypePolicy>(seed % 4);
+  const Communicator comm = self(Device::cuda());
+  const TensorSet loaded = load(model.plan(options), comm);
+  CHECK(loaded.device() == DeviceKind::cuda);
+  CHECK(loaded.report().ranks.front().peak_pinned_bytes > 0);
+  CHECK(is_right(loaded, 0));
+  CHECK_NOTHROW(verify(loaded, comm));
+}
+
+TEST_CASE("20 loads leave no device memory behind", "[gpu][load]") {
+  const Model model(3);
+  const auto load_and_drop = [&] {
+    const Communicator comm = self(Device::cuda());
+    const TensorSet loaded = load(model.plan({}), comm);
+    CHECK(is_right(loaded, 0));
+  };
+  load_and_drop();  // what CUDA takes once
+  const std::size_t before = taken_bytes();
+  for (int round = 0; round < 20; ++round) load_and_drop();
+  CHECK(taken_bytes() <= before);
+}
+
+TEST_CASE("a model that does not fit is a MemoryError that names the bytes", "[gpu][load]") {
+  const auto device = device::open_device(Device::cuda());
+  try {
+    device->allocate(std::uint64_t{1} << 50);
+    FAIL("no exception");
+  } catch (const MemoryError& error) {
+    CHECK(error.record().cause.find("1125899906842624 bytes of memory of GPU 0") !=
+          std::string::npos);
+    CHECK(error.record().cause.find("are free") != std::string::npos);
+  }
+}

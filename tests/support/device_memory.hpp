@@ -1,0 +1,61 @@
+// Device memory in tests: there by staging, back by copying.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/backoff.hpp"
+#include "core/deadline.hpp"
+#include "device/device.hpp"
+#include "support/catch.hpp"
+
+namespace safeshuffle::testing {
+
+using Bytes = std::vector<std::byte>;
+
+/// Waits for `done`, but not for ever.
+inline void wait_until(const std::function<bool()>& done) {
+  const core::Deadline deadline(std::chrono::seconds(20));
+  core::Backoff backoff;
+  while (!done()) {
+    REQUIRE_FALSE(deadline.expired());
+    backoff.pause();
+  }
+}
+
+/// Fills device memory through staging, in pieces that do not line up.
+inline void upload(device::Device& device, std::byte* destination, const Bytes& data) {
+  constexpr std::size_t slot_bytes = 4096 + 17;
+  const auto staging = device.make_staging(slot_bytes, 2);
+  std::atomic<std::size_t> landed{0};
+  std::size_t pieces = 0;
+  for (std::size_t offset = 0; offset < data.size(); offset += slot_bytes, ++pieces) {
+    const std::size_t bytes = std::min(slot_bytes, data.size() - offset);
+    const device::StagingSlot slot = staging->acquire(destination + offset, bytes);
+    REQUIRE(slot.host.size() == bytes);
+    std::copy_n(data.data() + offset, bytes, slot.host.data());
+    staging->commit(slot, [&landed] { ++landed; });
+  }
+  wait_until([&] { return landed == pieces; });
+}
+
+/// `data` in new memory; null if it is empty.
+inline std::shared_ptr<std::byte> upload(device::Device& device, const Bytes& data) {
+  if (data.empty()) return nullptr;
+  std::shared_ptr<std::byte> memory = device.allocate(data.size());
+  upload(device, memory.get(), data);
+  return memory;
+}
+
+inline Bytes download(device::Device& device, const std::byte* source, std::size_t bytes) {
+  Bytes data(bytes);
+  if (bytes != 0) device.copy_to_host(data.data(), source, bytes);
+  return data;
+}
+
+}  // namespace safeshuffle::testing

@@ -1,0 +1,26 @@
+// All ranks of a test as the library sees them, each with the device that is tested.
+#pragma once
+
+#include <cstdlib>
+#include <string_view>
+
+#include "safeshuffle/mpi.hpp"
+
+namespace safeshuffle::testing {
+
+/// By the environment: TEST_DEVICE=cuda, else the host.
+inline Device device_under_test() {
+  const char* const name = std::getenv("TEST_DEVICE");
+  return name != nullptr && std::string_view(name) == "cuda" ? Device::cuda() : Device::host();
+}
+
+inline bool tests_gpus() {
+  return device_under_test().kind == DeviceKind::cuda;
+}
+
+/// Collective.
+inline Communicator world_group() {
+  return from_mpi(MPI_COMM_WORLD, device_under_test());
+}
+
+}  // namespace safeshuffle::testing

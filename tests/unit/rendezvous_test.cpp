@@ -1,0 +1,510 @@
+// comm: ranks without a communicator meet, in threads and in processes, and do not when they must
+// not.
+#include "comm/rendezvous.hpp"
+
+#include <arpa/inet.h>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <future>
+#include <netinet/in.h>
+#include <optional>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "comm/agreement.hpp"
+#include "comm/rendezvous_protocol.hpp"
+#include "comm/socket.hpp"
+#include "support/catch.hpp"
+#include "support/failure.hpp"
+#include "support/temporary_directory.hpp"
+
+using namespace safeshuffle;
+using namespace std::chrono_literals;
+
+namespace {
+
+const std::string secret("a secret\0of 128 bytes, more or less", 35);
+
+using Make = std::function<std::string()>;
+
+std::string make_secret() {
+  return secret;
+}
+
+std::string make_failure() {
+  raise({.kind = ErrorKind::io,
+         .code = 5,
+         .file = "/dev/gpu",
+         .tensor = {},
+         .offset = {},
+         .cause = "no unique id"});
+}
+
+/// What a rank got: the blob, or an error, which then stands in place of the blob as text, too.
+struct Outcome {
+  std::string blob;
+  ErrorRecord error;
+};
+
+Outcome meet(const comm::Meeting& meeting, std::chrono::milliseconds limit,
+             const Make& make = make_secret) {
+  try {
+    return {comm::rendezvous(meeting, make, core::Deadline(limit)), {}};
+  } catch (...) {
+    const ErrorRecord error = comm::current_error();
+    return {describe(error), error};
+  }
+}
+
+std::future<Outcome> meet_later(const comm::Meeting& meeting, std::chrono::milliseconds limit,
+                                const Make& make = make_secret) {
+  return std::async(std::launch::async, [=] { return meet(meeting, limit, make); });
+}
+
+/// A port that was free a moment ago.
+std::uint16_t free_port() {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  close(listener);
+  return ntohs(address.sin_port);
+}
+
+/// A place to meet of either kind, which must be left as it was found.
+class Place {
+ public:
+  explicit Place(const std::string& kind) {
+    if (kind == "tcp") port_ = free_port();
+  }
+
+  std::string address() const {
+    return port_ == 0 ? directory_ / "meeting" : "tcp://127.0.0.1:" + std::to_string(port_);
+  }
+  comm::Meeting at(std::uint32_t rank, std::uint32_t world) const {
+    return {rank, world, address()};
+  }
+  comm::Endpoint endpoint() const { return {"127.0.0.1", port_}; }
+  const support::TemporaryDirectory& directory() const { return directory_; }
+  bool is_clean() const { return directory_.names().empty(); }
+
+ private:
+  support::TemporaryDirectory directory_;
+  std::uint16_t port_ = 0;
+};
+
+/// A process that does `work` and ends, without the test's own clean-up, with 0 if it was true.
+pid_t fork_process(const std::function<bool()>& work) {
+  const pid_t child = fork();
+  if (child == 0) _exit(work() ? 0 : 1);
+  return child;
+}
+
+int exit_status(pid_t child) {
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A connection of something that is no rank.
+comm::Socket connect_stranger(const Place& place, std::string says) {
+  const core::Deadline deadline(5s);
+  for (;;) {
+    try {
+      comm::Socket socket = comm::connect_to(place.endpoint(), deadline);
+      socket.send(says);
+      return socket;
+    } catch (const TransportError&) {
+      if (deadline.expired()) throw;
+      std::this_thread::sleep_for(2ms);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("all ranks get what rank 0 makes", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  const std::uint32_t world = GENERATE(1U, 2U, 3U, 5U, 8U);
+  std::atomic<int> made = 0;
+  std::vector<std::future<Outcome>> ranks;
+  for (std::uint32_t rank = world; rank-- > 0;) {
+    ranks.push_back(meet_later(place.at(rank, world), 20s, [&made, rank] {
+      made += rank == 0 ? 1 : 100;
+      return secret;
+    }));
+  }
+  for (auto& rank : ranks) {
+    const Outcome outcome = rank.get();
+    CHECK(outcome.blob == secret);
+    CHECK(outcome.error.cause == "");
+  }
+  CHECK(made == 1);
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("processes meet", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  std::vector<pid_t> children;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    children.push_back(fork_process([&] { return meet(place.at(rank, 4), 20s).blob == secret; }));
+  }
+  for (const pid_t child : children) CHECK(exit_status(child) == 0);
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("one place serves one meeting after the other", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  const auto attend = [&place](std::uint32_t rank) {
+    std::vector<std::string> blobs;
+    for (int round = 0; round < 5; ++round) {
+      blobs.push_back(meet(place.at(rank, 3), 20s, [round] { return std::to_string(round); }).blob);
+    }
+    return blobs;
+  };
+  std::vector<std::future<std::vector<std::string>>> ranks;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    ranks.push_back(std::async(std::launch::async, attend, rank));
+  }
+  for (auto& rank : ranks) CHECK(rank.get() == std::vector<std::string>{"0", "1", "2", "3", "4"});
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("ranks wait for a late rank 0", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  auto first = meet_later(place.at(1, 3), 20s);
+  auto second = meet_later(place.at(2, 3), 20s);
+  std::this_thread::sleep_for(100ms);
+  CHECK(meet(place.at(0, 3), 20s).blob == secret);
+  CHECK(first.get().blob == secret);
+  CHECK(second.get().blob == secret);
+}
+
+TEST_CASE("all ranks learn which ones did not come", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  auto first = meet_later(place.at(1, 5), 20s);
+  auto third = meet_later(place.at(3, 5), 20s);
+  const Outcome rank_0 = meet(place.at(0, 5), 600ms);
+  for (const Outcome& outcome : {rank_0, first.get(), third.get()}) {
+    CHECK(outcome.error.kind == ErrorKind::timeout);
+    CHECK(outcome.error.rank == 2);
+    CHECK(contains(outcome.error.cause, place.address()));
+    CHECK(contains(outcome.error.cause, "from ranks 2, 4"));
+  }
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("a rank that does not reach rank 0 says why", "[rendezvous]") {
+  const auto& [kind, cause] = GENERATE(table<std::string, std::string>(
+      {{"tcp", "Connection refused"}, {"file", "No such file or directory"}}));
+  const Place place(kind);
+  const ErrorRecord error = meet(place.at(1, 2), 100ms).error;
+  CHECK(error.kind == ErrorKind::timeout);
+  CHECK(error.rank == 0);
+  CHECK(contains(error.cause, place.address()));
+  CHECK(contains(error.cause, cause));
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("a rank that gives up leaves its place to itself", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  auto rank_0 = meet_later(place.at(0, 3), 20s);
+  CHECK(meet(place.at(1, 3), 100ms).error.kind == ErrorKind::timeout);
+  auto second = meet_later(place.at(2, 3), 20s);
+  std::this_thread::sleep_for(50ms);  // rank 0 must not have counted the one that has left
+  CHECK(meet(place.at(1, 3), 20s).blob == secret);
+  CHECK(second.get().blob == secret);
+  CHECK(rank_0.get().blob == secret);
+}
+
+TEST_CASE("all ranks throw what make throws", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  auto rank_0 = meet_later(place.at(0, 3), 20s, make_failure);
+  auto first = meet_later(place.at(1, 3), 20s);
+  std::this_thread::sleep_for(50ms);
+  const Outcome late = meet(place.at(2, 3), 20s);
+  for (const Outcome& outcome : {rank_0.get(), first.get(), late}) {
+    CHECK(outcome.error.kind == ErrorKind::io);
+    CHECK(outcome.error.code == 5);
+    CHECK(outcome.error.rank == 0);
+    CHECK(outcome.error.file == "/dev/gpu");
+    CHECK(outcome.error.cause == "no unique id");
+  }
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("a world of one throws what make throws", "[rendezvous]") {
+  CHECK(meet({0, 1, {}}, 1s, make_failure).error.file == "/dev/gpu");
+}
+
+TEST_CASE("ranks that differ in the world size refuse each other", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  const std::uint32_t rank = GENERATE(1U, 7U);
+  auto rank_0 = meet_later(place.at(0, 3), 600ms);
+  auto good = meet_later(place.at(2, 3), 20s);
+  std::this_thread::sleep_for(30ms);
+  const Outcome stray = meet(place.at(rank, 8), 20s);
+  for (const Outcome& outcome : {stray, rank_0.get(), good.get()}) {
+    CHECK(outcome.error.kind == ErrorKind::config);
+    CHECK(outcome.error.cause ==
+          "the world has 3 ranks for rank 0, but 8 for rank " + std::to_string(rank));
+  }
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("two processes cannot be the same rank", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  auto rank_0 = meet_later(place.at(0, 3), 800ms);
+  auto one = meet_later(place.at(1, 3), 20s);
+  auto other = meet_later(place.at(1, 3), 20s);
+  for (const Outcome& outcome : {rank_0.get(), one.get(), other.get()}) {
+    CHECK(outcome.error.kind == ErrorKind::config);
+    CHECK(outcome.error.cause == "two processes claim to be rank 1");
+  }
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("addresses and places that cannot be are refused", "[rendezvous]") {
+  for (const char* address :
+       {"", "http://a:1", "tcp://", "tcp://host", "tcp://host:", "tcp://host:0", "tcp://host:65536",
+        "tcp://host:1x", "tcp://:1", "tcp://::1:1", "tcp://[host]:1", "tcp://[::1]",
+        "file://host/a", "file://", "/directory/"}) {
+    INFO(address);
+    CHECK(meet({1, 2, address}, 1s).error.kind == ErrorKind::config);
+  }
+  CHECK(meet({1, 2, "tcp://host:1/" + std::string(129, 'x')}, 1s).error.kind == ErrorKind::config);
+  CHECK(meet({2, 2, "tcp://host:1"}, 1s).error.kind == ErrorKind::config);
+  CHECK(meet({0, 0, "tcp://host:1"}, 1s).error.kind == ErrorKind::config);
+}
+
+TEST_CASE("hosts may be names and addresses of either family", "[rendezvous]") {
+  const std::string host =
+      GENERATE(as<std::string>(), "localhost", "[::1]", "127.0.0.1", "0.0.0.0");
+  const std::string address = "tcp://" + host + ":" + std::to_string(free_port());
+  auto rank_0 = meet_later({0, 2, address}, 5s);
+  const bool has_ipv6 = ::access("/proc/net/if_inet6", F_OK) == 0;
+  const Outcome other = meet({1, 2, address}, 5s);
+  const Outcome outcome = rank_0.get();
+  if (host == "[::1]" && !has_ipv6) return;
+  CHECK(outcome.blob == secret);
+  CHECK(other.blob == secret);
+}
+
+TEST_CASE("a port in use is an error of rank 0", "[rendezvous]") {
+  const Place place("tcp");
+  const comm::Socket taken = comm::listen_at(place.endpoint());
+  const Outcome outcome =
+      meet(place.at(0, 2), 5s, []() -> std::string { throw std::runtime_error("was called"); });
+  CHECK(outcome.error.kind == ErrorKind::transport);
+  CHECK(outcome.error.code == EADDRINUSE);
+  CHECK(contains(outcome.error.cause, std::to_string(place.endpoint().port)));
+}
+
+TEST_CASE("a server of something else is not rank 0", "[rendezvous]") {
+  const Place place("tcp");
+  const comm::Socket listener = comm::listen_at(place.endpoint());
+  auto rank = meet_later(place.at(1, 2), 300ms);
+  while (rank.wait_for(1ms) != std::future_status::ready) {
+    std::string text = "220 mail.example.org ESMTP\r\n";
+    if (auto socket = comm::accept_from(listener)) socket->send(text);
+  }
+  const ErrorRecord error = rank.get().error;
+  CHECK(error.kind == ErrorKind::timeout);
+  CHECK(contains(error.cause, "not a rank that waits for this meeting"));
+}
+
+TEST_CASE("strangers do not disturb", "[rendezvous]") {
+  const Place place("tcp");
+  auto rank_0 = meet_later(place.at(0, 2), 4s);
+  const std::string good = comm::frame(comm::encode(comm::Greeting{2, 1, {}, "nonce"}));
+  std::vector<comm::Socket> strangers;
+  for (const std::string& says :
+       {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), std::string(5000, '\0'),
+        good.substr(0, 3), good.substr(0, good.size() - 1),
+        good.substr(0, 8) + std::string(8, '\xff'), comm::frame("?"), comm::frame(""),
+        comm::frame("+blob")}) {
+    strangers.push_back(connect_stranger(place, says));
+  }
+  SECTION("few") {}
+  SECTION("more than may stay") {
+    for (int i = 0; i < 200; ++i) strangers.push_back(connect_stranger(place, {}));
+    CHECK(strangers.front().wait(POLLIN, core::Deadline(2s)));  // closed
+  }
+  CHECK(meet(place.at(1, 2), 4s).blob == secret);
+  CHECK(rank_0.get().blob == secret);
+}
+
+TEST_CASE("a connection that breaks is made again", "[rendezvous]") {
+  const Place place("tcp");
+  const comm::Greeting greeting{3, 1, {}, "nonce"};
+  // While rank 0 is at something else, so that it sees everything at once.
+  auto rank_0 = meet_later(place.at(0, 3), 5s, [] {
+    std::this_thread::sleep_for(100ms);
+    return secret;
+  });
+  { const auto broken = connect_stranger(place, comm::frame(comm::encode(greeting))); }
+  auto first = meet_later(place.at(1, 3), 5s);
+  auto second = meet_later(place.at(2, 3), 5s);
+  CHECK(first.get().blob == secret);
+  CHECK(second.get().blob == secret);
+  CHECK(rank_0.get().blob == secret);
+}
+
+TEST_CASE("a rank that comes again need not be seen to have left", "[rendezvous]") {
+  const Place place("tcp");
+  auto rank_0 = meet_later(place.at(0, 3), 5s);
+  const std::string greeting = comm::frame(comm::encode(comm::Greeting{3, 1, {}, "nonce"}));
+  std::optional<comm::Socket> half_open = connect_stranger(place, greeting);
+  comm::Socket again = connect_stranger(place, greeting);
+  std::this_thread::sleep_for(50ms);
+  half_open.reset();  // now it is known, but no longer concerns rank 1
+  std::this_thread::sleep_for(50ms);
+  auto second = meet_later(place.at(2, 3), 5s);
+  std::string answer;
+  REQUIRE(again.wait(POLLIN, core::Deadline(4s)));
+  REQUIRE(again.receive(answer, comm::answer_limit));
+  CHECK(comm::open_answer(comm::unframe(answer, comm::answer_limit).value_or("")) == secret);
+  std::string acknowledgement = ".";
+  again.send(acknowledgement);
+  CHECK(second.get().blob == secret);
+  CHECK(rank_0.get().blob == secret);
+}
+
+TEST_CASE("a rank that does not acknowledge the answer is missed", "[rendezvous]") {
+  const Place place("tcp");
+  auto rank_0 = meet_later(place.at(0, 2), 300ms);
+  const std::string greeting = comm::frame(comm::encode(comm::Greeting{2, 1, {}, "nonce"}));
+  const auto silent = connect_stranger(place, greeting);
+  const ErrorRecord error = rank_0.get().error;
+  CHECK(error.kind == ErrorKind::timeout);
+  CHECK(error.rank == 1);
+}
+
+TEST_CASE("messages are taken whole or refused", "[rendezvous]") {
+  const std::string message = comm::frame("text");
+  for (std::size_t length = 0; length < message.size(); ++length) {
+    CHECK(comm::unframe(message.substr(0, length), message.size()) == std::nullopt);
+  }
+  CHECK(comm::unframe(message, message.size()) == "text");
+  CHECK_THROWS_AS(comm::unframe(message.substr(0, 16), message.size() - 1), TransportError);
+  CHECK_THROWS_AS(comm::unframe("s!", message.size()), TransportError);
+}
+
+TEST_CASE("versions that cannot meet are told apart from garbage", "[rendezvous]") {
+  const Place place("tcp");
+  std::string foreign = comm::frame(comm::encode(comm::Greeting{2, 1, {}, "nonce"}));
+  foreign[7] += 1;
+  auto rank_0 = meet_later(place.at(0, 2), 300ms);
+  const auto stranger = connect_stranger(place, foreign);
+  CHECK(rank_0.get().error.kind == ErrorKind::config);
+  CHECK_THROWS_AS(comm::unframe(foreign, 1000), ConfigError);
+}
+
+TEST_CASE("jobs of different names do not mix at one port", "[rendezvous]") {
+  const Place place("tcp");
+  auto rank_0 = meet_later({0, 2, place.address() + "/job-1"}, 5s);
+  const ErrorRecord stray = meet({1, 2, place.address() + "/job-2"}, 100ms).error;
+  CHECK(stray.kind == ErrorKind::timeout);
+  CHECK(contains(stray.cause, "another job"));
+  CHECK(meet({1, 2, place.address() + "/job-1"}, 5s).blob == secret);
+  CHECK(rank_0.get().blob == secret);
+}
+
+TEST_CASE("what a killed job has left does no harm", "[rendezvous]") {
+  const Place place("file");
+  std::vector<pid_t> killed;
+  for (const std::uint32_t rank : {0U, 2U}) {
+    killed.push_back(fork_process([&] { return meet(place.at(rank, 3), 20s).blob != secret; }));
+  }
+  const core::Deadline deadline(5s);
+  while (place.directory().names().size() < 2 && !deadline.expired()) {
+    std::this_thread::sleep_for(1ms);
+  }
+  for (const pid_t child : killed) {
+    kill(child, SIGKILL);
+    CHECK(exit_status(child) == -1);
+  }
+  REQUIRE(place.directory().names().size() >= 2);
+
+  auto first = meet_later(place.at(1, 3), 20s);
+  auto second = meet_later(place.at(2, 3), 20s);
+  std::this_thread::sleep_for(50ms);
+  CHECK(meet(place.at(0, 3), 20s).blob == secret);
+  CHECK(first.get().blob == secret);
+  CHECK(second.get().blob == secret);
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("an answer of an earlier job is not taken", "[rendezvous]") {
+  const Place place("file");
+  auto earlier = meet_later(place.at(0, 2), 200ms, make_failure);
+  std::this_thread::sleep_for(100ms);
+  const std::string stale = support::read_file(place.address());
+  earlier.get();
+  REQUIRE(contains(stale, "no unique id"));
+  place.directory().write("meeting", stale);
+
+  auto first = meet_later(place.at(1, 2), 20s);
+  std::this_thread::sleep_for(50ms);
+  CHECK(meet(place.at(0, 2), 20s).blob == secret);
+  CHECK(first.get().blob == secret);
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("files of a meeting are private", "[rendezvous]") {
+  const Place place("file");
+  auto rank_0 = meet_later(place.at(0, 3), 200ms);
+  auto first = meet_later(place.at(1, 3), 20s);
+  std::this_thread::sleep_for(100ms);
+  const auto names = place.directory().names();
+  CHECK(names.size() == 2);
+  for (const std::string& name : names) {
+    struct stat status {};
+    REQUIRE(stat((place.directory() / name).c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == 0600);
+  }
+}
+
+TEST_CASE("a file that is not of a meeting is not replaced", "[rendezvous]") {
+  const Place place("file");
+  place.directory().write("meeting", "notes");
+  const ErrorRecord error = meet(place.at(0, 2), 1s).error;
+  CHECK(error.kind == ErrorKind::config);
+  CHECK(error.file == place.address());
+  CHECK(support::read_file(place.address()) == "notes");
+  place.directory().write("meeting", "");
+  CHECK(meet(place.at(0, 2), 10ms).error.kind == ErrorKind::timeout);
+}
+
+TEST_CASE("two ranks 0 at one path do not go unnoticed", "[rendezvous]") {
+  const Place place("file");
+  auto one = meet_later(place.at(0, 2), 20s);
+  std::this_thread::sleep_for(50ms);
+  auto other = meet_later(place.at(0, 2), 400ms);
+  const ErrorRecord error = one.get().error;
+  CHECK(error.kind == ErrorKind::config);
+  CHECK(contains(error.cause, "another job"));
+  CHECK(other.get().error.kind == ErrorKind::timeout);
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("a path in no directory is an error of rank 0", "[rendezvous]") {
+  const Place place("file");
+  const ErrorRecord error = meet({0, 2, "file://" + place.address() + "/in/none"}, 1s).error;
+  CHECK(error.kind == ErrorKind::io);
+  CHECK(error.code == ENOENT);
+}
