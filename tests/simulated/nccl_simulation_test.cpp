@@ -439,6 +439,7 @@ TEST_CASE("A communicator belongs to one thread at a time", "[simulated][nccl]")
           EXPECT(simulated_gpu::violations().size() == 1);
           ncclRecv(memory + 16, 16, ncclInt8, 0, self.communicator, self.stream);
           EXPECT(ncclGroupEnd() == ncclSuccess);
+          self.wait();
           std::thread([&] { exchange_with_all(self); }).join();  // one after the other is fine
           EXPECT(simulated_gpu::violations().size() == 1);
         }) == Statuses({broke_a_rule}));

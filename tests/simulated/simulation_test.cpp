@@ -210,6 +210,7 @@ TEST_CASE("Streams run by themselves, events order them", "[simulated]") {
           EXPECT(cudaEventRecord(filled, first) == cudaSuccess);
           EXPECT(cudaStreamWaitEvent(second, filled, 0) == cudaSuccess);
           EXPECT(cudaMemsetAsync(memory, 2, 1, second) == cudaSuccess);
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time to get it wrong
           EXPECT(cudaStreamQuery(second) == cudaErrorNotReady);
           EXPECT(cudaEventQuery(filled) == cudaErrorNotReady);
           EXPECT(cudaGetLastError() == cudaErrorNotReady);  // queries leave it behind
@@ -340,7 +341,10 @@ TEST_CASE("Kernels that touch what is no device memory fail the GPU", "[simulate
   CHECK(status_of([] {
           register_add();
           std::byte host{};
+          Gate gate;
+          gate.close(nullptr);
           EXPECT(launch_add(&host, 1, 1, nullptr) == cudaSuccess);
+          gate.open();
           EXPECT(cudaStreamSynchronize(nullptr) == cudaErrorIllegalAddress);
           EXPECT(host == std::byte{0});
         }) == broke_a_rule);
@@ -362,13 +366,19 @@ TEST_CASE("Callbacks must not call the runtime", "[simulated]") {
 
 TEST_CASE("A failing operation ends all work of its GPU", "[simulated]") {
   const auto body = [] {
-    std::byte* const memory = device_memory(2);
-    EXPECT(cudaMemsetAsync(memory, 1, 1, nullptr) == cudaSuccess);
-    EXPECT(cudaStreamSynchronize(nullptr) == cudaSuccess);
-    EXPECT(cudaMemsetAsync(memory, 2, 1, nullptr) == cudaSuccess);  // the second one fails
-    EXPECT(cudaStreamSynchronize(nullptr) == cudaErrorIllegalAddress);
+    std::byte* const memory = device_memory(1);
+    const cudaStream_t stream = new_stream();
+    const cudaEvent_t end = new_event();
+    Gate gate;
+    gate.close(stream);
+    for (const int value : {1, 2, 3}) {  // the second one fails
+      EXPECT(cudaMemsetAsync(memory, value, 1, stream) == cudaSuccess);
+    }
+    EXPECT(cudaEventRecord(end, stream) == cudaSuccess);
+    gate.open();
+    EXPECT(cudaEventSynchronize(end) == cudaErrorIllegalAddress);
     EXPECT(*simulated_gpu::host_view(memory) == std::byte{1});
-    EXPECT(cudaMemsetAsync(memory, 3, 1, nullptr) == cudaErrorIllegalAddress);
+    EXPECT(cudaStreamQuery(stream) == cudaErrorIllegalAddress);
     EXPECT(cudaGetLastError() == cudaErrorIllegalAddress);
     EXPECT(cudaGetLastError() == cudaErrorIllegalAddress);  // and stays
   };
