@@ -1,5 +1,5 @@
-// Loads a checkpoint into all ranks of MPI_COMM_WORLD, into GPUs where each rank has one, and lists what
-// rank 0 holds.
+// Loads a checkpoint into all ranks of MPI_COMM_WORLD, into GPUs where each rank has one, and lists
+// what rank 0 holds.
 //   mpirun -np 4 example_load_mpi CHECKPOINT
 #include <iostream>
 

@@ -1,5 +1,6 @@
-// Loads a checkpoint in processes that have NCCL and no MPI, as inference engines do: forks one process
-// per rank, each makes the communicator that the engine would have, and lends it to the library.
+// Loads a checkpoint in processes that have NCCL and no MPI, as inference engines do: forks one
+// process per rank, each makes the communicator that the engine would have, and lends it to the
+// library.
 //   example_load_nccl CHECKPOINT RANKS
 #include <atomic>
 #include <cstdlib>
@@ -34,7 +35,8 @@ void take_gpu(int rank, int ranks) {
   int gpus = 0;
   check(cudaGetDeviceCount(&gpus));
   if (gpus == 0) throw std::runtime_error("no GPU is visible");
-  // To try it out with fewer GPUs: NCCL lets ranks share one only if they seem to be on several hosts.
+  // To try it out with fewer GPUs: NCCL lets ranks share one only if they seem to be on several
+  // hosts.
   if (gpus < ranks) setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
   check(cudaSetDevice(rank % gpus));
 }
@@ -77,8 +79,8 @@ int run(const char* path, Meeting& meeting, int rank, int ranks) try {
   return 1;
 }
 
-/// The first exit status that is not 0; the ranks that are left are then ended, since they may wait for
-/// one that is gone.
+/// The first exit status that is not 0; the ranks that are left are then ended, since they may wait
+/// for one that is gone.
 int wait_for_ranks(int ranks) {
   for (int i = 0; i < ranks; ++i) {
     int status = 0;
@@ -98,10 +100,10 @@ int main(int argc, char** argv) {
     std::cerr << "usage: example_load_nccl CHECKPOINT RANKS\n";
     return 2;
   }
-  setpgid(0, 0);           // so that all ranks can be ended together
+  setpgid(0, 0);             // so that all ranks can be ended together
   signal(SIGTERM, SIG_IGN);  // but not this process
-  void* const shared = mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const shared =
+      mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto& meeting = *new (shared) Meeting;
   for (int rank = 0; rank < ranks; ++rank) {
     // Before any use of CUDA, which does not survive a fork.

@@ -1,5 +1,5 @@
-// How the process was started: alone, as one rank of an MPI job, or as one of several that know where
-// to meet (Bootstrap).
+// How the process was started: alone, as one rank of an MPI job, or as one of several that know
+// where to meet (Bootstrap).
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ int launched_rank();
 /// Whether a launcher of several ranks started this process.
 bool under_launcher();
 
-/// The group of this process: all ranks of the job, or itself. Begins MPI; at most once per process.
-/// Ranks without MPI wait for each other up to `timeout`.
+/// The group of this process: all ranks of the job, or itself. Begins MPI; at most once per
+/// process. Ranks without MPI wait for each other up to `timeout`.
 Communicator join_group(Device device, std::chrono::milliseconds timeout);
 
 /// Whether other ranks may be waiting for this one.
@@ -26,8 +26,8 @@ bool in_group();
 /// before MPI began takes part as well.
 void leave_group(bool failed);
 
-/// Ends all ranks of an MPI job with this exit code, also those that are stuck; without MPI this one,
-/// whose launcher ends the others.
+/// Ends all ranks of an MPI job with this exit code, also those that are stuck; without MPI this
+/// one, whose launcher ends the others.
 [[noreturn]] void abort_group(int code);
 
 }  // namespace safeshuffle::app

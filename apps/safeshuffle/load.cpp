@@ -160,11 +160,10 @@ Command add_load(CLI::App& parser) {
   sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
   add_plan_options(*sub, command->options);
-  add_choice<DeviceKind>(*sub, "--device", "DEVICE", command->device.kind,
-                         {{"auto", DeviceKind::automatic},
-                          {"cuda", DeviceKind::cuda},
-                          {"host", DeviceKind::host}},
-                         "Whose memory tensors end up in; auto: GPUs, if every rank has one");
+  add_choice<DeviceKind>(
+      *sub, "--device", "DEVICE", command->device.kind,
+      {{"auto", DeviceKind::automatic}, {"cuda", DeviceKind::cuda}, {"host", DeviceKind::host}},
+      "Whose memory tensors end up in; auto: GPUs, if every rank has one");
   sub->add_option("--gpu", command->device.ordinal,
                   "The GPU of every rank, as CUDA counts those that its process sees")
       ->type_name("N")

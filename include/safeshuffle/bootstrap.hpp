@@ -57,9 +57,9 @@ struct Bootstrap {
   static Bootstrap from_environment();
 };
 
-/// A communicator over the ranks that meet by `bootstrap`, each with a GPU; a group of one may have the
-/// host as well. Collective: waits up to `bootstrap.timeout` until all ranks have come. NCCL's set-up
-/// goes on meanwhile and is waited for, within Options::timeout, by the first load.
+/// A communicator over the ranks that meet by `bootstrap`, each with a GPU; a group of one may have
+/// the host as well. Collective: waits up to `bootstrap.timeout` until all ranks have come. NCCL's
+/// set-up goes on meanwhile and is waited for, within Options::timeout, by the first load.
 ///
 /// Throws ConfigError (nobody can meet there, the host device, a build without NCCL), TimeoutError,
 /// TransportError.

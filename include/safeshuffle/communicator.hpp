@@ -26,8 +26,8 @@ std::string name(DeviceKind kind);
 
 /// Says which device to open.
 struct Device {
-  /// Ordinal of a GPU: the rank's position among the ranks of its node, modulo the number of GPUs that
-  /// the process sees.
+  /// Ordinal of a GPU: the rank's position among the ranks of its node, modulo the number of GPUs
+  /// that the process sees.
   static constexpr int by_local_rank = -1;
 
   DeviceKind kind = DeviceKind::host;

@@ -12,19 +12,19 @@ namespace safeshuffle {
 /// needed. Collective over `comm`.
 ///
 /// `comm` is borrowed: never destroyed, aborted or reconfigured, not even after a failure. It must
-/// outlive the result and every call that uses it. Control messages and data ride on it; while a call
-/// of this library runs, nothing else may use it, on any thread, and no other NCCL work may be under way
-/// on the GPU, because a load allocates memory first. Not to be called within ncclGroupStart and
-/// ncclGroupEnd, nor while `stream` is captured into a graph (ConfigError).
+/// outlive the result and every call that uses it. Control messages and data ride on it; while a
+/// call of this library runs, nothing else may use it, on any thread, and no other NCCL work may be
+/// under way on the GPU, because a load allocates memory first. Not to be called within
+/// ncclGroupStart and ncclGroupEnd, nor while `stream` is captured into a graph (ConfigError).
 ///
 /// A load begins after the work that is enqueued on `stream` when it is called, and is complete, on
-/// every rank, when it returns: work on any stream that is enqueued later sees the tensors. The current
-/// device of the calling thread stays what it was.
+/// every rank, when it returns: work on any stream that is enqueued later sees the tensors. The
+/// current device of the calling thread stays what it was.
 ///
 /// Waits end after `Options::timeout`. Exception: with a blocking communicator
-/// (ncclConfig_t::blocking = 1, the default), NCCL itself waits for the peers, without limit, when it
-/// connects them on first use. After a time-out the work that hangs on the device may still write to
-/// the tensors' memory, so that is not freed; abort `comm` to end it.
+/// (ncclConfig_t::blocking = 1, the default), NCCL itself waits for the peers, without limit, when
+/// it connects them on first use. After a time-out the work that hangs on the device may still
+/// write to the tensors' memory, so that is not freed; abort `comm` to end it.
 ///
 /// Throws ConfigError, MemoryError, TransportError.
 Communicator borrow(ncclComm_t comm, cudaStream_t stream = nullptr);

@@ -32,8 +32,8 @@ struct PlanOptions {
   std::uint64_t window = std::uint64_t{64} << 20;
 
   /// Peak device bytes per rank (shards + slabs + pack buffer; in a load also the buffers of the
-  /// transport, which NCCL has hundreds of megabytes of); 0: no limit. The window is reduced to fit;
-  /// where even the smallest does not, planning throws MemoryError.
+  /// transport, which NCCL has hundreds of megabytes of); 0: no limit. The window is reduced to
+  /// fit; where even the smallest does not, planning throws MemoryError.
   std::uint64_t memory_budget = 0;
 };
 

@@ -1,7 +1,6 @@
-#include "safeshuffle/bootstrap.hpp"
-
 #include <utility>
 
+#include "safeshuffle/bootstrap.hpp"
 #include "safeshuffle/error.hpp"
 
 #include "comm/gpu_transport.hpp"

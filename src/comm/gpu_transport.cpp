@@ -21,9 +21,9 @@ std::shared_ptr<device::CudaDevice> as_gpu(const SharedDevice& device) {
 
 // Made by rank 0, told to all.
 std::string common_id(Transport& control) {
-  return agree_on(control, core::Deadline(Options{}.timeout), [&]() -> std::string {
-           return control.rank() == 0 ? make_nccl_id() : std::string();
-         })
+  return agree_on(
+             control, core::Deadline(Options{}.timeout),
+             [&]() -> std::string { return control.rank() == 0 ? make_nccl_id() : std::string(); })
       .front();
 }
 

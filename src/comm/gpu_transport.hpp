@@ -10,8 +10,8 @@
 
 namespace safeshuffle::comm {
 
-/// A transport between the GPUs of the ranks of `control`, which goes on gathering texts. NCCL's set-up
-/// is begun and not waited for. Collective. Throws ConfigError in a build without NCCL.
+/// A transport between the GPUs of the ranks of `control`, which goes on gathering texts. NCCL's
+/// set-up is begun and not waited for. Collective. Throws ConfigError in a build without NCCL.
 std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport> control,
                                               std::shared_ptr<device::Device> device);
 

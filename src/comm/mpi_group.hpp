@@ -35,8 +35,8 @@ class MpiGroup {
   bool broken_ = false;
 };
 
-/// This rank's position among the ranks of `comm` that share its node. Collective; waits for its peers
-/// without a limit. Throws TransportError.
+/// This rank's position among the ranks of `comm` that share its node. Collective; waits for its
+/// peers without a limit. Throws TransportError.
 std::uint32_t local_rank_of(MPI_Comm comm);
 
 }  // namespace safeshuffle::comm

@@ -55,9 +55,9 @@ std::shared_ptr<NcclGroup> NcclGroup::create(const std::string& id_bytes, std::u
   const ncclUniqueId id = decode_id(id_bytes);
   ncclConfig_t config = own_config();
   ncclComm_t comm = nullptr;
-  check_nccl(ncclCommInitRankConfig(&comm, static_cast<int>(size), id, static_cast<int>(rank),
-                                    &config),
-             "ncclCommInitRankConfig");
+  check_nccl(
+      ncclCommInitRankConfig(&comm, static_cast<int>(size), id, static_cast<int>(rank), &config),
+      "ncclCommInitRankConfig");
   return std::make_shared<NcclGroup>(comm, rank, size, std::move(gpu), true);
 }
 

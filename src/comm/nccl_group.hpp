@@ -4,10 +4,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <nccl.h>
 #include <string>
 #include <utility>
-
-#include <nccl.h>
 
 #include "device/cuda/gpu.hpp"
 
@@ -18,12 +17,12 @@ class NcclGroup {
  public:
   using SharedGpu = std::shared_ptr<const device::Gpu>;
 
-  /// Never destroys, aborts or reconfigures `comm`, which must outlive the group; `gpu` is the one that
-  /// it was made on. Throws TransportError if it has failed already.
+  /// Never destroys, aborts or reconfigures `comm`, which must outlive the group; `gpu` is the one
+  /// that it was made on. Throws TransportError if it has failed already.
   static std::shared_ptr<NcclGroup> borrow(ncclComm_t comm, SharedGpu gpu);
 
-  /// Starts to set up a communicator; `ready` says when that is over. Collective among the ranks that
-  /// got the same id, but waits for none of them.
+  /// Starts to set up a communicator; `ready` says when that is over. Collective among the ranks
+  /// that got the same id, but waits for none of them.
   static std::shared_ptr<NcclGroup> create(const std::string& id, std::uint32_t rank,
                                            std::uint32_t size, SharedGpu gpu);
 
@@ -39,8 +38,8 @@ class NcclGroup {
   /// Must be current (GpuScope) in all calls of NCCL, which sets back what it finds.
   const device::Gpu& gpu() const noexcept { return *gpu_; }
 
-  /// Whether what was last called on the communicator is over, set-up included; until then nothing else
-  /// may be called on it. Throws what went wrong, also if that is a peer's failure.
+  /// Whether what was last called on the communicator is over, set-up included; until then nothing
+  /// else may be called on it. Throws what went wrong, also if that is a peer's failure.
   bool ready() const;
 
   /// After an operation was given up. An owned communicator is aborted, which ends what of it still
@@ -68,13 +67,13 @@ class NcclGroup {
 /// The bytes of an ncclUniqueId: made by one rank, told to all that create a group together.
 std::string make_nccl_id();
 
-/// Most channels, and with them blocks and buffers, of communicators that are created: a load is bound
-/// by storage and PCIe long before these are.
+/// Most channels, and with them blocks and buffers, of communicators that are created: a load is
+/// bound by storage and PCIe long before these are.
 inline constexpr int most_channels = 8;
 
-/// Device memory that NCCL takes when a group of `size` first exchanges between all pairs: 10 MiB of
-/// buffers and 2 MiB for point to point, per peer and channel (NCCL 2.28's defaults; 2.6 GiB on 8 ranks
-/// with 32 channels has been seen). An upper bound: peers on other nodes take less.
+/// Device memory that NCCL takes when a group of `size` first exchanges between all pairs: 10 MiB
+/// of buffers and 2 MiB for point to point, per peer and channel (NCCL 2.28's defaults; 2.6 GiB on
+/// 8 ranks with 32 channels has been seen). An upper bound: peers on other nodes take less.
 std::uint64_t nccl_buffer_bytes(std::uint32_t size, int channels) noexcept;
 
 }  // namespace safeshuffle::comm

@@ -3,10 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cuda_runtime_api.h>
 #include <functional>
 #include <memory>
-
-#include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include "comm/nccl_group.hpp"
@@ -14,8 +13,8 @@
 
 namespace safeshuffle::comm {
 
-/// What a group may consist of. Sizes in bytes, above 0. Transfers are cut into pieces that NCCL moves
-/// well; both sides cut alike, since that follows from the size.
+/// What a group may consist of. Sizes in bytes, above 0. Transfers are cut into pieces that NCCL
+/// moves well; both sides cut alike, since that follows from the size.
 class NcclCalls {
  public:
   NcclCalls(ncclComm_t comm, cudaStream_t stream) : comm_(comm), stream_(stream) {}
@@ -29,8 +28,8 @@ class NcclCalls {
   /// `bytes` of every rank, in rank order, to `all`.
   void all_gather(const std::byte* mine, std::byte* all, std::uint64_t bytes) const;
 
-  /// Not over on any rank before all have begun it. `token`: four bytes of device memory, at a multiple
-  /// of 16.
+  /// Not over on any rank before all have begun it. `token`: four bytes of device memory, at a
+  /// multiple of 16.
   void barrier(std::byte* token) const;
 
  private:
@@ -38,9 +37,9 @@ class NcclCalls {
   cudaStream_t stream_;
 };
 
-/// Begins when it is first driven while the communicator is ready. If it is destroyed before `done` was
-/// true, its work may never end: the group is then broken off and, if it is borrowed, the device's
-/// memory given up, since NCCL kernels may still write to it.
+/// Begins when it is first driven while the communicator is ready. If it is destroyed before `done`
+/// was true, its work may never end: the group is then broken off and, if it is borrowed, the
+/// device's memory given up, since NCCL kernels may still write to it.
 class NcclOperation {
  public:
   using Enqueue = std::function<void(const NcclCalls&)>;
@@ -51,8 +50,8 @@ class NcclOperation {
   NcclOperation(const NcclOperation&) = delete;
   NcclOperation& operator=(const NcclOperation&) = delete;
 
-  /// Drives it; true once everything is done on the device. Throws TransportError, or TimeoutError if
-  /// NCCL found a peer lost.
+  /// Drives it; true once everything is done on the device. Throws TransportError, or TimeoutError
+  /// if NCCL found a peer lost.
   bool done();
 
  private:

@@ -42,9 +42,8 @@ class NcclPending final : public Pending {
               device::Queue& queue, Transport* control)
       : exchange_(std::move(exchange)),
         control_(control),
-        operation_(std::move(group), queue, [this, token](const NcclCalls& calls) {
-          enqueue(exchange_, token, calls);
-        }) {}
+        operation_(std::move(group), queue,
+                   [this, token](const NcclCalls& calls) { enqueue(exchange_, token, calls); }) {}
 
   bool done() override { return operation_.done(); }
 

@@ -9,10 +9,10 @@
 
 namespace safeshuffle::comm {
 
-/// Exchanges over `group`, which is on `device`. Texts are gathered over `control`, a transport of the
-/// same ranks, or, if that is null, over the group itself. Every wait is bounded, but for the first
-/// exchange of a borrowed communicator that is blocking: NCCL then waits for the peers itself. Throws
-/// MemoryError, TransportError.
+/// Exchanges over `group`, which is on `device`. Texts are gathered over `control`, a transport of
+/// the same ranks, or, if that is null, over the group itself. Every wait is bounded, but for the
+/// first exchange of a borrowed communicator that is blocking: NCCL then waits for the peers
+/// itself. Throws MemoryError, TransportError.
 std::unique_ptr<Transport> make_nccl_transport(std::shared_ptr<NcclGroup> group,
                                                std::shared_ptr<device::CudaDevice> device,
                                                std::unique_ptr<Transport> control = nullptr);

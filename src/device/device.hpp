@@ -34,8 +34,8 @@ class Queue {
   /// Whether everything enqueued is done. Throws TransportError if the device failed.
   virtual bool idle() = 0;
 
-  /// The stream behind it (cudaStream_t) for transports that enqueue work of their own; null if it has
-  /// none.
+  /// The stream behind it (cudaStream_t) for transports that enqueue work of their own; null if it
+  /// has none.
   virtual void* native_handle() const noexcept { return nullptr; }
 
   /// What was enqueued may never end. Whatever was made through the same device is kept until the
@@ -96,15 +96,16 @@ class Device {
                             std::uint64_t bytes) = 0;
 };
 
-/// Opens a device for the rank at position `local_rank` of its node. `automatic` takes a GPU if this
-/// process can use one. Throws ConfigError, TransportError.
+/// Opens a device for the rank at position `local_rank` of its node. `automatic` takes a GPU if
+/// this process can use one. Throws ConfigError, TransportError.
 std::shared_ptr<Device> open_device(const safeshuffle::Device& which, std::uint32_t local_rank = 0);
 
 /// Why this process can use no GPU, in a few words; empty if it can. Touches none.
 std::string gpu_obstacle();
 
-/// The GPU that `open_device(Device::cuda(ordinal), local_rank)` would open, as the same text in any two
-/// processes of a node that mean the same one. Touches none. Throws ConfigError, TransportError.
+/// The GPU that `open_device(Device::cuda(ordinal), local_rank)` would open, as the same text in
+/// any two processes of a node that mean the same one. Touches none. Throws ConfigError,
+/// TransportError.
 std::string gpu_address(int ordinal, std::uint32_t local_rank);
 
 }  // namespace safeshuffle::device

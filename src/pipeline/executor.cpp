@@ -109,8 +109,8 @@ void Executor::run_waves() {
   }
 }
 
-// While the first wave is read, and after the last allocation: NCCL allocates as well, and what it runs
-// must not meet another's cudaMalloc.
+// While the first wave is read, and after the last allocation: NCCL allocates as well, and what it
+// runs must not meet another's cudaMalloc.
 void Executor::connect() {
   if (schedule_.waves == 0) return;
   const PhaseScope scope(clock_, Phase::allocate);

@@ -146,8 +146,8 @@ TensorSet execute(const Plan& plan, const Communicator& comm, const Options& opt
   comm::agree(comm.transport(), {}, executor->error(), deadline_of(options));
   const auto state =
       pipeline::make_state(plan, comm.rank(), comm.device_handle(), executor->arena());
-  state->report =
-      gather_report(plan, comm, rank_report(plan.ranks()[comm.rank()], comm, *executor, clock), options);
+  state->report = gather_report(
+      plan, comm, rank_report(plan.ranks()[comm.rank()], comm, *executor, clock), options);
   return TensorSet(state);
 }
 

@@ -1,9 +1,10 @@
-// The speed of a load onto one GPU, as a share of a plain copy from page-locked memory to the GPU, taken
-// in turns on the same bytes. The files are in the page cache, or in tmpfs, which is checked page by
-// page. Usage: gpu_load_bench DIRECTORY [GB FILES [THREADS]]...
+// The speed of a load onto one GPU, as a share of a plain copy from page-locked memory to the GPU,
+// taken in turns on the same bytes. The files are in the page cache, or in tmpfs, which is checked
+// page by page. Usage: gpu_load_bench DIRECTORY [GB FILES [THREADS]]...
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <filesystem>
 #include <stdexcept>
@@ -11,8 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
-
-#include <cuda_runtime_api.h>
 
 #include "safeshuffle/loader.hpp"
 
@@ -42,7 +41,8 @@ struct Case {
 /// Files of equal tensors, together as many bytes as asked for.
 class Model {
  public:
-  Model(const std::string& directory, const Case& which) : directory_(directory + "/gpu_load_bench") {
+  Model(const std::string& directory, const Case& which)
+      : directory_(directory + "/gpu_load_bench") {
     std::filesystem::create_directories(directory_);
     const std::uint64_t tensors =
         std::max(std::uint64_t{1}, which.gigabytes * gigabyte / which.files / tensor_bytes);
@@ -68,7 +68,8 @@ class Model {
   void write(std::uint64_t number, std::uint64_t tensors) {
     std::vector<format::TensorSpec> specs;
     for (std::uint64_t i = 0; i < tensors; ++i) {
-      specs.push_back({"file" + std::to_string(number) + ".tensor" + std::to_string(i), DType::BF16,
+      specs.push_back({"file" + std::to_string(number) + ".tensor" + std::to_string(i),
+                       DType::BF16,
                        {tensor_bytes / 2 / 4096, 4096}});
     }
     paths_.push_back(directory_ + "/model-" + std::to_string(number) + ".safetensors");
@@ -96,8 +97,10 @@ class Model {
     std::vector<unsigned char> pages((size + page - 1) / page);
     ::mincore(mapping, size, pages.data());
     ::munmap(mapping, size);
-    const auto absent = std::count_if(pages.begin(), pages.end(), [](auto p) { return (p & 1) == 0; });
-    if (absent != 0) throw std::runtime_error(path + ": " + std::to_string(absent) + " pages not cached");
+    const auto absent =
+        std::count_if(pages.begin(), pages.end(), [](auto p) { return (p & 1) == 0; });
+    if (absent != 0)
+      throw std::runtime_error(path + ": " + std::to_string(absent) + " pages not cached");
   }
 
   std::string directory_;
@@ -184,8 +187,9 @@ int main(int argc, char** argv) {
   }
   try {
     const PinnedCopy copy;
-    std::printf("%d repetitions in turns; GB/s are medians, share has its range; 0 threads: default\n",
-                repetitions);
+    std::printf(
+        "%d repetitions in turns; GB/s are medians, share has its range; 0 threads: default\n",
+        repetitions);
     std::printf("%-24s %5s %6s %8s %10s %10s %7s\n", "directory", "GB", "files", "threads", "load",
                 "copy", "share");
     for (const Case& each : cases(argc, argv)) measure(argv[1], each, copy);

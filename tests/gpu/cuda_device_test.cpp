@@ -1,12 +1,12 @@
 // GPUs against the device contract, and what only GPUs can get wrong.
-#include <cstdint>
-#include <optional>
+#include "device/cuda/cuda_device.hpp"
 
+#include <cstdint>
 #include <cuda_runtime_api.h>
+#include <optional>
 
 #include "contract/device_contract.hpp"
 #include "device/cuda/call.hpp"
-#include "device/cuda/cuda_device.hpp"
 #include "device/cuda/cuda_queue.hpp"
 
 using namespace safeshuffle;

@@ -1,6 +1,5 @@
 // Loads of one rank onto a GPU.
 #include <cstddef>
-
 #include <cuda_runtime_api.h>
 
 #include "safeshuffle/loader.hpp"
@@ -31,9 +30,7 @@ struct Model {
     placements = placements_for(catalog, made);
   }
 
-  Plan plan(const PlanOptions& options) const {
-    return make_plan(catalog, placements, 1, options);
-  }
+  Plan plan(const PlanOptions& options) const { return make_plan(catalog, placements, 1, options); }
 
   test::RandomModel made;
   support::TemporaryDirectory directory;

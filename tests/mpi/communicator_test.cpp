@@ -26,8 +26,7 @@ TEST_CASE("without a GPU for each rank, automatic is the host, and says why", "[
 }
 
 TEST_CASE("a GPU that is not there is an error on all ranks", "[comm][host]") {
-  const auto error =
-      testing::common_error([] { from_mpi(MPI_COMM_WORLD, Device::cuda()); });
+  const auto error = testing::common_error([] { from_mpi(MPI_COMM_WORLD, Device::cuda()); });
   REQUIRE(error);
   CHECK(error->rank == 0);
   CHECK_FALSE(error->cause.empty());

@@ -1,11 +1,12 @@
 // The transport contract on NCCL: communicators of the library and of others, with MPI for control
 // messages and without.
-#include <chrono>
-#include <optional>
-#include <string>
+#include "comm/nccl_transport.hpp"
 
+#include <chrono>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <optional>
+#include <string>
 
 #include "safeshuffle/loader.hpp"
 #include "safeshuffle/nccl.hpp"
@@ -13,7 +14,6 @@
 #include "comm/mpi_transport.hpp"
 #include "comm/nccl_call.hpp"
 #include "comm/nccl_operation.hpp"
-#include "comm/nccl_transport.hpp"
 #include "contract/transport_contract.hpp"
 #include "device/cuda/call.hpp"
 #include "support/group.hpp"
@@ -177,8 +177,8 @@ TEST_CASE("runs and broadcasts larger than a piece arrive whole", "[.][nccl]") {
   const bool finished = finish(*transport->exchange(std::move(exchange), *queue));
   CHECK(finished);
   if (world_size() > 1) {
-    CHECK((download(*device, receive.get(), bytes) ==
-           testing::PseudoRandom(previous).bytes(bytes)));
+    CHECK(
+        (download(*device, receive.get(), bytes) == testing::PseudoRandom(previous).bytes(bytes)));
   }
   CHECK((download(*device, shared.get(), bytes) ==
          testing::PseudoRandom(world_size() - 1).bytes(bytes)));

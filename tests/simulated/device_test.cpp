@@ -1,9 +1,10 @@
 // What only a simulated GPU tells: where contexts are, what is given back, how faults end.
+#include "device/device.hpp"
+
 #include <thread>
 
 #include "safeshuffle/loader.hpp"
 
-#include "device/device.hpp"
 #include "support/catch.hpp"
 #include "support/model_files.hpp"
 #include "support/simulated_gpu/inspect.hpp"

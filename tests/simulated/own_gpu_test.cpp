@@ -10,14 +10,12 @@
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
 
-TEST_CASE("ranks take the GPUs of their node by local rank, and touch no other",
-          "[.][3 for 3]") {
+TEST_CASE("ranks take the GPUs of their node by local rank, and touch no other", "[.][3 for 3]") {
   const auto kind = GENERATE(Device::cuda(), Device::automatic());
   const Communicator comm = from_mpi(MPI_COMM_WORLD, kind);
   CHECK(comm.device() == DeviceKind::cuda);
   CHECK(comm.device_handle()->ordinal() == static_cast<int>(world_rank()));
-  CHECK(simulated_gpu::devices_with_context() ==
-        std::vector<int>{static_cast<int>(world_rank())});
+  CHECK(simulated_gpu::devices_with_context() == std::vector<int>{static_cast<int>(world_rank())});
 }
 
 TEST_CASE("automatic is the host where ranks would have to share a GPU", "[.][1 for 3]") {

@@ -1,10 +1,9 @@
 // CUDA return codes as exceptions.
 #pragma once
 
+#include <cuda_runtime_api.h>
 #include <source_location>
 #include <string>
-
-#include <cuda_runtime_api.h>
 
 #include "safeshuffle/error.hpp"
 
@@ -14,8 +13,8 @@ namespace safeshuffle::device {
 ErrorRecord cuda_error(cudaError_t code, const std::string& operation,
                        const std::source_location& where);
 
-/// Throws TransportError unless `code` is cudaSuccess. `operation` names the call. Errors that are not
-/// sticky are cleared, so that a later cudaGetLastError of the caller's does not see them.
+/// Throws TransportError unless `code` is cudaSuccess. `operation` names the call. Errors that are
+/// not sticky are cleared, so that a later cudaGetLastError of the caller's does not see them.
 inline void check_cuda(cudaError_t code, const char* operation,
                        const std::source_location& where = std::source_location::current()) {
   if (code == cudaSuccess) return;

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cuda_runtime_api.h>
 #include <memory>
 #include <optional>
 #include <string>
-
-#include <cuda_runtime_api.h>
 
 #include "device/cuda/session.hpp"
 #include "device/device.hpp"
@@ -16,8 +15,8 @@ namespace safeshuffle::device {
 /// Memory by cudaMalloc, packing by one kernel, staging through page-locked memory. Thread-safe.
 class CudaDevice final : public Device {
  public:
-  /// `after`: a stream of the caller's; work on queues made from now on comes after what is enqueued on
-  /// it when the queue is made. Throws ConfigError, TransportError.
+  /// `after`: a stream of the caller's; work on queues made from now on comes after what is
+  /// enqueued on it when the queue is made. Throws ConfigError, TransportError.
   explicit CudaDevice(int ordinal, std::optional<cudaStream_t> after = {});
 
   DeviceKind kind() const noexcept override { return DeviceKind::cuda; }

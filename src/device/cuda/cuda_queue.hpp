@@ -10,8 +10,8 @@
 
 namespace safeshuffle::device {
 
-/// Everything it needs is allocated when it is made, the kernel loaded: neither may happen while NCCL
-/// kernels run. One kernel per table of up to `most_items` items, more for longer ones.
+/// Everything it needs is allocated when it is made, the kernel loaded: neither may happen while
+/// NCCL kernels run. One kernel per table of up to `most_items` items, more for longer ones.
 class CudaQueue final : public Queue {
  public:
   static constexpr std::size_t most_items = std::size_t{1} << 14;

@@ -19,8 +19,9 @@
 namespace safeshuffle::device {
 
 /// A ring of slots, one copy stream, and a thread that waits for copies in order. A copy that fails
-/// counts as landed, and every later call throws its error: the GPU is lost to this process, and the
-/// next use of any queue says so as well. The destructor waits for copies under way. Thread-safe.
+/// counts as landed, and every later call throws its error: the GPU is lost to this process, and
+/// the next use of any queue says so as well. The destructor waits for copies under way.
+/// Thread-safe.
 class CudaStaging final : public Staging {
  public:
   /// Throws MemoryError, TransportError.

@@ -1,7 +1,6 @@
 #include "device/cuda/gpu.hpp"
 
 #include <array>
-
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/call.hpp"
@@ -12,14 +11,15 @@ namespace {
 /// The oldest driver interface that is used.
 constexpr unsigned driver_version = 12000;
 
-/// A function of the driver, looked up at run time: there may be none, and programs start all the same.
+/// A function of the driver, looked up at run time: there may be none, and programs start all the
+/// same.
 template <class Function>
 Function driver_function(const char* name) {
   void* function = nullptr;
   auto status = cudaDriverEntryPointSymbolNotFound;
-  check_cuda(cudaGetDriverEntryPointByVersion(name, &function, driver_version, cudaEnableDefault,
-                                              &status),
-             "cudaGetDriverEntryPointByVersion");
+  check_cuda(
+      cudaGetDriverEntryPointByVersion(name, &function, driver_version, cudaEnableDefault, &status),
+      "cudaGetDriverEntryPointByVersion");
   if (status != cudaDriverEntryPointSuccess) {
     throw TransportError(std::string("the CUDA driver has no ") + name);
   }
@@ -32,7 +32,8 @@ struct Driver {
   decltype(&cuDeviceGet) device_get = driver_function<decltype(&cuDeviceGet)>("cuDeviceGet");
   decltype(&cuDevicePrimaryCtxRetain) retain =
       driver_function<decltype(&cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain");
-  decltype(&cuCtxPushCurrent) push = driver_function<decltype(&cuCtxPushCurrent)>("cuCtxPushCurrent");
+  decltype(&cuCtxPushCurrent) push =
+      driver_function<decltype(&cuCtxPushCurrent)>("cuCtxPushCurrent");
   decltype(&cuCtxPopCurrent) pop = driver_function<decltype(&cuCtxPopCurrent)>("cuCtxPopCurrent");
 };
 

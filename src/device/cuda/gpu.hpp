@@ -1,10 +1,9 @@
 // One GPU of this process, and the guard under which every call to it is made.
 #pragma once
 
+#include <cuda.h>
 #include <memory>
 #include <string>
-
-#include <cuda.h>
 
 namespace safeshuffle::device {
 
@@ -35,8 +34,8 @@ class Gpu {
 };
 
 /// Makes a GPU current on this thread, and in the end whatever was current before, also nothing at
-/// all. cudaSetDevice cannot do that: restoring the device that a thread has by default would create a
-/// context on GPU 0, whose memory no rank but one has a use for.
+/// all. cudaSetDevice cannot do that: restoring the device that a thread has by default would
+/// create a context on GPU 0, whose memory no rank but one has a use for.
 class GpuScope {
  public:
   /// Throws TransportError.
@@ -46,12 +45,12 @@ class GpuScope {
   GpuScope& operator=(const GpuScope&) = delete;
 };
 
-/// PCI address, such as "0000:1b:00.0". Creates no context. Throws ConfigError if there is no such GPU,
-/// TransportError.
+/// PCI address, such as "0000:1b:00.0". Creates no context. Throws ConfigError if there is no such
+/// GPU, TransportError.
 std::string bus_id_of(int ordinal);
 
-/// GPUs that this process sees. Creates no context. Throws TransportError where there is no driver, or
-/// one that is too old.
+/// GPUs that this process sees. Creates no context. Throws TransportError where there is no driver,
+/// or one that is too old.
 int count_gpus();
 
 }  // namespace safeshuffle::device

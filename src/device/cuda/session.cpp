@@ -23,7 +23,8 @@ std::string free_memory_text() {
   return ", of which " + std::to_string(free) + " of " + std::to_string(total) + " are free";
 }
 
-[[noreturn]] void fail_to_allocate(cudaError_t code, std::uint64_t bytes, const std::string& where) {
+[[noreturn]] void fail_to_allocate(cudaError_t code, std::uint64_t bytes,
+                                   const std::string& where) {
   cudaGetLastError();
   throw MemoryError(ErrorRecord{.code = static_cast<std::int32_t>(code),
                                 .file = {},

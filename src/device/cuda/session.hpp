@@ -4,10 +4,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cuda_runtime_api.h>
 #include <memory>
 #include <utility>
-
-#include <cuda_runtime_api.h>
 
 #include "device/cuda/gpu.hpp"
 
@@ -24,7 +23,8 @@ class CudaSession {
   /// From now on nothing is given back: giving back would wait for work that may never end.
   void abandon() const noexcept { abandoned_ = true; }
 
-  /// Calls `release` with the GPU current, unless the session is abandoned. Errors have nowhere to go.
+  /// Calls `release` with the GPU current, unless the session is abandoned. Errors have nowhere to
+  /// go.
   template <class Release>
   void give_back(const Release& release) const noexcept {
     if (abandoned_) return;

@@ -25,8 +25,8 @@ std::size_t live_communicators();
 /// Kernels launched so far.
 std::uint64_t kernel_launches();
 
-/// Operations of NCCL so far, of 16 bytes or more, from or to an address that is not a multiple of 16:
-/// allowed, but slow, because NCCL then moves byte by byte.
+/// Operations of NCCL so far, of 16 bytes or more, from or to an address that is not a multiple of
+/// 16: allowed, but slow, because NCCL then moves byte by byte.
 std::uint64_t unaligned_nccl_operations();
 
 /// Rules that the program has broken so far, one text each. If there are any when the process
