@@ -26,7 +26,6 @@ using namespace safeshuffle;
 
 namespace {
 
-constexpr int repetitions = 7;
 constexpr std::uint64_t gigabyte = 1'000'000'000;
 constexpr std::uint64_t tensor_bytes = std::uint64_t{32} << 20;
 constexpr std::uint64_t copy_bytes = std::uint64_t{256} << 20;  // of one copy; the buffer is reused
@@ -37,6 +36,11 @@ struct Case {
   std::uint64_t files = 1;
   unsigned threads = 0;
 };
+
+/// More where they are cheap.
+int repetitions(const Case& which) {
+  return which.gigabytes > 8 ? 3 : 7;
+}
 
 /// Files of equal tensors, together as many bytes as asked for.
 class Model {
@@ -156,7 +160,7 @@ void measure(const std::string& directory, const Case& which, const PinnedCopy& 
   std::vector<double> loads;
   std::vector<double> copies;
   std::vector<double> shares;
-  for (int i = 0; i < repetitions; ++i) {
+  for (int i = 0; i < repetitions(which); ++i) {
     copies.push_back(copy.seconds(model.bytes()));
     loads.push_back(load_seconds(model, which));
     shares.push_back(copies.back() / loads.back());
