@@ -191,9 +191,7 @@ int main(int argc, char** argv) {
   }
   try {
     const PinnedCopy copy;
-    std::printf(
-        "%d repetitions in turns; GB/s are medians, share has its range; 0 threads: default\n",
-        repetitions);
+    std::printf("in turns, 7 times, 16 GB 3 times; GB/s are medians; threads 0: the default\n");
     std::printf("%-24s %5s %6s %8s %10s %10s %7s\n", "directory", "GB", "files", "threads", "load",
                 "copy", "share");
     for (const Case& each : cases(argc, argv)) measure(argv[1], each, copy);

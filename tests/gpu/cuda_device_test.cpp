@@ -24,7 +24,7 @@ PackItem whole(std::uint64_t bytes) {
 
 }  // namespace
 
-TEST_CASE("a GPU keeps the device contract", "[gpu][device]") {
+TEST_CASE("a GPU keeps the device contract", "[gpu][device][sanitized]") {
   contract::check_device(open_gpu);
 }
 

@@ -47,11 +47,12 @@ void check_bytes(device::Device& device, const std::byte* actual, const Bytes& e
 
 }  // namespace
 
-TEST_CASE("the GPU packs at every misalignment for every pair of types", "[pack_kernel]") {
+TEST_CASE("the GPU packs at every misalignment for every pair of types",
+          "[pack_kernel][sanitized]") {
   check(*open_gpu(), testing::every_misalignment());
 }
 
-TEST_CASE("the GPU packs random tables", "[pack_kernel]") {
+TEST_CASE("the GPU packs random tables", "[pack_kernel][sanitized]") {
   const auto gpu = open_gpu();
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
@@ -75,7 +76,7 @@ TEST_CASE("the GPU converts every value as the host does", "[pack_kernel]") {
   }
 }
 
-TEST_CASE("the GPU leaves what adjoins alone", "[pack_kernel]") {
+TEST_CASE("the GPU leaves what adjoins alone", "[pack_kernel][sanitized]") {
   check(*open_gpu(), testing::adjoining_items());
 }
 
