@@ -5,10 +5,8 @@
 #include "safeshuffle/loader.hpp"
 
 #include "device/device.hpp"
-#include "support/catalogs.hpp"
 #include "support/catch.hpp"
-#include "support/model_files.hpp"
-#include "support/temporary_directory.hpp"
+#include "support/own_model.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
@@ -23,26 +21,11 @@ std::size_t taken_bytes() {
   return total - free;
 }
 
-struct Model {
-  explicit Model(std::uint32_t seed) : made(test::random_model(seed)) {
-    write_model(directory.path().string(), made.catalog, seed);
-    catalog = open_checkpoint(directory.path().string()).catalog;
-    placements = placements_for(catalog, made);
-  }
-
-  Plan plan(const PlanOptions& options) const { return make_plan(catalog, placements, 1, options); }
-
-  test::RandomModel made;
-  support::TemporaryDirectory directory;
-  Catalog catalog;
-  std::vector<Placement> placements;
-};
-
 }  // namespace
 
 TEST_CASE("random models arrive on one GPU byte for byte", "[gpu][load]") {
   const auto seed = GENERATE(range(0U, 12U));
-  const Model model(seed);
+  const OwnModel model(seed);
   PlanOptions options;
   options.window = seed % 3 == 0 ? 4096 : 65536;
   options.dtype = static_cast<DTypePolicy>(seed % 4);
@@ -55,10 +38,10 @@ TEST_CASE("random models arrive on one GPU byte for byte", "[gpu][load]") {
 }
 
 TEST_CASE("20 loads leave no device memory behind", "[gpu][load]") {
-  const Model model(3);
+  const OwnModel model(3);
   const auto load_and_drop = [&] {
     const Communicator comm = self(Device::cuda());
-    const TensorSet loaded = load(model.plan({}), comm);
+    const TensorSet loaded = load(model.plan(), comm);
     CHECK(is_right(loaded, 0));
   };
   load_and_drop();  // what CUDA takes once

@@ -6,34 +6,19 @@
 #include "safeshuffle/loader.hpp"
 
 #include "support/catch.hpp"
-#include "support/model_files.hpp"
+#include "support/own_model.hpp"
 #include "support/simulated_gpu/inspect.hpp"
-#include "support/temporary_directory.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
 
 namespace {
 
-/// A model of one rank in files.
-struct Model {
-  Model() {
-    const test::RandomModel made = test::random_model(3);
-    write_model(directory.path().string(), made.catalog, 3);
-    catalog = open_checkpoint(directory.path().string()).catalog;
-    placements = placements_for(catalog, made);
-  }
-
-  TensorSet load_onto(Device device) const {
-    PlanOptions options;
-    options.window = 8192;
-    return load(make_plan(catalog, placements, 1, options), self(device));
-  }
-
-  support::TemporaryDirectory directory;
-  Catalog catalog;
-  std::vector<Placement> placements;
-};
+TensorSet load_onto(Device device, const OwnModel& model) {
+  PlanOptions options;
+  options.window = 8192;
+  return load(model.plan(options), self(device));
+}
 
 struct Resources {
   std::uint64_t device_bytes = simulated_gpu::device_bytes(0);
@@ -48,18 +33,18 @@ struct Resources {
 
 TEST_CASE("a load has a context on its own GPU only, whatever thread it runs on",
           "[.][one of two]") {
-  const Model model;
+  const OwnModel model(3);
   bool right = false;
-  std::thread([&] { right = is_right(model.load_onto(Device::cuda(1)), 0); }).join();
+  std::thread([&] { right = is_right(load_onto(Device::cuda(1), model), 0); }).join();
   CHECK(right);
   CHECK(simulated_gpu::devices_with_context() == std::vector<int>{1});
 }
 
 TEST_CASE("loads give back all they took", "[gpu][load]") {
-  const Model model;
+  const OwnModel model(3);
   const Resources before;
   {
-    const TensorSet loaded = model.load_onto(Device::cuda());
+    const TensorSet loaded = load_onto(Device::cuda(), model);
     CHECK(simulated_gpu::device_bytes(0) > before.device_bytes);
     CHECK(simulated_gpu::pinned_bytes() == before.pinned_bytes);
   }
@@ -68,9 +53,9 @@ TEST_CASE("loads give back all they took", "[gpu][load]") {
 }
 
 TEST_CASE("a GPU that fails ends a load with a TransportError", "[.][fault]") {
-  const Model model;
+  const OwnModel model(3);
   try {
-    const TensorSet loaded = model.load_onto(Device::cuda());
+    const TensorSet loaded = load_onto(Device::cuda(), model);
     FAIL("no exception");
   } catch (const TransportError& error) {
     CHECK(error.record().cause.find("cudaErrorIllegalAddress") != std::string::npos);
