@@ -1,6 +1,8 @@
 # Resolves SAFESHUFFLE_CUDA and SAFESHUFFLE_NCCL. CUDA takes a toolkit whose compiler works with the host
 # compiler; no driver: what is built here starts without one as well.
+include(CudaToolkitWorkaround)
 safeshuffle_find_backend(CUDA CUDAToolkit 12.5)
+safeshuffle_end_workaround()
 if(SAFESHUFFLE_WITH_CUDA)
   include(CheckLanguage)
   if(NOT DEFINED ENV{CUDACXX})

@@ -38,5 +38,6 @@ write_basic_package_version_file(
 install(FILES
   ${PROJECT_BINARY_DIR}/safeshuffleConfig.cmake
   ${PROJECT_BINARY_DIR}/safeshuffleConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/CudaToolkitWorkaround.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake
   DESTINATION ${package_dir})

@@ -9,6 +9,11 @@ if [[ $(id -u) -eq 0 ]]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 
+# Open MPI 4 does not start without a way to other nodes, unless it is told that there are none.
+if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
+  export OMPI_MCA_plm=isolated
+fi
+
 # die MESSAGE...: one line on stderr, exit 1.
 die() {
   echo "${0##*/}: $*" >&2
