@@ -28,9 +28,11 @@ class NcclCalls {
   /// `bytes` of every rank, in rank order, to `all`.
   void all_gather(const std::byte* mine, std::byte* all, std::uint64_t bytes) const;
 
-  /// Not over on any rank before all have begun it. `token`: four bytes of device memory, at a
-  /// multiple of 16.
-  void barrier(std::byte* token) const;
+  static constexpr std::uint64_t token_bytes = 16;
+
+  /// Not over on any rank before all have begun it. `rank`: this one; `tokens`: `token_bytes` of
+  /// device memory for each rank, whatever is in them.
+  void barrier(std::uint32_t rank, std::byte* tokens) const;
 
  private:
   ncclComm_t comm_;
@@ -38,8 +40,8 @@ class NcclCalls {
 };
 
 /// Begins when it is first driven while the communicator is ready. If it is destroyed before `done`
-/// was true, its work may never end: the group is then broken off and, if it is borrowed, the
-/// device's memory given up, since NCCL kernels may still write to it.
+/// was true, its work may never end: the group is then broken off and, unless that has ended it,
+/// the device's memory given up, since NCCL kernels may still write to it.
 class NcclOperation {
  public:
   using Enqueue = std::function<void(const NcclCalls&)>;

@@ -192,7 +192,7 @@ TEST_CASE("pieces are equal, aligned, and never too large", "[.][nccl]") {
 }
 
 TEST_CASE("a rank that does not come ends in a TimeoutError, and the transport is broken",
-          "[.][nccl]") {
+          "[.][nccl][lost]") {
   if (world_size() == 1) return;
   const SharedDevice device = open_gpu();
   const bool with_control = GENERATE(true, false);
@@ -228,6 +228,13 @@ TEST_CASE("a rank that does not come ends in a TimeoutError, and the transport i
 
 TEST_CASE("an NCCL communicator that is none is a ConfigError", "[.][nccl]") {
   CHECK_THROWS_AS(borrow(nullptr), ConfigError);
+}
+
+TEST_CASE("a communicator that is still at work cannot be borrowed", "[.][nccl]") {
+  const SharedDevice device = open_gpu();
+  const auto group = NcclGroup::create(comm::make_nccl_id(), 0, 2, device->session()->shared_gpu());
+  CHECK_THROWS_AS(borrow(group->comm()), ConfigError);  // there is no second rank
+  group->break_off();
 }
 
 TEST_CASE("from_mpi with GPUs exchanges over NCCL", "[.][nccl]") {
