@@ -38,7 +38,7 @@ bool comes_to_rest(device::Queue& queue) noexcept {
 std::uint64_t nccl_piece_bytes(std::uint64_t bytes) noexcept {
   // NCCL moves 16 bytes at a time only if all pieces begin at multiples of 16.
   constexpr std::uint64_t alignment = 16;
-  const std::uint64_t pieces = core::ceil_div(bytes, most_nccl_bytes);
+  const std::uint64_t pieces = std::min(core::ceil_div(bytes, best_nccl_bytes), most_nccl_pieces);
   return core::align_up(core::ceil_div(bytes, pieces), alignment);
 }
 

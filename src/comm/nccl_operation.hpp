@@ -66,9 +66,16 @@ class NcclOperation {
   bool done_ = false;
 };
 
-/// Largest piece, in bytes. NCCL loses 12 to 15 % of its rate above 64 MiB per operation on 8 ranks
-/// (NVIDIA/nccl issue 2169), and half of it below 512 KiB, where its low-latency protocol begins.
-inline constexpr std::uint64_t most_nccl_bytes = std::uint64_t{64} << 20;
+/// Largest piece that NCCL moves at full speed, in bytes. It loses 12 to 15 % of its rate above 64
+/// MiB per operation on 8 ranks (NVIDIA/nccl issue 2169), and half of it below 16 KiB per channel,
+/// where its low-latency protocol begins.
+inline constexpr std::uint64_t best_nccl_bytes = std::uint64_t{64} << 20;
+
+/// Most pieces of one transfer; larger transfers have larger pieces. NCCL cuts a group that is too
+/// much for one kernel, some 250 batches, wherever that is on each rank: before 2.29.7, ranks whose
+/// transfers differ could then wait for each other for ever. On 8 ranks, the pieces that all
+/// transfers have as their first are one batch on each of up to 32 channels, and so on.
+inline constexpr std::uint64_t most_nccl_pieces = 4;
 
 /// Bytes of each piece but the last, which has the rest: as equal as possible, a multiple of 16.
 /// `bytes` > 0.
