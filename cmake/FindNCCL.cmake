@@ -6,8 +6,8 @@ if(CUDAToolkit_FOUND)
   list(APPEND hints ${CUDAToolkit_INCLUDE_DIRS}/.. ${CUDAToolkit_LIBRARY_ROOT})
 endif()
 find_path(NCCL_INCLUDE_DIR NAMES nccl.h HINTS ${hints} PATH_SUFFIXES include)
-# Wheels have only the name with the version.
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${hints} PATH_SUFFIXES lib lib64)
+# Wheels have only the name with the version; it must not lose to another one's nccl of a later directory.
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${hints} PATH_SUFFIXES lib lib64)
 unset(hints)
 
 unset(NCCL_VERSION)

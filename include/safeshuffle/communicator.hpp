@@ -44,7 +44,8 @@ struct Device {
 };
 
 /// Shared handle; copies refer to the same group. Collective calls on one communicator must not run
-/// concurrently; all ranks must make them in the same order.
+/// concurrently; all ranks must make them in the same order. Destroying the last handle of a group
+/// of GPUs waits, some seconds at most, for the other ranks of the node to destroy theirs.
 class Communicator {
  public:
   Communicator(std::shared_ptr<comm::Transport> transport, std::shared_ptr<device::Device> device);

@@ -30,4 +30,11 @@ void check_nccl(ncclResult_t code, const char* operation, ncclComm_t comm,
   throw TransportError(std::move(record));
 }
 
+bool is_ready(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  check_nccl(ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError", comm);
+  check_nccl(state, "the NCCL communicator", comm);
+  return state == ncclSuccess;
+}
+
 }  // namespace safeshuffle::comm

@@ -12,4 +12,8 @@ namespace safeshuffle::comm {
 void check_nccl(ncclResult_t code, const char* operation, ncclComm_t comm = nullptr,
                 const std::source_location& where = std::source_location::current());
 
+/// Whether what was last called on the communicator is over, its set-up included; until then
+/// nothing else may be called on it. Throws what went wrong, also if that is a peer's failure.
+bool is_ready(ncclComm_t comm);
+
 }  // namespace safeshuffle::comm

@@ -6,12 +6,13 @@
 
 #include "comm/nccl_call.hpp"
 #include "core/backoff.hpp"
+#include "core/bounded_call.hpp"
 #include "core/deadline.hpp"
 
 namespace safeshuffle::comm {
 namespace {
 
-constexpr std::chrono::seconds farewell{10};
+constexpr std::chrono::seconds farewell{5};
 
 ncclConfig_t own_config() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -43,10 +44,8 @@ std::shared_ptr<NcclGroup> NcclGroup::borrow(ncclComm_t comm, SharedGpu gpu) {
   int size = 0;
   check_nccl(ncclCommUserRank(comm, &rank), "ncclCommUserRank", comm);
   check_nccl(ncclCommCount(comm, &size), "ncclCommCount", comm);
-  auto group = std::make_shared<NcclGroup>(comm, static_cast<std::uint32_t>(rank),
-                                           static_cast<std::uint32_t>(size), std::move(gpu), false);
-  if (!group->ready()) throw ConfigError("the NCCL communicator is still at work");
-  return group;
+  return std::make_shared<NcclGroup>(comm, static_cast<std::uint32_t>(rank),
+                                     static_cast<std::uint32_t>(size), std::move(gpu), false);
 }
 
 std::shared_ptr<NcclGroup> NcclGroup::create(const std::string& id_bytes, std::uint32_t rank,
@@ -55,28 +54,34 @@ std::shared_ptr<NcclGroup> NcclGroup::create(const std::string& id_bytes, std::u
   const ncclUniqueId id = decode_id(id_bytes);
   ncclConfig_t config = own_config();
   ncclComm_t comm = nullptr;
-  check_nccl(
-      ncclCommInitRankConfig(&comm, static_cast<int>(size), id, static_cast<int>(rank), &config),
-      "ncclCommInitRankConfig");
+  const ncclResult_t begun =
+      ncclCommInitRankConfig(&comm, static_cast<int>(size), id, static_cast<int>(rank), &config);
+  if (comm == nullptr) check_nccl(begun, "ncclCommInitRankConfig");  // else `ready` says it
   return std::make_shared<NcclGroup>(comm, rank, size, std::move(gpu), true);
 }
 
-// Nothing to wait for or to report to: whoever destroys the group may have lost its peers.
+// Nothing to report to: whoever destroys the group may have lost its peers.
 NcclGroup::~NcclGroup() {
   if (!owned_ || broken_) return;
+  part(finalize() ? ncclCommDestroy : ncclCommAbort);
+}
+
+// Either waits for the peers on the same node to part as well, since they have its memory mapped:
+// for ever, if one of them is stopped.
+bool NcclGroup::part(Parting how) const noexcept {
   try {
-    const device::GpuScope scope(*gpu_);
-    if (finalize()) {
-      ncclCommDestroy(comm_);
-    } else {
-      ncclCommAbort(comm_);
-    }
-  } catch (...) {  // the GPU cannot be reached, nor can what NCCL has there
+    return core::returns_within(farewell, [how, comm = comm_, gpu = gpu_] {
+      const device::GpuScope scope(*gpu);
+      how(comm);
+    });
+  } catch (...) {  // no thread: the communicator is left as it is
+    return false;
   }
 }
 
 bool NcclGroup::finalize() const {
   try {
+    const device::GpuScope scope(*gpu_);
     if (!becomes_ready(farewell)) return false;
     check_nccl(ncclCommFinalize(comm_), "ncclCommFinalize", comm_);
     return becomes_ready(farewell);
@@ -96,21 +101,13 @@ bool NcclGroup::becomes_ready(std::chrono::milliseconds patience) const {
 }
 
 bool NcclGroup::ready() const {
-  ncclResult_t state = ncclSuccess;
-  check_nccl(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
-  check_nccl(state, "the NCCL communicator", comm_);
-  return state == ncclSuccess;
+  return is_ready(comm_);
 }
 
-void NcclGroup::break_off() noexcept {
-  if (broken_) return;
+bool NcclGroup::break_off() noexcept {
+  const bool intact = !broken_;
   broken_ = true;
-  if (!owned_) return;
-  try {
-    const device::GpuScope scope(*gpu_);
-    ncclCommAbort(comm_);
-  } catch (...) {  // as in the destructor
-  }
+  return intact && owned_ && part(ncclCommAbort);
 }
 
 void NcclGroup::require_usable() const {
@@ -119,7 +116,7 @@ void NcclGroup::require_usable() const {
 
 std::uint64_t nccl_buffer_bytes(std::uint32_t size, int channels) noexcept {
   constexpr std::uint64_t per_peer_and_channel = std::uint64_t{12} << 20;
-  return per_peer_and_channel * (size - 1) * static_cast<std::uint64_t>(channels);
+  return per_peer_and_channel * size * static_cast<std::uint64_t>(channels);
 }
 
 }  // namespace safeshuffle::comm

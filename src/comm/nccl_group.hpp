@@ -38,13 +38,13 @@ class NcclGroup {
   /// Must be current (GpuScope) in all calls of NCCL, which sets back what it finds.
   const device::Gpu& gpu() const noexcept { return *gpu_; }
 
-  /// Whether what was last called on the communicator is over, set-up included; until then nothing
-  /// else may be called on it. Throws what went wrong, also if that is a peer's failure.
+  /// See `is_ready`.
   bool ready() const;
 
   /// After an operation was given up. An owned communicator is aborted, which ends what of it still
-  /// runs on the device; a borrowed one is left to its owner.
-  void break_off() noexcept;
+  /// runs on the device; true if that is over, for it may take more time than there is. A borrowed
+  /// one is left to its owner.
+  bool break_off() noexcept;
 
   /// Throws TransportError if broken.
   void require_usable() const;
@@ -53,6 +53,8 @@ class NcclGroup {
       : comm_(comm), rank_(rank), size_(size), gpu_(std::move(gpu)), owned_(owned) {}
 
  private:
+  using Parting = ncclResult_t (*)(ncclComm_t);
+  bool part(Parting how) const noexcept;
   bool finalize() const;
   bool becomes_ready(std::chrono::milliseconds patience) const;
 
@@ -72,8 +74,10 @@ std::string make_nccl_id();
 inline constexpr int most_channels = 8;
 
 /// Device memory that NCCL takes when a group of `size` first exchanges between all pairs: 10 MiB
-/// of buffers and 2 MiB for point to point, per peer and channel (NCCL 2.28's defaults; 2.6 GiB on
-/// 8 ranks with 32 channels has been seen). An upper bound: peers on other nodes take less.
+/// of buffers and 2 MiB for point to point, per peer and channel, and as much per channel for the
+/// ring of the collectives (NCCL 2.28's defaults; 2.6 GiB on 8 ranks with 32 channels has been
+/// seen). An upper bound: peers on other nodes take less. NCCL before 2.22 sets up trees and NVLS
+/// as well, whether they are used or not.
 std::uint64_t nccl_buffer_bytes(std::uint32_t size, int channels) noexcept;
 
 }  // namespace safeshuffle::comm

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "safeshuffle/error.hpp"
+
 #include "comm/nccl_call.hpp"
 #include "core/arithmetic.hpp"
+#include "core/backoff.hpp"
+#include "core/deadline.hpp"
 
 namespace safeshuffle::comm {
 namespace {
@@ -17,12 +21,24 @@ void for_each_piece(std::uint64_t bytes, const Call& call) {
   }
 }
 
+/// Whether what an abort has ended is off the device, as it should be at once.
+bool comes_to_rest(device::Queue& queue) noexcept {
+  const core::Deadline deadline(std::chrono::seconds(1));
+  core::Backoff backoff;
+  try {
+    while (!queue.idle() && !deadline.expired()) backoff.pause();
+    return queue.idle();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::uint64_t nccl_piece_bytes(std::uint64_t bytes) noexcept {
   // NCCL moves 16 bytes at a time only if all pieces begin at multiples of 16.
   constexpr std::uint64_t alignment = 16;
-  const std::uint64_t pieces = core::ceil_div(bytes, most_nccl_bytes);
+  const std::uint64_t pieces = std::min(core::ceil_div(bytes, best_nccl_bytes), most_nccl_pieces);
   return core::align_up(core::ceil_div(bytes, pieces), alignment);
 }
 
@@ -53,9 +69,10 @@ void NcclCalls::all_gather(const std::byte* mine, std::byte* all, std::uint64_t 
   check_nccl(ncclAllGather(mine, all, bytes, ncclUint8, comm_, stream_), "ncclAllGather", comm_);
 }
 
-void NcclCalls::barrier(std::byte* token) const {
-  check_nccl(ncclAllReduce(token, token, 1, ncclUint32, ncclMax, comm_, stream_), "ncclAllReduce",
-             comm_);
+// The ring of the broadcasts does for a gather; a reduction would connect trees, with buffers of
+// their own.
+void NcclCalls::barrier(std::uint32_t rank, std::byte* tokens) const {
+  all_gather(tokens + rank * token_bytes, tokens, token_bytes);
 }
 
 NcclOperation::NcclOperation(std::shared_ptr<NcclGroup> group, device::Queue& queue,
@@ -64,8 +81,7 @@ NcclOperation::NcclOperation(std::shared_ptr<NcclGroup> group, device::Queue& qu
 
 NcclOperation::~NcclOperation() {
   if (done_) return;
-  group_->break_off();
-  if (!group_->owned()) queue_.abandon();
+  if (!group_->break_off() || !comes_to_rest(queue_)) queue_.abandon();
 }
 
 bool NcclOperation::done() {

@@ -28,9 +28,11 @@ class NcclCalls {
   /// `bytes` of every rank, in rank order, to `all`.
   void all_gather(const std::byte* mine, std::byte* all, std::uint64_t bytes) const;
 
-  /// Not over on any rank before all have begun it. `token`: four bytes of device memory, at a
-  /// multiple of 16.
-  void barrier(std::byte* token) const;
+  static constexpr std::uint64_t token_bytes = 16;
+
+  /// Not over on any rank before all have begun it. `rank`: this one; `tokens`: `token_bytes` of
+  /// device memory for each rank, whatever is in them.
+  void barrier(std::uint32_t rank, std::byte* tokens) const;
 
  private:
   ncclComm_t comm_;
@@ -38,8 +40,8 @@ class NcclCalls {
 };
 
 /// Begins when it is first driven while the communicator is ready. If it is destroyed before `done`
-/// was true, its work may never end: the group is then broken off and, if it is borrowed, the
-/// device's memory given up, since NCCL kernels may still write to it.
+/// was true, its work may never end: the group is then broken off and, unless that has ended it,
+/// the device's memory given up, since NCCL kernels may still write to it.
 class NcclOperation {
  public:
   using Enqueue = std::function<void(const NcclCalls&)>;
@@ -64,9 +66,16 @@ class NcclOperation {
   bool done_ = false;
 };
 
-/// Largest piece, in bytes. NCCL loses 12 to 15 % of its rate above 64 MiB per operation on 8 ranks
-/// (NVIDIA/nccl issue 2169), and half of it below 512 KiB, where its low-latency protocol begins.
-inline constexpr std::uint64_t most_nccl_bytes = std::uint64_t{64} << 20;
+/// Largest piece that NCCL moves at full speed, in bytes. It loses 12 to 15 % of its rate above 64
+/// MiB per operation on 8 ranks (NVIDIA/nccl issue 2169), and half of it below 16 KiB per channel,
+/// where its low-latency protocol begins.
+inline constexpr std::uint64_t best_nccl_bytes = std::uint64_t{64} << 20;
+
+/// Most pieces of one transfer; larger transfers have larger pieces. NCCL cuts a group that is too
+/// much for one kernel, some 250 batches, wherever that is on each rank: before 2.29.7, ranks whose
+/// transfers differ could then wait for each other for ever. On 8 ranks, the pieces that all
+/// transfers have as their first are one batch on each of up to 32 channels, and so on.
+inline constexpr std::uint64_t most_nccl_pieces = 4;
 
 /// Bytes of each piece but the last, which has the rest: as equal as possible, a multiple of 16.
 /// `bytes` > 0.

@@ -14,7 +14,7 @@ namespace {
 /// Channels of a communicator that somebody else has configured: NCCL's most for point to point.
 constexpr int foreign_channels = 32;
 
-constexpr std::uint64_t token_bytes = 16;
+constexpr std::uint64_t token_bytes = NcclCalls::token_bytes;
 constexpr std::chrono::seconds roll_call_patience{2};
 
 /// Who does not answer any more; only the first of them is known.
@@ -28,22 +28,23 @@ std::vector<std::uint32_t> roll_call(Transport& control) {
   return {};
 }
 
-void enqueue(const Exchange& exchange, std::byte* token, const NcclCalls& calls) {
+void enqueue(const Exchange& exchange, const NcclCalls& calls) {
   for (const Message& run : exchange.receives) calls.receive(run.peer, run.data, run.bytes);
   for (const Message& run : exchange.sends) calls.send(run.peer, run.data, run.bytes);
   for (const Message& run : exchange.broadcasts) calls.broadcast(run.peer, run.data, run.bytes);
-  calls.barrier(token);
 }
 
 /// A wave: one group, on the stream that has packed it.
 class NcclPending final : public Pending {
  public:
-  NcclPending(std::shared_ptr<NcclGroup> group, Exchange exchange, std::byte* token,
+  NcclPending(std::shared_ptr<NcclGroup> group, Exchange exchange, std::byte* tokens,
               device::Queue& queue, Transport* control)
       : exchange_(std::move(exchange)),
         control_(control),
-        operation_(std::move(group), queue,
-                   [this, token](const NcclCalls& calls) { enqueue(exchange_, token, calls); }) {}
+        operation_(group, queue, [this, rank = group->rank(), tokens](const NcclCalls& calls) {
+          enqueue(exchange_, calls);
+          calls.barrier(rank, tokens);
+        }) {}
 
   bool done() override { return operation_.done(); }
 
@@ -95,8 +96,8 @@ class NcclTransport final : public Transport {
   /// Begins at once if the communicator is set up by now.
   std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) override {
     group_->require_usable();
-    auto pending = std::make_unique<NcclPending>(group_, std::move(exchange), token(size()), queue,
-                                                 control_.get());
+    auto pending = std::make_unique<NcclPending>(group_, std::move(exchange), token(2 * size()),
+                                                 queue, control_.get());
     pending->done();
     return pending;
   }
@@ -109,14 +110,14 @@ class NcclTransport final : public Transport {
       exchange.broadcasts.push_back({peer, token(peer), token_bytes});
       if (peer == rank()) continue;
       exchange.sends.push_back({peer, token(rank()), token_bytes});
-      exchange.receives.push_back({peer, token(size() + 1 + peer), token_bytes});
+      exchange.receives.push_back({peer, token(size() + peer), token_bytes});
     }
     return exchange;
   }
 
-  /// One per root, one for barriers, one per sender.
+  /// One per root, one per sender, one per rank for barriers.
   std::byte* token(std::uint32_t index) const { return scratch_.get() + token_bytes * index; }
-  std::uint64_t scratch_bytes() const noexcept { return token_bytes * (2 * group_->size() + 1); }
+  std::uint64_t scratch_bytes() const noexcept { return token_bytes * 3 * group_->size(); }
 
   std::shared_ptr<NcclGroup> group_;
   std::shared_ptr<device::CudaDevice> device_;

@@ -161,7 +161,7 @@ TEST_CASE("texts longer than the buffers are gathered in rounds", "[.][nccl]") {
 TEST_CASE("runs and broadcasts larger than a piece arrive whole", "[.][nccl]") {
   const SharedDevice device = open_gpu();
   const auto transport = comm::make_nccl_transport(create_group(device), device);
-  constexpr std::uint64_t bytes = 2 * comm::most_nccl_bytes + 4097;
+  constexpr std::uint64_t bytes = 2 * comm::best_nccl_bytes + 4097;
   testing::PseudoRandom random(world_rank());
   const Bytes mine = random.bytes(bytes);
   const auto send = upload(*device, mine);
@@ -184,15 +184,18 @@ TEST_CASE("runs and broadcasts larger than a piece arrive whole", "[.][nccl]") {
          testing::PseudoRandom(world_size() - 1).bytes(bytes)));
 }
 
-TEST_CASE("pieces are equal, aligned, and never too large", "[.][nccl]") {
+TEST_CASE("pieces are equal, aligned, and neither too large nor too many", "[.][nccl]") {
+  constexpr std::uint64_t best = comm::best_nccl_bytes;
   CHECK(comm::nccl_piece_bytes(1) == 16);
-  CHECK(comm::nccl_piece_bytes(comm::most_nccl_bytes) == comm::most_nccl_bytes);
-  CHECK(comm::nccl_piece_bytes(comm::most_nccl_bytes + 1) == comm::most_nccl_bytes / 2 + 16);
-  CHECK(comm::nccl_piece_bytes(std::uint64_t{10} << 30) == comm::most_nccl_bytes);
+  CHECK(comm::nccl_piece_bytes(best) == best);
+  CHECK(comm::nccl_piece_bytes(best + 1) == best / 2 + 16);
+  CHECK(comm::nccl_piece_bytes(4 * best) == best);
+  CHECK(comm::nccl_piece_bytes(4 * best + 1) == best + 16);
+  CHECK(comm::nccl_piece_bytes(std::uint64_t{10} << 30) == std::uint64_t{10} << 28);
 }
 
 TEST_CASE("a rank that does not come ends in a TimeoutError, and the transport is broken",
-          "[.][nccl]") {
+          "[.][nccl][lost]") {
   if (world_size() == 1) return;
   const SharedDevice device = open_gpu();
   const bool with_control = GENERATE(true, false);
@@ -228,6 +231,13 @@ TEST_CASE("a rank that does not come ends in a TimeoutError, and the transport i
 
 TEST_CASE("an NCCL communicator that is none is a ConfigError", "[.][nccl]") {
   CHECK_THROWS_AS(borrow(nullptr), ConfigError);
+}
+
+TEST_CASE("a communicator that is still at work cannot be borrowed", "[.][nccl]") {
+  const SharedDevice device = open_gpu();
+  const auto group = NcclGroup::create(comm::make_nccl_id(), 0, 2, device->session()->shared_gpu());
+  CHECK_THROWS_AS(borrow(group->comm()), ConfigError);  // there is no second rank
+  group->break_off();
 }
 
 TEST_CASE("from_mpi with GPUs exchanges over NCCL", "[.][nccl]") {

@@ -1,5 +1,8 @@
-// core: arithmetic, dtypes, errors, the thread pool.
+// core: arithmetic, dtypes, errors, threads.
 #include <atomic>
+#include <future>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <sys/resource.h>
 #include <vector>
@@ -8,6 +11,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "core/bounded_call.hpp"
 #include "core/text.hpp"
 #include "core/thread_pool.hpp"
 #include "support/catch.hpp"
@@ -92,6 +96,19 @@ TEST_CASE("parallel_for runs every index once, also with more indices than worke
   pool.parallel_for(hits.size(), [&](std::size_t i) { ++hits[i]; });
   for (const auto& hit : hits) CHECK(hit == 1);
   pool.parallel_for(0, [](std::size_t) { FAIL("no index"); });
+}
+
+TEST_CASE("a call that does not come back is left to itself", "[core]") {
+  CHECK(core::returns_within(std::chrono::seconds(30), [] {}));
+  CHECK(core::returns_within(std::chrono::seconds(30), [] { throw std::runtime_error("lost"); }));
+  const auto release = std::make_shared<std::promise<void>>();
+  const auto over = std::make_shared<std::promise<void>>();
+  CHECK_FALSE(core::returns_within(std::chrono::milliseconds(20), [release, over] {
+    release->get_future().wait();
+    over->set_value();
+  }));
+  release->set_value();
+  over->get_future().wait();
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -1,5 +1,6 @@
 // The functions of NCCL.
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <nccl.h>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "support/simulated_gpu/nccl_operation.hpp"
 #include "support/simulated_gpu/nccl_reduce.hpp"
 #include "support/simulated_gpu/nccl_rendezvous.hpp"
+#include "support/simulated_gpu/settings.hpp"
 #include "support/simulated_gpu/violations.hpp"
 
 namespace simulated_gpu {
@@ -181,6 +183,11 @@ ncclResult_t join_now(const SharedCommunicator& communicator, const ncclUniqueId
   return ncclSuccess;
 }
 
+/// What either way to part from a communicator ends with.
+void wait_for_peers_to_part() {
+  while (settings().stuck_parting) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 ncclResult_t finalize_later(const SharedCommunicator& communicator) {
   communicator->begin();
   std::thread([communicator] {
@@ -267,6 +274,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   return use_communicator("ncclCommDestroy", handle, [&](const SharedCommunicator& communicator) {
     communicator->wait_quiet();
     communicators().remove(handle);
+    wait_for_peers_to_part();
     return ncclSuccess;
   });
 }
@@ -278,6 +286,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
     communicator->abort();
     communicator->wait_settled();
     communicator->wait_quiet();
+    wait_for_peers_to_part();
     return ncclSuccess;
   });
 }

@@ -23,6 +23,7 @@ Settings read_settings() {
   result.memory = number("SIMULATED_GPU_MEMORY", result.memory);
   result.seed = number("SIMULATED_GPU_SEED", result.seed);
   result.fail_after = number("SIMULATED_GPU_FAIL_AFTER", 0);
+  result.stuck_parting = variable("SIMULATED_NCCL_PARTING") == "stuck";
   return result;
 }
 
