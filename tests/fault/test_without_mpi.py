@@ -77,6 +77,14 @@ class Loads(WithoutMpi):
                 self.saved = self.work / f"saved by more than {ranks}"
 
 
+    def test_meet_as_torchrun_has_it(self):
+        """At the port after the one that torchrun itself listens at."""
+        host, port = self.address.removeprefix("tcp://").split(":")
+        told = {"SAFESHUFFLE_RENDEZVOUS": "", "MASTER_ADDR": host, "MASTER_PORT": str(int(port) - 1)}
+        for result in self.load_plainly(2, *LOAD_OPTIONS, environment=told).values():
+            self.assertEqual(result.code, 0, result.errors)
+
+
 class LostRank(WithoutMpi):
     def test_never_started(self):
         for address in (self.address, f"file://{self.work}/meeting"):
