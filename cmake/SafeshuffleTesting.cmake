@@ -21,7 +21,17 @@ if(SAFESHUFFLE_WITH_MPI)
   if(mpiexec_version MATCHES "Open MPI|OpenRTE|PRRTE")
     set(SAFESHUFFLE_MPIEXEC_FLAGS --oversubscribe)
   endif()
+  # For the tests in Python.
+  list(JOIN SAFESHUFFLE_MPIEXEC_FLAGS " " flags)
+  set(SAFESHUFFLE_MPIEXEC "${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} {ranks} ${flags}")
 endif()
+
+# safeshuffle_describe_command(variable TARGET [WRAPPER]): the environment of a test in Python that runs the
+# command, on several ranks by MPI or by itself. The wrapper is a program that becomes the command.
+function(safeshuffle_describe_command variable target)
+  set(${variable} PYTHONDONTWRITEBYTECODE=1 "SAFESHUFFLE=$<TARGET_FILE:${target}>"
+    "MPIEXEC=${SAFESHUFFLE_MPIEXEC} ${ARGV2}" "RANK_WRAPPER=${ARGV2}" PARENT_SCOPE)
+endfunction()
 
 # safeshuffle_add_mpi_test(name NP n TIMEOUT seconds LABELS labels... COMMAND command...): runs the
 # command on n ranks. Open MPI ends all ranks itself shortly before ctest would end mpirun alone.

@@ -12,16 +12,32 @@ void print(const safeshuffle::TensorView& tensor) {
   std::cout << "] " << tensor.bytes << " bytes\n";
 }
 
+// Whether all ranks have this same error, so that one of them can speak for all. Otherwise some may
+// be lost.
+bool is_common(const safeshuffle::Error& error) {
+  using safeshuffle::ErrorKind;
+  return error.kind() != ErrorKind::transport && error.kind() != ErrorKind::timeout;
+}
+
+// The exit status of this rank.
 int run(const char* path, int rank) try {
   const auto comm = safeshuffle::from_mpi(MPI_COMM_WORLD, safeshuffle::Device::automatic());
   const auto model = safeshuffle::load(path, comm);
   if (rank == 0) {
+    std::cout << comm.size() << " ranks on " << name(comm.device()) << ", over "
+              << comm.transport_name() << '\n';
     for (const auto& tensor : model) print(tensor);
   }
   return 0;
-} catch (const safeshuffle::Error& error) {  // the same on every rank
-  if (rank == 0) std::cerr << error.what() << '\n';
-  return static_cast<int>(error.kind());
+} catch (const safeshuffle::Error& error) {
+  const auto status = static_cast<int>(error.kind());
+  if (is_common(error)) {
+    if (rank == 0) std::cerr << error.what() << '\n';
+  } else {
+    std::cerr << error.what() << '\n';
+    MPI_Abort(MPI_COMM_WORLD, status);
+  }
+  return status;
 }
 
 int main(int argc, char** argv) {

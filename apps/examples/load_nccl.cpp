@@ -3,14 +3,20 @@
 // library.
 //   example_load_nccl CHECKPOINT RANKS
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <new>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include <safeshuffle/loader.hpp>
 #include <safeshuffle/nccl.hpp>
@@ -46,12 +52,13 @@ ncclComm_t make_communicator(Meeting& meeting, int rank, int ranks) {
     check(ncclGetUniqueId(&meeting.id));
     meeting.ready = true;
   }
-  while (!meeting.ready) std::this_thread::yield();
+  while (!meeting.ready) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   ncclComm_t comm = nullptr;
   check(ncclCommInitRank(&comm, ranks, meeting.id, rank));
   return comm;
 }
 
+/// This is all that an engine adds to what it does anyway.
 void load_and_list(const char* path, ncclComm_t comm, cudaStream_t stream) {
   const auto group = safeshuffle::borrow(comm, stream);
   const auto model = safeshuffle::load(path, group);
@@ -62,34 +69,82 @@ void load_and_list(const char* path, ncclComm_t comm, cudaStream_t stream) {
   }
 }
 
-int run(const char* path, Meeting& meeting, int rank, int ranks) try {
+/// What the engine does anyway. A borrowed communicator stays ours: to destroy, or, after an error,
+/// to abort, which also ends what still waits for another rank.
+void run_engine(const char* path, Meeting& meeting, int rank, int ranks) {
   take_gpu(rank, ranks);
   const ncclComm_t comm = make_communicator(meeting, rank, ranks);
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  load_and_list(path, comm, stream);
+  try {
+    load_and_list(path, comm, stream);
+  } catch (...) {
+    ncclCommAbort(comm);
+    throw;
+  }
+  check(ncclCommDestroy(comm));
   check(cudaStreamDestroy(stream));
-  check(ncclCommDestroy(comm));  // borrowed, so still ours
+}
+
+/// Whether all ranks have this same error, so that one of them can speak for all.
+bool is_common(const safeshuffle::Error& error) {
+  using safeshuffle::ErrorKind;
+  return error.kind() != ErrorKind::transport && error.kind() != ErrorKind::timeout;
+}
+
+/// The exit status of a rank.
+int run(const char* path, Meeting& meeting, int rank, int ranks) try {
+  run_engine(path, meeting, rank, ranks);
   return 0;
-} catch (const safeshuffle::Error& error) {  // the same on every rank
-  if (rank == 0) std::cerr << error.what() << '\n';
+} catch (const safeshuffle::Error& error) {
+  if (rank == 0 || !is_common(error)) std::cerr << error.what() << '\n';
   return static_cast<int>(error.kind());
 } catch (const std::exception& error) {
   std::cerr << "rank " << rank << ": " << error.what() << '\n';
   return 1;
 }
 
-/// The first exit status that is not 0; the ranks that are left are then ended, since they may wait
-/// for one that is gone.
-int wait_for_ranks(int ranks) {
-  for (int i = 0; i < ranks; ++i) {
-    int status = 0;
-    wait(&status);
-    if (status == 0) continue;
-    kill(0, SIGTERM);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+/// A process of its own. Forked before any use of CUDA, which does not survive a fork.
+pid_t start(const char* path, Meeting& meeting, int rank, int ranks) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives this program
+  std::exit(run(path, meeting, rank, ranks));
+}
+
+/// Waits until a rank ends; its exit status. Takes it off `ranks`.
+int wait_for_one(std::set<pid_t>& ranks) {
+  int status = 0;
+  ranks.erase(wait(&status));
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/// Kills the ranks that have not ended by themselves after a while.
+void end_all(std::set<pid_t>& ranks) {
+  for (int tries = 0; tries < 500 && !ranks.empty(); ++tries) {
+    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
+    if (ended == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ranks.erase(ended);
   }
-  return 0;
+  for (const pid_t rank : ranks) kill(rank, SIGKILL);
+  while (!ranks.empty()) wait_for_one(ranks);
+}
+
+/// The first exit status that is not 0. The others then get some time to fail as well, and to say
+/// so, but no more: they may be waiting for the one that is gone, and NCCL waits without limit.
+int wait_for_all(std::set<pid_t> ranks) {
+  int status = 0;
+  while (status == 0 && !ranks.empty()) status = wait_for_one(ranks);
+  end_all(ranks);
+  return status;
+}
+
+/// Memory that stays shared after a fork.
+Meeting& make_meeting() {
+  void* const shared =
+      mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) throw std::bad_alloc();
+  return *new (shared) Meeting;
 }
 
 }  // namespace
@@ -100,17 +155,15 @@ int main(int argc, char** argv) {
     std::cerr << "usage: example_load_nccl CHECKPOINT RANKS\n";
     return 2;
   }
-  setpgid(0, 0);             // so that all ranks can be ended together
-  signal(SIGTERM, SIG_IGN);  // but not this process
-  void* const shared =
-      mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  auto& meeting = *new (shared) Meeting;
+  Meeting& meeting = make_meeting();
+  std::set<pid_t> started;
   for (int rank = 0; rank < ranks; ++rank) {
-    // Before any use of CUDA, which does not survive a fork.
-    if (fork() == 0) {
-      signal(SIGTERM, SIG_DFL);
-      std::exit(run(argv[1], meeting, rank, ranks));
+    const pid_t child = start(argv[1], meeting, rank, ranks);
+    if (child == -1) {
+      std::cerr << "rank " << rank << " cannot be started\n";
+      return 1;  // those that were end with this process
     }
+    started.insert(child);
   }
-  return wait_for_ranks(ranks);
+  return wait_for_all(std::move(started));
 }

@@ -1,5 +1,6 @@
 #include "exit.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -28,21 +29,34 @@ bool is_agreed(const ErrorRecord& error) {
 // Time for ranks that notice a lost peer at about the same time to clean up what they were writing.
 constexpr std::chrono::milliseconds grace{500};
 
-// Rank 0 speaks for all if it can; should it be the one that is stuck, the next rank does.
-[[noreturn]] void end_group(const std::string& message, int code) {
-  std::this_thread::sleep_for(grace + std::chrono::milliseconds(1000) * launched_rank());
-  print(message);
-  abort_group(code);
+// Whether this rank has failed itself, and has not only lost another.
+bool is_own(const ErrorRecord& error) {
+  return error.kind == ErrorKind::transport && error.rank < 0;
+}
+
+// Rank 0 speaks for all if it can; should it be the one that is stuck, the next rank does. Before
+// them comes whose own failure it is: the others may know only that it is gone.
+std::chrono::milliseconds turn(const ErrorRecord& error) {
+  constexpr std::chrono::milliseconds one{1000};
+  const bool lost_another = error.kind == ErrorKind::timeout;
+  if (is_own(error)) return grace + std::min(one / 10 * launched_rank(), one / 2);
+  return grace + one * (launched_rank() + int{lost_another});
+}
+
+[[noreturn]] void end_group(ErrorRecord error) {
+  std::this_thread::sleep_for(turn(error));
+  if (is_own(error)) error.rank = launched_rank();
+  print(describe(error));
+  abort_group(static_cast<int>(error.kind));
 }
 
 }  // namespace
 
 int report_failure() {
   const ErrorRecord error = comm::current_error();
-  const int code = static_cast<int>(error.kind);
-  if (in_group() && !is_agreed(error)) end_group(describe(error), code);
+  if (in_group() && !is_agreed(error)) end_group(error);
   if (launched_rank() == 0) print(describe(error));
-  return code;
+  return static_cast<int>(error.kind);
 }
 
 }  // namespace safeshuffle::app

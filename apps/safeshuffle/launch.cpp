@@ -65,12 +65,12 @@ bool mpi_began() {
   return initialised != 0;
 }
 
-Communicator join_by_mpi(Device device) {
+Communicator join_by_mpi(Device device, std::chrono::milliseconds timeout) {
   begin_mpi();
-  return from_mpi(MPI_COMM_WORLD, device);
+  return from_mpi(MPI_COMM_WORLD, device, timeout);
 }
 #else
-Communicator join_by_mpi(Device) {
+Communicator join_by_mpi(Device, std::chrono::milliseconds) {
   throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
 }
 #endif
@@ -87,7 +87,7 @@ bool under_launcher() {
 }
 
 Communicator join_group(Device device, std::chrono::milliseconds timeout) {
-  if (mpi_rank() != nullptr) return join_by_mpi(device);
+  if (mpi_rank() != nullptr) return join_by_mpi(device, timeout);
   return under_bootstrap() ? join_by_bootstrap(device, timeout) : self(device);
 }
 

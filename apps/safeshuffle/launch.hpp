@@ -15,7 +15,7 @@ int launched_rank();
 bool under_launcher();
 
 /// The group of this process: all ranks of the job, or itself. Begins MPI; at most once per
-/// process. Ranks without MPI wait for each other up to `timeout`.
+/// process. `timeout` bounds every wait for other ranks, but for MPI's own.
 Communicator join_group(Device device, std::chrono::milliseconds timeout);
 
 /// Whether other ranks may be waiting for this one.

@@ -38,7 +38,8 @@ struct Bootstrap {
 
   /// Longest time to wait for the others, from the call to the answer; ranks may start that far
   /// apart. Longer suits slow schedulers, shorter tells sooner that a rank is missing. Looking up
-  /// HOST may add the resolver's own time-out.
+  /// HOST may add the resolver's own time-out. Ranks other than 0 wait half a second longer, to be
+  /// told who is missing.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 
   /// Reads what launchers set; empty variables count as not set. Throws ConfigError.

@@ -1,6 +1,8 @@
 // Opt-in interop with MPI; the only public header that includes <mpi.h>.
 #pragma once
 
+#include <chrono>
+
 #include <mpi.h>
 
 #include "safeshuffle/communicator.hpp"
@@ -14,6 +16,9 @@ namespace safeshuffle {
 /// length of this call its error handler is replaced. The duplicate is freed with the last copy of
 /// the result, a collective call, unless MPI has been finalised by then. Errors of MPI calls are
 /// thrown as TransportError, whatever handler `comm` has.
-Communicator from_mpi(MPI_Comm comm, Device device = Device::host());
+///
+/// `timeout` bounds each wait for the others within this call, as Options::timeout does in a load.
+Communicator from_mpi(MPI_Comm comm, Device device = Device::host(),
+                      std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
 }  // namespace safeshuffle

@@ -3,8 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "safeshuffle/options.hpp"
-
 #include "comm/agreement.hpp"
 #include "comm/nccl_transport.hpp"
 #include "comm/rendezvous.hpp"
@@ -20,11 +18,15 @@ std::shared_ptr<device::CudaDevice> as_gpu(const SharedDevice& device) {
 }
 
 // Made by rank 0, told to all.
-std::string common_id(Transport& control) {
-  return agree_on(
-             control, core::Deadline(Options{}.timeout),
-             [&]() -> std::string { return control.rank() == 0 ? make_nccl_id() : std::string(); })
-      .front();
+std::string common_id(Transport& control, const core::Deadline& deadline) {
+  const auto make = [&] { return control.rank() == 0 ? make_nccl_id() : std::string(); };
+  return agree_on(control, deadline, make).front();
+}
+
+// Rank 0 gives up first, so that it can tell the others who is missing.
+core::Deadline patience(const Bootstrap& bootstrap) {
+  constexpr std::chrono::milliseconds notice{500};
+  return core::Deadline(bootstrap.rank == 0 ? bootstrap.timeout : bootstrap.timeout + notice);
 }
 
 std::shared_ptr<NcclGroup> begin_set_up(const std::string& id, std::uint32_t rank,
@@ -35,16 +37,16 @@ std::shared_ptr<NcclGroup> begin_set_up(const std::string& id, std::uint32_t ran
 }  // namespace
 
 std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport> control,
-                                              SharedDevice device) {
+                                              SharedDevice device, const core::Deadline& deadline) {
   const auto gpu = as_gpu(device);
-  auto group = begin_set_up(common_id(*control), control->rank(), control->size(), *gpu);
+  auto group = begin_set_up(common_id(*control, deadline), control->rank(), control->size(), *gpu);
   return make_nccl_transport(std::move(group), gpu, std::move(control));
 }
 
 std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap, SharedDevice device) {
   const auto gpu = as_gpu(device);
   const std::string id = rendezvous({bootstrap.rank, bootstrap.size, bootstrap.address},
-                                    make_nccl_id, core::Deadline(bootstrap.timeout));
+                                    make_nccl_id, patience(bootstrap));
   auto group = begin_set_up(id, bootstrap.rank, bootstrap.size, *gpu);
   return make_nccl_transport(std::move(group), gpu);
 }

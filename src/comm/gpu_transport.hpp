@@ -6,6 +6,7 @@
 #include "safeshuffle/bootstrap.hpp"
 
 #include "comm/transport.hpp"
+#include "core/deadline.hpp"
 #include "device/device.hpp"
 
 namespace safeshuffle::comm {
@@ -13,7 +14,8 @@ namespace safeshuffle::comm {
 /// A transport between the GPUs of the ranks of `control`, which goes on gathering texts. NCCL's
 /// set-up is begun and not waited for. Collective. Throws ConfigError in a build without NCCL.
 std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport> control,
-                                              std::shared_ptr<device::Device> device);
+                                              std::shared_ptr<device::Device> device,
+                                              const core::Deadline& deadline);
 
 /// The same for ranks that have nothing but a place to meet. Waits until all have met.
 std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap,

@@ -13,7 +13,8 @@ namespace {
 }  // namespace
 
 std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport>,
-                                              std::shared_ptr<device::Device>) {
+                                              std::shared_ptr<device::Device>,
+                                              const core::Deadline&) {
   fail();
 }
 

@@ -15,7 +15,9 @@ namespace {
 constexpr int foreign_channels = 32;
 
 constexpr std::uint64_t token_bytes = NcclCalls::token_bytes;
-constexpr std::chrono::seconds roll_call_patience{2};
+
+/// Not whole seconds: ranks that give up speak a second apart, and only one of them is to be heard.
+constexpr std::chrono::milliseconds roll_call_patience{1500};
 
 /// Who does not answer any more; only the first of them is known.
 std::vector<std::uint32_t> roll_call(Transport& control) {

@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "safeshuffle/options.hpp"
-
 #include "comm/agreement.hpp"
 #include "core/process.hpp"
 #include "core/wire.hpp"
@@ -14,10 +12,6 @@
 
 namespace safeshuffle::comm {
 namespace {
-
-core::Deadline patience() {
-  return core::Deadline(Options{}.timeout);
-}
 
 // What a rank tells the others of the GPU it would open: why it has none, or which it is.
 struct Outlook {
@@ -41,9 +35,9 @@ Outlook decode_outlook(const std::string& bytes) {
 }
 
 // Why not every rank can have a GPU of its own; empty if each can.
-std::string common_obstacle(Transport& transport, const Device& which, std::uint32_t local_rank) {
-  const auto told =
-      agree_on(transport, patience(), [&] { return describe_gpu(which, local_rank); });
+std::string common_obstacle(Transport& transport, const Device& which, std::uint32_t local_rank,
+                            const core::Deadline& deadline) {
+  const auto told = agree_on(transport, deadline, [&] { return describe_gpu(which, local_rank); });
   std::map<std::string, std::size_t> owners;
   for (std::size_t rank = 0; rank < told.size(); ++rank) {
     const Outlook outlook = decode_outlook(told[rank]);
@@ -56,9 +50,9 @@ std::string common_obstacle(Transport& transport, const Device& which, std::uint
 }
 
 std::shared_ptr<device::Device> open(Transport& transport, const Device& which,
-                                     std::uint32_t local_rank) {
+                                     std::uint32_t local_rank, const core::Deadline& deadline) {
   std::shared_ptr<device::Device> opened;
-  agree_on(transport, patience(), [&] {
+  agree_on(transport, deadline, [&] {
     opened = device::open_device(which, local_rank);
     return std::string();
   });
@@ -68,10 +62,11 @@ std::shared_ptr<device::Device> open(Transport& transport, const Device& which,
 }  // namespace
 
 std::shared_ptr<device::Device> open_together(Transport& transport, const Device& which,
-                                              std::uint32_t local_rank) {
-  if (which.kind != DeviceKind::automatic) return open(transport, which, local_rank);
-  const std::string obstacle = common_obstacle(transport, which, local_rank);
-  if (obstacle.empty()) return open(transport, Device::cuda(which.ordinal), local_rank);
+                                              std::uint32_t local_rank,
+                                              const core::Deadline& deadline) {
+  if (which.kind != DeviceKind::automatic) return open(transport, which, local_rank, deadline);
+  const std::string obstacle = common_obstacle(transport, which, local_rank, deadline);
+  if (obstacle.empty()) return open(transport, Device::cuda(which.ordinal), local_rank, deadline);
   return std::make_shared<device::HostDevice>(device::HostDevice::default_threads(), obstacle);
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "comm/transport.hpp"
+#include "core/deadline.hpp"
 #include "device/device.hpp"
 
 namespace safeshuffle::comm {
@@ -12,6 +13,7 @@ namespace safeshuffle::comm {
 /// Collective: `which` is the same on all ranks. `automatic` opens GPUs if every rank can use one,
 /// else the host on all; the device's description then says why. What one rank throws, all throw.
 std::shared_ptr<device::Device> open_together(Transport& transport, const Device& which,
-                                              std::uint32_t local_rank);
+                                              std::uint32_t local_rank,
+                                              const core::Deadline& deadline);
 
 }  // namespace safeshuffle::comm

@@ -1,5 +1,9 @@
-"""What all fault tests share: a checkpoint, a load of it, and a look at what is left behind."""
+"""What all fault tests share: a checkpoint, a load of it, and a look at what is left behind.
 
+Environment, beyond that of job.py: LOAD_OPTIONS, of every load, such as "--device cuda"; optional.
+"""
+
+import os
 import tempfile
 import unittest
 from pathlib import Path
@@ -8,6 +12,7 @@ import job
 import model
 
 RANKS = 4
+LOAD_OPTIONS = os.environ.get("LOAD_OPTIONS", "").split()
 
 
 class FaultCase(unittest.TestCase):
@@ -19,10 +24,11 @@ class FaultCase(unittest.TestCase):
         self.saved = self.work / "saved"
 
     def load(self, *options, faults=(), ranks=RANKS):
-        return job.run(
-            ranks, "load", self.model, "--tp-plan", self.rules, "--window", model.WINDOW,
-            "--progress", "none", *options, faults=faults,
-        )  # fmt: skip
+        return job.run(ranks, *self.load_command(), *LOAD_OPTIONS, *options, faults=faults)
+
+    def load_command(self):
+        return ["load", self.model, "--tp-plan", self.rules, "--window", model.WINDOW,
+                "--progress", "none"]  # fmt: skip
 
     def assert_fails(self, result, code, *words):
         """One message, with all these words, the exit code that belongs to it, and nobody left."""

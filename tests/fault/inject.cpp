@@ -2,7 +2,7 @@
 // process, on one rank. The rules come from the environment variable FAULTS, separated by ';', each
 // made of words "key=value":
 //
-//   rank=N          the MPI rank that is hit                        (default: all)
+//   rank=N          the rank that is hit                            (default: all)
 //   call=NAME       open, pread, pwrite, rename, or send (MPI_Isend)
 //   path=TEXT       stands in the path of the file                  (default: any)
 //   flags=N         all these bits are set in what open is given    (default: 0)
@@ -94,6 +94,7 @@ class Rule {
 
 bool on_this_rank(const Words& words) {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank == nullptr) rank = std::getenv("RANK");  // without MPI
   const std::string wanted = Rule::text(words, "rank");
   return wanted.empty() || (rank != nullptr && wanted == rank);
 }

@@ -1,4 +1,8 @@
-"""Runs the command on several ranks, with faults, and sees that nothing is left of it."""
+"""Runs the command on several ranks, with faults, and sees that nothing is left of it.
+
+Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes; INJECT,
+the library made of inject.cpp.
+"""
 
 import os
 import subprocess
@@ -30,20 +34,23 @@ def run(ranks, *arguments, faults=()):
     """`faults` are rules of inject.cpp, as dictionaries."""
     launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
     command = [*launcher, os.environ["SAFESHUFFLE"], *map(str, arguments)]
-    environment = dict(os.environ)
-    if faults:
-        environment["LD_PRELOAD"] = os.environ["INJECT"]
-        environment["FAULTS"] = ";".join(map(rule, faults))
     begin = time.monotonic()
     done = subprocess.run(
         command,
         capture_output=True,
         text=True,
-        env=environment,
+        env=environment_with(faults),
         timeout=LAUNCH_TIMEOUT_SECONDS,
         check=False,
     )
     return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
+
+
+def environment_with(faults):
+    if not faults:
+        return dict(os.environ)
+    rules = ";".join(map(rule, faults))
+    return dict(os.environ) | {"LD_PRELOAD": os.environ["INJECT"], "FAULTS": rules}
 
 
 def rule(fault):

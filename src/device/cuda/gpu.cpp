@@ -64,6 +64,16 @@ void require_gpu(int ordinal) {
                     std::to_string(count));
 }
 
+// What the runtime says of it in many more words.
+[[noreturn]] void fail_without_driver() {
+  cudaGetLastError();
+  throw TransportError(ErrorRecord{.code = cudaErrorInsufficientDriver,
+                                   .file = {},
+                                   .tensor = {},
+                                   .offset = {},
+                                   .cause = "no CUDA driver, or one that is too old"});
+}
+
 std::string name_of(int ordinal) {
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
@@ -105,6 +115,7 @@ int count_gpus() {
     cudaGetLastError();
     return 0;
   }
+  if (code == cudaErrorInsufficientDriver) fail_without_driver();
   check_cuda(code, "cudaGetDeviceCount");
   return count;
 }

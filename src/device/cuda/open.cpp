@@ -7,11 +7,14 @@
 namespace safeshuffle::device {
 namespace {
 
+constexpr const char* none_visible = "no GPU is visible";
+
 // More ranks than GPUs share them in turns.
 int resolve(int ordinal, std::uint32_t local_rank) {
   if (ordinal != safeshuffle::Device::by_local_rank) return ordinal;
   const int count = count_gpus();
-  return count == 0 ? 0 : static_cast<int>(local_rank % static_cast<unsigned>(count));
+  if (count == 0) throw TransportError(none_visible);
+  return static_cast<int>(local_rank % static_cast<unsigned>(count));
 }
 
 }  // namespace
@@ -26,11 +29,9 @@ std::string gpu_address(int ordinal, std::uint32_t local_rank) {
 
 std::string gpu_obstacle() {
   try {
-    return count_gpus() > 0 ? "" : "no GPU is visible";
+    return count_gpus() > 0 ? "" : none_visible;
   } catch (const Error& error) {
-    // What the runtime says of a missing driver as well, in many more words.
-    const bool no_driver = error.record().code == cudaErrorInsufficientDriver;
-    return no_driver ? "no CUDA driver, or one that is too old" : error.record().cause;
+    return error.record().cause;
   }
 }
 

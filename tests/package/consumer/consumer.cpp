@@ -25,6 +25,15 @@ DLManagedTensor* exported(const safeshuffle::TensorSet& model) {
 }
 #endif
 
+#ifdef CONSUMER_HAS_NCCL
+#include <safeshuffle/nccl.hpp>
+
+// Likewise.
+safeshuffle::Communicator borrowed(ncclComm_t comm) {
+  return safeshuffle::borrow(comm);
+}
+#endif
+
 namespace {
 
 constexpr std::array<float, 4> values{1.0F, -2.5F, 0.0F, 3.0F};

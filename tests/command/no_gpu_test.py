@@ -1,0 +1,66 @@
+"""The command where there is no GPU: `auto` is the host and says why, `cuda` fails for the same reason.
+
+Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes.
+"""
+
+import os
+import re
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+TIMEOUT_SECONDS = 60
+AT_ONCE_SECONDS = 20  # on a busy machine
+RANKS = 4
+CONFIG_ERROR, CUDA_ERROR = 2, 6
+NOT_BUILT_IN = "this safeshuffle was built without CUDA"
+
+
+def run(*arguments, ranks):
+    """On several ranks, or by itself without a launcher."""
+    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split() if ranks > 1 else []
+    return subprocess.run(
+        [*launcher, os.environ["SAFESHUFFLE"], *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+
+
+class NoGpu(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.enterClassContext(directory := tempfile.TemporaryDirectory(prefix="safeshuffle-"))
+        cls.model = Path(directory.name) / "model"
+        run("make", cls.model, "--like", "llama-2-70b", "--scale", "0.0001", "--sparse", ranks=1)
+
+    def why_not(self, ranks):
+        """What `auto` gives as the reason."""
+        result = run("load", self.model, "--device", "auto", ranks=ranks)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        found = re.search(r"^device host \((?:rank 0: )?(.+)\), transport ", result.stdout, re.MULTILINE)
+        self.assertIsNotNone(found, result.stdout)
+        return found[1]
+
+    def test_cuda_fails_for_the_reason_that_auto_gives(self):
+        for ranks in (1, RANKS):
+            with self.subTest(ranks=ranks):
+                why = self.why_not(ranks)
+                begin = time.monotonic()
+                result = run("load", self.model, "--device", "cuda", ranks=ranks)
+                self.assertLess(time.monotonic() - begin, AT_ONCE_SECONDS)
+                self.assertEqual(result.returncode, CONFIG_ERROR if why == NOT_BUILT_IN else CUDA_ERROR)
+                self.assertEqual(result.stdout, "")
+                self.assertEqual(result.stderr.count("safeshuffle: error: "), 1, result.stderr)
+                self.assertRegex(result.stderr, f"(?m)^safeshuffle: error: .*{re.escape(why)}$")
+
+    def test_host_gives_no_reason(self):
+        result = run("load", self.model, "--device", "host", ranks=1)
+        self.assertIn("device host, transport self", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

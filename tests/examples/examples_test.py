@@ -1,0 +1,149 @@
+"""The example programs, run as their comments say: what they print and how they end.
+
+Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes;
+LOAD_MPI and LOAD_NCCL, the examples, either of which may be absent; RANK_WRAPPER, a program that
+becomes one of them, and DEVICE, what load_mpi is to say it loaded onto, both optional.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+TIMEOUT_SECONDS = 60
+IO_ERROR = 3
+
+
+def wrapped(program):
+    return [*os.environ.get("RANK_WRAPPER", "").split(), program]
+
+
+def run(command, **environment):
+    return subprocess.run(
+        list(map(str, command)), env=os.environ | environment, timeout=TIMEOUT_SECONDS,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def processes_of(parent):
+    """The children of a process, as they are now."""
+    return list(map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split()))
+
+
+def is_there(process):
+    """Whether a process runs; the dead that nobody has asked after do not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Example(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.enterClassContext(directory := tempfile.TemporaryDirectory(prefix="safeshuffle-"))
+        cls.model = Path(directory.name) / "model"
+        command = os.environ["SAFESHUFFLE"]
+        made = run([command, "make", cls.model, "--like", "llama-2-70b", "--scale", "0.0001"])
+        assert made.returncode == 0, made.stderr
+        cls.tensors = json.loads(run([command, "inspect", cls.model, "--json"]).stdout)["files"]
+        cls.tensors = {t["name"]: t for file in cls.tensors for t in file["tensors"]}
+
+    def assert_lists_all(self, lines, ranks):
+        """Name, dtype and, where a tensor is cut or not, its bytes."""
+        listed = {line.split()[0]: line.split() for line in lines}
+        self.assertEqual(set(listed), set(self.tensors))
+        for name, tensor in self.tensors.items():
+            words = listed[name]
+            self.assertEqual(words[1], tensor["dtype"])
+            size = int(words[words.index("bytes") - 1])
+            self.assertIn(size, {tensor["bytes"], tensor["bytes"] // ranks})
+        self.assertIn(f" {self.tensors['model.norm.weight']['bytes']} bytes",
+                      " ".join(listed["model.norm.weight"]))  # fmt: skip
+
+    def assert_fails_for_want_of_a_checkpoint(self, result):
+        self.assertEqual(result.returncode, IO_ERROR, result.stderr)
+        self.assertEqual(result.stderr.count("/nonexistent: "), 1, result.stderr)
+
+
+@unittest.skipUnless("LOAD_MPI" in os.environ, "no MPI")
+class LoadMpi(Example):
+    def launch(self, ranks, path):
+        launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
+        return run([*launcher, *wrapped(os.environ["LOAD_MPI"]), path])
+
+    def test_loads(self):
+        result = self.launch(2, self.model)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        first, *lines = result.stdout.splitlines()
+        self.assertIn(f"2 ranks on {os.environ.get('DEVICE', 'host')}, over ", first)
+        self.assert_lists_all(lines, 2)
+
+    def test_no_checkpoint(self):
+        self.assert_fails_for_want_of_a_checkpoint(self.launch(2, "/nonexistent"))
+
+
+@unittest.skipUnless("LOAD_NCCL" in os.environ, "no NCCL")
+class LoadNccl(Example):
+    def launch(self, ranks, path):
+        command = [*wrapped(os.environ["LOAD_NCCL"]), path, ranks]
+        return run(command, WORLD_SIZE=str(ranks))  # which the wrapper reads
+
+    def test_loads(self):
+        for ranks in (1, 2, 4):
+            with self.subTest(ranks=ranks):
+                result = self.launch(ranks, self.model)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                self.assert_lists_all(result.stdout.splitlines(), ranks)
+
+    def test_no_checkpoint(self):
+        for ranks in (1, 4):
+            with self.subTest(ranks=ranks):
+                self.assert_fails_for_want_of_a_checkpoint(self.launch(ranks, "/nonexistent"))
+
+    def test_usage(self):
+        for arguments in ([], [self.model], [self.model, 0], [self.model, "two"]):
+            result = run([os.environ["LOAD_NCCL"], *arguments])
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("usage: ", result.stderr)
+
+    def start(self, ranks):
+        """The program and its ranks, as soon as they are there."""
+        command = [*wrapped(os.environ["LOAD_NCCL"]), str(self.model), str(ranks)]
+        program = subprocess.Popen(
+            command, env=os.environ | {"WORLD_SIZE": str(ranks)},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        while len(found := processes_of(program.pid)) < ranks:
+            self.assertIsNone(program.poll())
+            time.sleep(0.001)
+        return program, found
+
+    def assert_gone(self, processes):
+        end = time.monotonic() + TIMEOUT_SECONDS
+        while any(map(is_there, processes)):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
+    def test_a_rank_that_dies_ends_all(self):
+        for lost in (0, 1):
+            with self.subTest(rank=lost):
+                program, ranks = self.start(2)
+                os.kill(ranks[lost], signal.SIGKILL)
+                self.assertNotEqual(program.wait(TIMEOUT_SECONDS), 0)
+                self.assert_gone(ranks)
+
+    def test_no_rank_outlives_the_program(self):
+        program, ranks = self.start(2)
+        program.kill()
+        self.assert_gone(ranks)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,146 @@
+"""Ranks that are plain processes, with GPUs and without MPI: they meet, load, and lose one another.
+
+Environment, beyond that of plain_ranks.py: TIMEOUT_SECONDS, which must be longer than NCCL takes to
+connect, and PHASES, to lose ranks in some of them only; both optional.
+"""
+
+import os
+import unittest
+
+import job
+import model
+import plain_ranks
+from case import LOAD_OPTIONS, FaultCase
+
+TIMEOUT_SECONDS = int(os.environ.get("TIMEOUT_SECONDS", "3"))
+RANKS = 3
+LOST = 2
+SIGKILL = -9
+
+# The call in which the lost rank stays.
+PHASES = {
+    "open": {"call": "pread", "path": model.file_name(LOST), "thread": "main"},
+    "exchange": {"call": "pread", "path": ".safetensors", "thread": "worker", "from": model.WINDOW},
+    "save": {"call": "pwrite", "path": f"model-rank-{LOST}", "from": 1024},
+}
+CHOSEN = os.environ.get("PHASES", " ".join(PHASES)).split()
+
+
+class WithoutMpi(FaultCase):
+    def setUp(self):
+        super().setUp()
+        self.address = self.enterContext(plain_ranks.tcp_address())
+
+    def load_plainly(self, ranks, *options, **how):
+        address = how.pop("address", self.address)
+        return plain_ranks.run(
+            ranks, address, *self.load_command(), "--timeout", TIMEOUT_SECONDS, *options, **how
+        )
+
+    def saved_files(self):
+        """Under their final names: {name: bytes}."""
+        saved = self.saved.iterdir() if self.saved.exists() else []
+        return {path.name: path.read_bytes() for path in saved if not path.name.startswith(".")}
+
+    def assert_failed(self, result, codes, *words):
+        """One message with all these words, and one of these exit codes."""
+        self.assertIn(result.code, codes, result.errors)
+        self.assertEqual(len(result.messages), 1, result.errors)
+        for word in words:
+            self.assertIn(word, result.messages[0])
+
+
+class Loads(WithoutMpi):
+    def save_over_mpi_on_the_host(self, ranks):
+        command = [*self.load_command(), "--device", "host", "--save-sharded", self.saved]
+        result = job.run(ranks, *command)
+        self.assertEqual(result.code, 0, result.errors)
+        return self.saved_files()
+
+    def save_plainly(self, ranks, address):
+        results = self.load_plainly(ranks, *LOAD_OPTIONS, "--verify", "full", "--save-sharded",
+                                    self.saved, address=address)  # fmt: skip
+        for result in results.values():
+            self.assertEqual(result.code, 0, result.errors)
+        self.assertIn(f"onto {ranks} rank", results[0].output)
+        self.assertNotIn("device host", results[0].output)
+        return self.saved_files()
+
+    def test_same_bytes_as_over_mpi_on_the_host(self):
+        for ranks, address in ((1, self.address), (2, self.address),
+                               (4, f"file://{self.work}/meeting")):  # fmt: skip
+            with self.subTest(ranks=ranks, address=address):
+                expected = self.save_over_mpi_on_the_host(ranks)
+                self.assertEqual(len(expected), ranks)
+                self.saved = self.work / f"saved by {ranks} without MPI"
+                self.assertEqual(self.save_plainly(ranks, address), expected)
+                self.saved = self.work / f"saved by more than {ranks}"
+
+
+    def test_meet_as_torchrun_has_it(self):
+        """At the port after the one that torchrun itself listens at."""
+        host, port = self.address.removeprefix("tcp://").split(":")
+        told = {"SAFESHUFFLE_RENDEZVOUS": "", "MASTER_ADDR": host, "MASTER_PORT": str(int(port) - 1)}
+        for result in self.load_plainly(2, *LOAD_OPTIONS, environment=told).values():
+            self.assertEqual(result.code, 0, result.errors)
+
+
+class LostRank(WithoutMpi):
+    def test_never_started(self):
+        for address in (self.address, f"file://{self.work}/meeting"):
+            with self.subTest(address=address):
+                results = self.load_plainly(RANKS, *LOAD_OPTIONS, address=address, absent=[LOST])
+                for result in results.values():
+                    self.assert_failed(result, {9}, f"rank {LOST}")
+                    self.assert_in_time(result)
+                self.assert_nobody_left()
+
+    def test_killed(self):
+        for phase in CHOSEN:
+            with self.subTest(phase=phase):
+                self.assertEqual(self.lose("kill", phase).code, SIGKILL)
+
+    def test_stopped(self):
+        for phase in CHOSEN:
+            with self.subTest(phase=phase):
+                self.lose("stop", phase)
+
+    def lose(self, action, phase):
+        """Returns what became of the lost rank; nothing but the time tells the others."""
+        fault = PHASES[phase] | {"rank": LOST, "action": action, "times": 1}
+        results = self.load_plainly(
+            RANKS, *LOAD_OPTIONS, "--save-sharded", self.saved, faults=[fault], lost=[LOST]
+        )
+        lost = results.pop(LOST)
+        for result in results.values():
+            self.assert_failed(result, {6, 9})
+            self.assert_in_time(result)
+        self.assert_nobody_left()
+        self.assertEqual(self.saved_files(), {})
+        return lost
+
+    def assert_in_time(self, result):
+        self.assertLess(result.seconds, TIMEOUT_SECONDS + job.SLACK_SECONDS)
+
+
+class Usage(WithoutMpi):
+    def test_host_memory_has_no_transport(self):
+        for result in self.load_plainly(RANKS, "--device", "host").values():
+            self.assert_failed(result, {2}, "without MPI", "host memory")
+
+    def test_a_rank_that_is_no_number(self):
+        for result in self.load_plainly(2, *LOAD_OPTIONS, environment={"RANK": "two"}).values():
+            self.assert_failed(result, {2}, "RANK is 'two', which is not a number")
+
+    def test_a_rank_outside_the_group(self):
+        result = self.load_plainly(2, *LOAD_OPTIONS, absent=[0], environment={"RANK": "2"})[1]
+        self.assert_failed(result, {2}, "RANK is 2, but must be less than WORLD_SIZE, which is 2")
+
+    def test_no_group_size(self):
+        results = self.load_plainly(2, *LOAD_OPTIONS, environment={"WORLD_SIZE": ""})
+        for result in results.values():
+            self.assert_failed(result, {2}, "WORLD_SIZE")
+
+
+if __name__ == "__main__":
+    unittest.main()
