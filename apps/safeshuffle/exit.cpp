@@ -38,9 +38,10 @@ bool is_own(const ErrorRecord& error) {
 // them comes whose own failure it is: the others may know only that it is gone.
 std::chrono::milliseconds turn(const ErrorRecord& error) {
   constexpr std::chrono::milliseconds one{1000};
+  constexpr int last = 10;  // those that come later need not wait longer
   const bool lost_another = error.kind == ErrorKind::timeout;
   if (is_own(error)) return grace + std::min(one / 10 * launched_rank(), one / 2);
-  return grace + one * (launched_rank() + int{lost_another});
+  return grace + one * (std::min(launched_rank(), last) + int{lost_another});
 }
 
 [[noreturn]] void end_group(ErrorRecord error) {

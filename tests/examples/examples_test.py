@@ -15,6 +15,7 @@ import unittest
 from pathlib import Path
 
 TIMEOUT_SECONDS = 60
+GONE_SECONDS = 20
 IO_ERROR = 3
 
 
@@ -40,6 +41,11 @@ def is_there(process):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def kill_all(processes):
+    for process in filter(is_there, processes):
+        os.kill(process, signal.SIGKILL)
 
 
 class Example(unittest.TestCase):
@@ -123,10 +129,11 @@ class LoadNccl(Example):
         while len(found := processes_of(program.pid)) < ranks:
             self.assertIsNone(program.poll())
             time.sleep(0.001)
+        self.addCleanup(kill_all, found)
         return program, found
 
     def assert_gone(self, processes):
-        end = time.monotonic() + TIMEOUT_SECONDS
+        end = time.monotonic() + GONE_SECONDS
         while any(map(is_there, processes)):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
@@ -141,6 +148,7 @@ class LoadNccl(Example):
 
     def test_no_rank_outlives_the_program(self):
         program, ranks = self.start(2)
+        os.kill(ranks[1], signal.SIGSTOP)  # so that it cannot end by itself
         program.kill()
         self.assert_gone(ranks)
 

@@ -4,6 +4,7 @@ Environment, beyond that of plain_ranks.py: TIMEOUT_SECONDS, which must be longe
 connect, and PHASES, to lose ranks in some of them only; both optional.
 """
 
+import errno
 import os
 import unittest
 
@@ -13,6 +14,7 @@ import plain_ranks
 from case import LOAD_OPTIONS, FaultCase
 
 TIMEOUT_SECONDS = int(os.environ.get("TIMEOUT_SECONDS", "3"))
+MEETING_SECONDS = min(TIMEOUT_SECONDS, 5)  # NCCL has no part in it
 RANKS = 3
 LOST = 2
 SIGKILL = -9
@@ -31,10 +33,10 @@ class WithoutMpi(FaultCase):
         super().setUp()
         self.address = self.enterContext(plain_ranks.tcp_address())
 
-    def load_plainly(self, ranks, *options, **how):
+    def load_plainly(self, ranks, *options, timeout=TIMEOUT_SECONDS, **how):
         address = how.pop("address", self.address)
         return plain_ranks.run(
-            ranks, address, *self.load_command(), "--timeout", TIMEOUT_SECONDS, *options, **how
+            ranks, address, *self.load_command(), "--timeout", timeout, *options, **how
         )
 
     def saved_files(self):
@@ -85,11 +87,24 @@ class Loads(WithoutMpi):
             self.assertEqual(result.code, 0, result.errors)
 
 
+    def test_data_unreadable_on_one_rank(self):
+        """An error that all ranks have, and of which the first speaks."""
+        fault = {
+            "rank": 1, "call": "pread", "path": model.file_name(1), "thread": "worker",
+            "action": "errno", "value": errno.EIO,
+        }  # fmt: skip
+        results = self.load_plainly(RANKS, *LOAD_OPTIONS, faults=[fault])
+        self.assertEqual([result.code for result in results.values()], [3] * RANKS)
+        self.assert_failed(results[0], {3}, "rank 1: ", model.file_name(1), "Input/output error")
+        self.assertEqual(results[1].messages + results[2].messages, [])
+
+
 class LostRank(WithoutMpi):
     def test_never_started(self):
         for address in (self.address, f"file://{self.work}/meeting"):
             with self.subTest(address=address):
-                results = self.load_plainly(RANKS, *LOAD_OPTIONS, address=address, absent=[LOST])
+                results = self.load_plainly(RANKS, *LOAD_OPTIONS, address=address, absent=[LOST],
+                                            timeout=MEETING_SECONDS)  # fmt: skip
                 for result in results.values():
                     self.assert_failed(result, {9}, f"rank {LOST}")
                     self.assert_in_time(result)
