@@ -1,4 +1,4 @@
-"""The command where there is no GPU: `auto` is the host and says why, `cuda` fails for the same reason.
+"""The command where there is no GPU: `auto` is the host and says why, `cuda` fails for that reason.
 
 Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes.
 """
@@ -41,7 +41,7 @@ class NoGpu(unittest.TestCase):
         """What `auto` gives as the reason."""
         result = run("load", self.model, "--device", "auto", ranks=ranks)
         self.assertEqual(result.returncode, 0, result.stderr)
-        found = re.search(r"^device host \((?:rank 0: )?(.+)\), transport ", result.stdout, re.MULTILINE)
+        found = re.search(r"(?m)^device host \((?:rank 0: )?(.+)\), transport ", result.stdout)
         self.assertIsNotNone(found, result.stdout)
         return found[1]
 
@@ -52,7 +52,8 @@ class NoGpu(unittest.TestCase):
                 begin = time.monotonic()
                 result = run("load", self.model, "--device", "cuda", ranks=ranks)
                 self.assertLess(time.monotonic() - begin, AT_ONCE_SECONDS)
-                self.assertEqual(result.returncode, CONFIG_ERROR if why == NOT_BUILT_IN else CUDA_ERROR)
+                code = CONFIG_ERROR if why == NOT_BUILT_IN else CUDA_ERROR
+                self.assertEqual(result.returncode, code)
                 self.assertEqual(result.stdout, "")
                 self.assertEqual(result.stderr.count("safeshuffle: error: "), 1, result.stderr)
                 self.assertRegex(result.stderr, f"(?m)^safeshuffle: error: .*{re.escape(why)}$")

@@ -1,7 +1,7 @@
 """Runs the command on several ranks, with faults, and sees that nothing is left of it.
 
-Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes; INJECT,
-the library made of inject.cpp.
+Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes;
+INJECT, the library made of inject.cpp.
 """
 
 import os

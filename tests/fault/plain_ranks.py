@@ -1,5 +1,4 @@
-"""Runs the command as plain processes that find each other by themselves, as torchrun and srun start
-them.
+"""Runs the command as plain processes that find each other by themselves, as torchrun starts them.
 
 Environment, beyond that of job.py: RANK_WRAPPER, a program that becomes the command; optional.
 """
@@ -27,15 +26,16 @@ def tcp_address():
 
 
 def run(ranks, address, *arguments, faults=(), absent=(), lost=(), environment=None):
-    """{rank: Result} of all ranks but those `absent`, which are not started. Ranks that get `lost` are
-    not waited for, but killed when the others have ended. `environment` overrides what ranks are told."""
+    """{rank: Result} of all ranks but those `absent`, which are not started. Ranks that get `lost`
+    are not waited for, but killed when the others have ended. `environment` overrides what the
+    ranks are told."""
     command = [*os.environ.get("RANK_WRAPPER", "").split(), os.environ["SAFESHUFFLE"]]
     command += map(str, arguments)
     common = job.environment_with(faults) | {"WORLD_SIZE": str(ranks)}
     common |= {"SAFESHUFFLE_RENDEZVOUS": address} | (environment or {})
     with ExitStack() as stack:
         started = {
-            rank: stack.enter_context(Rank(command, {"RANK": str(rank), "LOCAL_RANK": str(rank)} | common))
+            rank: stack.enter_context(Rank(command, place(rank) | common))
             for rank in range(ranks)
             if rank not in absent
         }
@@ -43,6 +43,10 @@ def run(ranks, address, *arguments, faults=(), absent=(), lost=(), environment=N
             if rank not in lost:
                 process.wait()
         return {rank: process.end() for rank, process in started.items()}
+
+
+def place(rank):
+    return {"RANK": str(rank), "LOCAL_RANK": str(rank)}
 
 
 class Rank:

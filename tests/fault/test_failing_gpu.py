@@ -1,5 +1,4 @@
-"""The simulated GPU of one rank fails at some operation: that rank says so, and the others end as well.
-"""
+"""The simulated GPU of one rank fails at some operation: that rank says so, and the others end."""
 
 import os
 import unittest
@@ -17,7 +16,8 @@ CAUSE = "cudaErrorIllegalAddress|unhandled cuda error"  # as CUDA, or NCCL, has 
 
 # Becomes the command.
 WRAPPER = f"""\
-if [ "${{OMPI_COMM_WORLD_RANK:-$RANK}}" = {FAILING} ]; then export SIMULATED_GPU_FAIL_AFTER=$FAIL_AFTER; fi
+rank=${{OMPI_COMM_WORLD_RANK:-$RANK}}
+if [ "$rank" = {FAILING} ]; then export SIMULATED_GPU_FAIL_AFTER=$FAIL_AFTER; fi
 exec "$@"
 """
 

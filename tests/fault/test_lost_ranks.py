@@ -14,7 +14,8 @@ RUN_TAG = 3  # of the messages that carry tensors
 # Over MPI a rank is lost while it sends its tensors; over NCCL, while it reads what it would send
 # next, so that the others wait for it within an exchange.
 EXCHANGE_OVER_MPI = {"call": "send", "from": RUN_TAG}
-EXCHANGE_OVER_NCCL = {"call": "pread", "path": ".safetensors", "thread": "worker", "from": model.WINDOW}
+EXCHANGE_OVER_NCCL = {"call": "pread", "path": ".safetensors", "thread": "worker",
+                      "from": model.WINDOW}  # fmt: skip
 
 # The call in which the lost rank stays.
 PHASES = {
@@ -94,7 +95,8 @@ class LostRank(FaultCase):
 
     def test_storage_hangs_while_a_peer_is_lost(self):
         """Giving up on the peer must not end in waiting for the storage."""
-        stop = PHASES["read"] | {"rank": 1, "path": model.file_name(1), "action": "stop", "times": 1}
+        stop = {"rank": 1, "path": model.file_name(1), "action": "stop", "times": 1}
+        stop = PHASES["read"] | stop
         hang = {"rank": 0, "call": "pread", "thread": "worker", "path": model.file_name(0)}
         hang |= {"from": model.WINDOW + 8192, "action": "sleep", "value": 60_000}
         result = self.load("--timeout", TIMEOUT_SECONDS, "--threads", 1, ranks=2,

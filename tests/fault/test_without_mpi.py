@@ -82,7 +82,8 @@ class Loads(WithoutMpi):
     def test_meet_as_torchrun_has_it(self):
         """At the port after the one that torchrun itself listens at."""
         host, port = self.address.removeprefix("tcp://").split(":")
-        told = {"SAFESHUFFLE_RENDEZVOUS": "", "MASTER_ADDR": host, "MASTER_PORT": str(int(port) - 1)}
+        told = {"MASTER_ADDR": host, "MASTER_PORT": str(int(port) - 1)}
+        told["SAFESHUFFLE_RENDEZVOUS"] = ""
         for result in self.load_plainly(2, *LOAD_OPTIONS, environment=told).values():
             self.assertEqual(result.code, 0, result.errors)
 

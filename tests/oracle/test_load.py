@@ -1,7 +1,7 @@
 """`load --save-sharded` gives every rank the bytes that the reference library slices from the files.
 
-Environment, beyond that of command.py, for devices other than the host: LOAD_OPTIONS, of every load;
-MOST_RANKS and LEAST_WINDOW, in bytes, to leave out what takes too long.
+Environment, beyond that of command.py, for devices other than the host: LOAD_OPTIONS, of every
+load; MOST_RANKS and LEAST_WINDOW, in bytes, to leave out what takes too long.
 """
 
 import json
@@ -19,7 +19,6 @@ import checkpoint
 import command
 import placement
 import sample
-
 
 KIB, MIB = 1 << 10, 1 << 20
 LOAD_OPTIONS = os.environ.get("LOAD_OPTIONS", "").split()
