@@ -23,15 +23,13 @@ struct Bootstrap {
 
   /// Where rank 0 waits for the others; the same on all ranks, not needed by a group of one:
   ///
-  /// - "tcp://HOST:PORT" or "tcp://HOST:PORT/JOB": HOST is a name, an IPv4 address or an IPv6
-  /// address
+  /// - "tcp://HOST:PORT" or "tcp://HOST:PORT/JOB": HOST is a name, an IPv4 address or an IPv6 one
   ///   in brackets by which the other ranks reach rank 0. Rank 0 listens on PORT of all interfaces;
   ///   of the loopback interface only, if HOST is "localhost" or a loopback address. JOB, at most
   ///   128 bytes, keeps jobs apart that come to one port at the same time.
-  /// - "file:///PATH" or a path: in a directory that all ranks share and may write to, of a name
-  /// that
-  ///   no other running job uses. Leftovers of a job that crashed do no harm. Needs no open port,
-  ///   but is slower where the filesystem caches directories: up to a minute on NFS.
+  /// - "file:///PATH" or a path: in a directory that all ranks share and may write to, of a name no
+  ///   other running job uses. Leftovers of a job that crashed do no harm. Needs no open port, but
+  ///   is slower where the filesystem caches directories: up to a minute on NFS.
   ///
   /// Whoever can connect to the port can take part, or disturb; the files are private to the user.
   std::string address;
@@ -49,21 +47,22 @@ struct Bootstrap {
   ///     - RANK, WORLD_SIZE, LOCAL_RANK (torchrun, Kubernetes)
   ///     - OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK (mpirun)
   ///     - PMI_RANK, PMI_SIZE, MPI_LOCALRANKID (Hydra)
-  ///     - SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID (srun); last, because what runs inside a Slurm
-  ///     job
-  ///       inherits them from its launcher
+  ///     - SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID (srun); last, because all that runs inside a
+  ///       Slurm job inherits them
   /// - address: SAFESHUFFLE_RENDEZVOUS, or else tcp:// with MASTER_ADDR and the port after
   ///   MASTER_PORT (before it, if that is 65535), since torchrun itself listens on MASTER_PORT; JOB
   ///   is TORCHELASTIC_RUN_ID, or SLURM_JOB_ID with SLURM_STEP_ID.
   static Bootstrap from_environment();
 };
 
-/// A communicator over the ranks that meet by `bootstrap`, each with a GPU; a group of one may have
-/// the host as well. Collective: waits up to `bootstrap.timeout` until all ranks have come. NCCL's
-/// set-up goes on meanwhile and is waited for, within Options::timeout, by the first load.
+/// A communicator over the ranks that meet by `bootstrap`, each with a GPU (`automatic` means the
+/// same); a group of one may have the host as well. Collective: waits up to `bootstrap.timeout`
+/// until all ranks have come. NCCL is then set up without waiting; the first load does that, within
+/// Options::timeout. A rank that cannot open its GPU does not come: it throws at once, the others
+/// when they have waited for it.
 ///
-/// Throws ConfigError (nobody can meet there, the host device, a build without NCCL), TimeoutError,
-/// TransportError.
+/// Throws ConfigError (nobody can meet there, the host device, a build without NCCL), MemoryError,
+/// TimeoutError, TransportError.
 Communicator from_bootstrap(const Bootstrap& bootstrap, Device device = Device::cuda());
 
 }  // namespace safeshuffle

@@ -1,4 +1,5 @@
-// A group of ranks, each with one device. Made by the interop headers (mpi.hpp) or by `self`.
+// A group of ranks, each with one device. Made by the interop headers (mpi.hpp, nccl.hpp), by
+// bootstrap.hpp, or by `self`.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ std::string name(DeviceKind kind);
 /// Says which device to open.
 struct Device {
   /// Ordinal of a GPU: the rank's position among the ranks of its node, modulo the number of GPUs
-  /// that the process sees.
+  /// that the process sees. NCCL refuses ranks of one node that have the same GPU.
   static constexpr int by_local_rank = -1;
 
   DeviceKind kind = DeviceKind::host;
@@ -65,7 +66,7 @@ class Communicator {
   std::shared_ptr<device::Device> device_;
 };
 
-/// A group of one rank; needs no MPI.
+/// A group of one rank; needs no MPI. Throws ConfigError, TransportError.
 Communicator self(Device device = Device::host());
 
 }  // namespace safeshuffle

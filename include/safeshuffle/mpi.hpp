@@ -17,7 +17,12 @@ namespace safeshuffle {
 /// the result, a collective call, unless MPI has been finalised by then. Errors of MPI calls are
 /// thrown as TransportError, whatever handler `comm` has.
 ///
+/// With GPUs, data goes over NCCL and control messages over MPI, which need not know of GPUs.
+/// NCCL is set up without waiting; the first load does that.
+///
 /// `timeout` bounds each wait for the others within this call, as Options::timeout does in a load.
+/// Throws ConfigError (no such GPU, a build without CUDA or NCCL), MemoryError, TransportError,
+/// TimeoutError.
 Communicator from_mpi(MPI_Comm comm, Device device = Device::host(),
                       std::chrono::milliseconds timeout = std::chrono::minutes(5));
 

@@ -11,11 +11,12 @@ namespace safeshuffle {
 /// A communicator over the ranks of `comm`, each with the GPU that `comm` was made on; MPI is not
 /// needed. Collective over `comm`.
 ///
-/// `comm` is borrowed: never destroyed, aborted or reconfigured, not even after a failure. It must
-/// outlive the result and every call that uses it. Control messages and data ride on it; while a
-/// call of this library runs, nothing else may use it, on any thread, and no other NCCL work may be
-/// under way on the GPU, because a load allocates memory first. Not to be called within
-/// ncclGroupStart and ncclGroupEnd, nor while `stream` is captured into a graph (ConfigError).
+/// `comm` is borrowed: never destroyed, aborted or reconfigured, not even after a failure. It and
+/// `stream` must outlive the result and every call that uses it. Control messages and data ride on
+/// it; while a call of this library runs, nothing else may use it, on any thread, and no other NCCL
+/// work may be under way on the GPU, because a load allocates memory first. Not to be called within
+/// ncclGroupStart and ncclGroupEnd, which goes unnoticed, nor while `stream` is captured into a
+/// graph, which is a ConfigError.
 ///
 /// A load begins after the work that is enqueued on `stream` when it is called, and is complete, on
 /// every rank, when it returns: work on any stream that is enqueued later sees the tensors. The
@@ -26,7 +27,7 @@ namespace safeshuffle {
 /// it connects them on first use. After a time-out the work that hangs on the device may still
 /// write to the tensors' memory, so that is not freed; abort `comm` to end it.
 ///
-/// Throws ConfigError, MemoryError, TransportError.
+/// Throws ConfigError, MemoryError, TransportError, TimeoutError (`comm` has lost a peer already).
 Communicator borrow(ncclComm_t comm, cudaStream_t stream = nullptr);
 
 }  // namespace safeshuffle

@@ -32,8 +32,9 @@ struct PlanOptions {
   std::uint64_t window = std::uint64_t{64} << 20;
 
   /// Peak device bytes per rank (shards + slabs + pack buffer; in a load also the buffers of the
-  /// transport, which NCCL has hundreds of megabytes of); 0: no limit. The window is reduced to
-  /// fit; where even the smallest does not, planning throws MemoryError.
+  /// transport, which NCCL has hundreds of megabytes of; not CUDA's own context, nor some megabytes
+  /// for tables); 0: no limit. The window is reduced to fit; where even the smallest does not,
+  /// planning throws MemoryError.
   std::uint64_t memory_budget = 0;
 };
 
@@ -68,8 +69,7 @@ struct Options {
   /// filesystem that refuses it is read buffered, which the report says (an error under `strict`).
   DirectIo direct = DirectIo::automatic;
 
-  /// The host device is attached to no one node: there, either value leaves threads where the
-  /// launcher bound the rank.
+  /// Has no effect yet: threads stay where the launcher bound the rank.
   Numa numa = Numa::automatic;
 
   /// Reader threads per rank; 0: 4, or the number of cores if that is less.

@@ -44,7 +44,7 @@ struct Span {
 struct RankReport {
   std::uint32_t rank = 0;
   std::string host;                          ///< name of its node
-  std::string device;                        ///< such as "host" or "NVIDIA H200 at 0000:1b:00.0"
+  std::string device;                        ///< such as "host" or "NVIDIA H200 at 0000:1B:00.0"
   unsigned cores = 0;                        ///< that the process may run on
   std::array<double, phase_count> phases{};  ///< by Phase
   double total_seconds = 0;                  ///< sum of the phases
@@ -65,10 +65,9 @@ struct RankReport {
 
 /// The whole load.
 struct Report {
-  std::string version;  ///< of the library, such as "0.1.0"
-  std::string device;   ///< rank 0's
-  std::string
-      transport;  ///< "self", "mpi", "nccl", or "nccl+mpi": NCCL, with MPI for control messages
+  std::string version;    ///< of the library, such as "0.1.0"
+  std::string device;     ///< rank 0's
+  std::string transport;  ///< "self", "mpi", "nccl", or "nccl+mpi": MPI for control messages
   std::uint64_t plan_hash = 0;
   std::uint32_t waves = 0;
   std::uint64_t window = 0;

@@ -79,7 +79,7 @@ class Device {
   /// Of a GPU; 0 on the host.
   virtual int ordinal() const noexcept { return 0; }
 
-  /// For reports, such as "host" or "NVIDIA H200 at 0000:1b:00.0".
+  /// For reports, such as "host" or "NVIDIA H200 at 0000:1B:00.0".
   virtual std::string description() const = 0;
 
   /// Memory aligned to at least 4096 bytes, uninitialised, `bytes` > 0. The owner may outlive the

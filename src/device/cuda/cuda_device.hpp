@@ -22,7 +22,7 @@ class CudaDevice final : public Device {
   DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
   int ordinal() const noexcept override { return session_->gpu().ordinal(); }
 
-  /// "NVIDIA H200 at 0000:1b:00.0".
+  /// "NVIDIA H200 at 0000:1B:00.0".
   std::string description() const override;
   std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override;
   std::unique_ptr<Queue> make_queue() override;

@@ -45,7 +45,7 @@ class GpuScope {
   GpuScope& operator=(const GpuScope&) = delete;
 };
 
-/// PCI address, such as "0000:1b:00.0". Creates no context. Throws ConfigError if there is no such
+/// PCI address, such as "0000:1B:00.0". Creates no context. Throws ConfigError if there is no such
 /// GPU, TransportError.
 std::string bus_id_of(int ordinal);
 
