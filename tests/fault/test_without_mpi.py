@@ -78,7 +78,6 @@ class Loads(WithoutMpi):
                 self.assertEqual(self.save_plainly(ranks, address), expected)
                 self.saved = self.work / f"saved by more than {ranks}"
 
-
     def test_meet_as_torchrun_has_it(self):
         """At the port after the one that torchrun itself listens at."""
         host, port = self.address.removeprefix("tcp://").split(":")
@@ -86,7 +85,6 @@ class Loads(WithoutMpi):
         told["SAFESHUFFLE_RENDEZVOUS"] = ""
         for result in self.load_plainly(2, *LOAD_OPTIONS, environment=told).values():
             self.assertEqual(result.code, 0, result.errors)
-
 
     def test_data_unreadable_on_one_rank(self):
         """An error that all ranks have, and of which the first speaks."""
