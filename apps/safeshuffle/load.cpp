@@ -127,7 +127,13 @@ std::string json_result(const LoadCommand& command, const Report& report) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+void check_device(const Device& device) {
+  if (device.kind != DeviceKind::host || device.ordinal == Device::by_local_rank) return;
+  throw ConfigError("--gpu goes with a GPU, not with --device host");
+}
+
 void load(LoadCommand& command) {
+  check_device(command.device);
   command.options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
   command.options.trace = !command.trace_file.empty();

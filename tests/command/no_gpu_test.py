@@ -62,6 +62,11 @@ class NoGpu(unittest.TestCase):
         result = run("load", self.model, "--device", "host", ranks=1)
         self.assertIn("device host, transport self", result.stdout)
 
+    def test_host_has_no_gpus_to_choose_from(self):
+        result = run("load", self.model, "--device", "host", "--gpu", 1, ranks=1)
+        self.assertEqual(result.returncode, CONFIG_ERROR)
+        self.assertIn("--gpu goes with a GPU", result.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
