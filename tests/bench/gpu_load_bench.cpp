@@ -47,6 +47,7 @@ class Model {
  public:
   Model(const std::string& directory, const Case& which)
       : directory_(directory + "/gpu_load_bench") {
+    std::filesystem::remove_all(directory_);  // of a run that was killed
     std::filesystem::create_directories(directory_);
     const std::uint64_t tensors =
         std::max(std::uint64_t{1}, which.gigabytes * gigabyte / which.files / tensor_bytes);
@@ -77,9 +78,11 @@ class Model {
                        {tensor_bytes / 2 / 4096, 4096}});
     }
     paths_.push_back(directory_ + "/model-" + std::to_string(number) + ".safetensors");
-    format::FileWriter writer(paths_.back(), format::layout_header(specs));
-    for (std::uint64_t i = 0; i < tensors; ++i) writer.write(i, 0, content_);
-    writer.commit();
+    // Not by FileWriter, which waits until all is on storage: here it is wanted in memory only.
+    const auto layout = format::layout_header(specs);
+    const auto file = core::PosixFile::create(paths_.back(), paths_.back());
+    file.write(0, std::as_bytes(std::span(layout.bytes)));
+    for (const std::uint64_t offset : layout.file_offset) file.write(offset, content_);
   }
 
   static void read(const std::string& path) {
