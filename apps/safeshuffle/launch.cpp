@@ -16,23 +16,28 @@ namespace {
 // Set for every rank by Open MPI, by PMIx and PMI launchers (MPICH, Slurm), in this order.
 constexpr const char* rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
 
+bool is_set(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+// Ranks that are told where to meet are to meet there, also if a launcher of MPI has started them.
+bool has_rendezvous() {
+  return is_set("SAFESHUFFLE_RENDEZVOUS");
+}
+
 const char* mpi_rank() {
+  if (has_rendezvous()) return nullptr;
   for (const char* variable : rank_variables) {
     if (const char* value = std::getenv(variable)) return value;
   }
   return nullptr;
 }
 
-bool is_set(const char* variable) {
-  const char* const value = std::getenv(variable);
-  return value != nullptr && *value != '\0';
-}
-
 // Started by something that knows nothing of MPI, but says where the ranks meet.
 bool under_bootstrap() {
   if (mpi_rank() != nullptr) return false;
-  return is_set("SAFESHUFFLE_RENDEZVOUS") ||
-         (is_set("RANK") && is_set("WORLD_SIZE") && is_set("MASTER_ADDR"));
+  return has_rendezvous() || (is_set("RANK") && is_set("WORLD_SIZE") && is_set("MASTER_ADDR"));
 }
 
 // What is wrong with the environment, joining says; until then every rank speaks for itself.

@@ -7,6 +7,7 @@ connect, and PHASES, to lose ranks in some of them only; both optional.
 import errno
 import os
 import unittest
+from unittest import mock
 
 import job
 import model
@@ -85,6 +86,12 @@ class Loads(WithoutMpi):
         told["SAFESHUFFLE_RENDEZVOUS"] = ""
         for result in self.load_plainly(2, *LOAD_OPTIONS, environment=told).values():
             self.assertEqual(result.code, 0, result.errors)
+
+    def test_mpirun_only_starts_ranks_that_are_told_where_to_meet(self):
+        with mock.patch.dict(os.environ, {"SAFESHUFFLE_RENDEZVOUS": self.address}):
+            result = job.run(2, *self.load_command(), *LOAD_OPTIONS)
+        self.assertEqual(result.code, 0, result.errors)
+        self.assertIn("transport nccl,", result.output)
 
     def test_data_unreadable_on_one_rank(self):
         """An error that all ranks have, and of which the first speaks."""
