@@ -26,7 +26,8 @@ std::string common_id(Transport& control, const core::Deadline& deadline) {
 // Rank 0 gives up first, so that it can tell the others who is missing.
 core::Deadline patience(const Bootstrap& bootstrap) {
   constexpr std::chrono::milliseconds notice{500};
-  return core::Deadline(bootstrap.rank == 0 ? bootstrap.timeout : bootstrap.timeout + notice);
+  const core::Deadline own(bootstrap.timeout);
+  return bootstrap.rank == 0 ? own : core::Deadline(own.limit() + notice);
 }
 
 std::shared_ptr<NcclGroup> begin_set_up(const std::string& id, std::uint32_t rank,
