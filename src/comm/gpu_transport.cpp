@@ -37,6 +37,10 @@ std::shared_ptr<NcclGroup> begin_set_up(const std::string& id, std::uint32_t ran
 
 }  // namespace
 
+std::string gpu_transport_obstacle() {
+  return {};
+}
+
 std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport> control,
                                               SharedDevice device, const core::Deadline& deadline) {
   const auto gpu = as_gpu(device);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "safeshuffle/bootstrap.hpp"
 
@@ -10,6 +11,9 @@
 #include "device/device.hpp"
 
 namespace safeshuffle::comm {
+
+/// Why there can be no transport between GPUs, in a few words; empty if there can.
+std::string gpu_transport_obstacle();
 
 /// A transport between the GPUs of the ranks of `control`, which goes on gathering texts. NCCL's
 /// set-up is begun and not waited for. Collective. Throws ConfigError in a build without NCCL.
