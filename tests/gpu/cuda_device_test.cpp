@@ -101,6 +101,23 @@ TEST_CASE("a queue begins after what the caller has enqueued", "[gpu][device]") 
   device::check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
+TEST_CASE("a stream that is captured is refused before that can disturb the capture",
+          "[gpu][device]") {
+  cudaStream_t stream = nullptr;
+  device::check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating");
+  {
+    device::CudaDevice device(0, stream);
+    device::check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capturing");
+    CHECK_THROWS_AS(device.make_queue(), ConfigError);
+    CHECK_THROWS_AS(device::CudaDevice(0, stream), ConfigError);
+    cudaGraph_t graph = nullptr;
+    device::check_cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    if (graph != nullptr) device::check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    CHECK_NOTHROW(device.make_queue());
+  }
+  device::check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
 TEST_CASE("a thread's current device is left as it was", "[gpu][device]") {
   std::optional<CUcontext> before;
   std::optional<CUcontext> after;
