@@ -13,6 +13,12 @@
 namespace safeshuffle::app {
 namespace {
 
+#ifdef SAFESHUFFLE_WITH_MPI
+constexpr bool has_mpi = true;
+#else
+constexpr bool has_mpi = false;
+#endif
+
 // Set for every rank by Open MPI, by PMIx and PMI launchers (MPICH, Slurm), in this order.
 constexpr const char* rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
 
@@ -28,9 +34,9 @@ bool is_set(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-// Started by something that knows nothing of MPI, but says where the ranks meet.
+// Started by something that says where the ranks meet. Where there is MPI, that comes first.
 bool under_bootstrap() {
-  if (mpi_rank() != nullptr) return false;
+  if (has_mpi && mpi_rank() != nullptr) return false;
   return is_set("SAFESHUFFLE_RENDEZVOUS") ||
          (is_set("RANK") && is_set("WORLD_SIZE") && is_set("MASTER_ADDR"));
 }
@@ -71,7 +77,8 @@ Communicator join_by_mpi(Device device, std::chrono::milliseconds timeout) {
 }
 #else
 Communicator join_by_mpi(Device, std::chrono::milliseconds) {
-  throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
+  throw ConfigError(
+      "this safeshuffle was built without MPI: under mpirun, set SAFESHUFFLE_RENDEZVOUS");
 }
 #endif
 
@@ -87,8 +94,8 @@ bool under_launcher() {
 }
 
 Communicator join_group(Device device, std::chrono::milliseconds timeout) {
-  if (mpi_rank() != nullptr) return join_by_mpi(device, timeout);
-  return under_bootstrap() ? join_by_bootstrap(device, timeout) : self(device);
+  if (under_bootstrap()) return join_by_bootstrap(device, timeout);
+  return mpi_rank() != nullptr ? join_by_mpi(device, timeout) : self(device);
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
