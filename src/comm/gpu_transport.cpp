@@ -41,11 +41,17 @@ std::string gpu_transport_obstacle() {
   return {};
 }
 
-std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport> control,
+std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control,
                                               SharedDevice device, const core::Deadline& deadline) {
   const auto gpu = as_gpu(device);
-  auto group = begin_set_up(common_id(*control, deadline), control->rank(), control->size(), *gpu);
-  return make_nccl_transport(std::move(group), gpu, std::move(control));
+  const std::string id = common_id(*control, deadline);
+  std::unique_ptr<Transport> transport;
+  agree_on(*control, deadline, [&] {
+    auto group = begin_set_up(id, control->rank(), control->size(), *gpu);
+    transport = make_nccl_transport(std::move(group), gpu, control);
+    return std::string();
+  });
+  return transport;
 }
 
 std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap, SharedDevice device) {

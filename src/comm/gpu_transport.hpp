@@ -16,8 +16,9 @@ namespace safeshuffle::comm {
 std::string gpu_transport_obstacle();
 
 /// A transport between the GPUs of the ranks of `control`, which goes on gathering texts. NCCL's
-/// set-up is begun and not waited for. Collective. Throws ConfigError in a build without NCCL.
-std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport> control,
+/// set-up is begun and not waited for. Collective: what one rank throws, all throw; ConfigError in
+/// a build without NCCL.
+std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control,
                                               std::shared_ptr<device::Device> device,
                                               const core::Deadline& deadline);
 

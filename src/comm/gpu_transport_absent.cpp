@@ -16,7 +16,7 @@ std::string gpu_transport_obstacle() {
   return "this safeshuffle was built without NCCL";
 }
 
-std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport>,
+std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport>,
                                               std::shared_ptr<device::Device>,
                                               const core::Deadline&) {
   fail();

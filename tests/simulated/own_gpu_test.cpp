@@ -1,4 +1,7 @@
-// Which GPU a rank of several on one node gets. The environment says how many GPUs there are.
+// Which GPU a rank of several on one node gets, and what comes of it. The environment says how many
+// GPUs there are.
+#include <cuda_runtime_api.h>
+
 #include "safeshuffle/mpi.hpp"
 
 #include "device/device.hpp"
@@ -32,4 +35,25 @@ TEST_CASE("what is cut like the matrices of real models moves in aligned runs", 
   const bool right = is_right(loaded, world_rank());
   CHECK(right);
   CHECK(simulated_gpu::unaligned_nccl_operations() == before);
+}
+
+TEST_CASE("a GPU without memory for the transport is a MemoryError on all ranks", "[.][nccl]") {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size == 1) return;
+  const auto last = static_cast<std::uint32_t>(size - 1);
+  void* rest = nullptr;
+  if (world_rank() == last) {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    REQUIRE(cudaMemGetInfo(&free, &total) == cudaSuccess);
+    REQUIRE(cudaMalloc(&rest, free) == cudaSuccess);
+  }
+  try {
+    static_cast<void>(world_group());
+    FAIL("no exception");
+  } catch (const MemoryError& error) {
+    CHECK(error.record().rank == static_cast<std::int32_t>(last));
+  }
+  CHECK(cudaFree(rest) == cudaSuccess);
 }
