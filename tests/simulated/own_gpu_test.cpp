@@ -38,12 +38,9 @@ TEST_CASE("what is cut like the matrices of real models moves in aligned runs", 
 }
 
 TEST_CASE("a GPU without memory for the transport is a MemoryError on all ranks", "[.][nccl]") {
-  int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (size == 1) return;
-  const auto last = static_cast<std::uint32_t>(size - 1);
+  if (world_size() == 1) return;
   void* rest = nullptr;
-  if (world_rank() == last) {
+  if (is_last_rank()) {
     std::size_t free = 0;
     std::size_t total = 0;
     REQUIRE(cudaMemGetInfo(&free, &total) == cudaSuccess);
@@ -53,7 +50,7 @@ TEST_CASE("a GPU without memory for the transport is a MemoryError on all ranks"
     static_cast<void>(world_group());
     FAIL("no exception");
   } catch (const MemoryError& error) {
-    CHECK(error.record().rank == static_cast<std::int32_t>(last));
+    CHECK(error.record().rank == static_cast<std::int32_t>(world_size()) - 1);
   }
   CHECK(cudaFree(rest) == cudaSuccess);
 }
