@@ -76,7 +76,8 @@ Communicator join_by_mpi(Device device, std::chrono::milliseconds timeout) {
 }
 #else
 Communicator join_by_mpi(Device, std::chrono::milliseconds) {
-  throw ConfigError("this safeshuffle was built without MPI and cannot run under mpirun");
+  throw ConfigError(
+      "this safeshuffle was built without MPI: under mpirun, set SAFESHUFFLE_RENDEZVOUS");
 }
 #endif
 
@@ -92,8 +93,8 @@ bool under_launcher() {
 }
 
 Communicator join_group(Device device, std::chrono::milliseconds timeout) {
-  if (mpi_rank() != nullptr) return join_by_mpi(device, timeout);
-  return under_bootstrap() ? join_by_bootstrap(device, timeout) : self(device);
+  if (under_bootstrap()) return join_by_bootstrap(device, timeout);
+  return mpi_rank() != nullptr ? join_by_mpi(device, timeout) : self(device);
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI

@@ -22,6 +22,9 @@ namespace safeshuffle {
 /// every rank, when it returns: work on any stream that is enqueued later sees the tensors. The
 /// current device of the calling thread stays what it was.
 ///
+/// One rank per process: allocating page-locked memory for one rank may wait for all GPUs of the
+/// process, and so for a collective of another.
+///
 /// Waits end after `Options::timeout`. Exception: with a blocking communicator
 /// (ncclConfig_t::blocking = 1, the default), NCCL itself waits for the peers, without limit, when
 /// it connects them on first use. After a time-out the work that hangs on the device may still

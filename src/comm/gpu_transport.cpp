@@ -26,7 +26,8 @@ std::string common_id(Transport& control, const core::Deadline& deadline) {
 // Rank 0 gives up first, so that it can tell the others who is missing.
 core::Deadline patience(const Bootstrap& bootstrap) {
   constexpr std::chrono::milliseconds notice{500};
-  return core::Deadline(bootstrap.rank == 0 ? bootstrap.timeout : bootstrap.timeout + notice);
+  const core::Deadline own(bootstrap.timeout);
+  return bootstrap.rank == 0 ? own : core::Deadline(own.limit() + notice);
 }
 
 std::shared_ptr<NcclGroup> begin_set_up(const std::string& id, std::uint32_t rank,
@@ -36,11 +37,21 @@ std::shared_ptr<NcclGroup> begin_set_up(const std::string& id, std::uint32_t ran
 
 }  // namespace
 
-std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport> control,
+std::string gpu_transport_obstacle() {
+  return {};
+}
+
+std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control,
                                               SharedDevice device, const core::Deadline& deadline) {
   const auto gpu = as_gpu(device);
-  auto group = begin_set_up(common_id(*control, deadline), control->rank(), control->size(), *gpu);
-  return make_nccl_transport(std::move(group), gpu, std::move(control));
+  const std::string id = common_id(*control, deadline);
+  std::unique_ptr<Transport> transport;
+  agree_on(*control, deadline, [&] {
+    auto group = begin_set_up(id, control->rank(), control->size(), *gpu);
+    transport = make_nccl_transport(std::move(group), gpu, control);
+    return std::string();
+  });
+  return transport;
 }
 
 std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap, SharedDevice device) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "safeshuffle/bootstrap.hpp"
 
@@ -11,9 +12,13 @@
 
 namespace safeshuffle::comm {
 
+/// Why there can be no transport between GPUs, in a few words; empty if there can.
+std::string gpu_transport_obstacle();
+
 /// A transport between the GPUs of the ranks of `control`, which goes on gathering texts. NCCL's
-/// set-up is begun and not waited for. Collective. Throws ConfigError in a build without NCCL.
-std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport> control,
+/// set-up is begun and not waited for. Collective: what one rank throws, all throw; ConfigError in
+/// a build without NCCL.
+std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control,
                                               std::shared_ptr<device::Device> device,
                                               const core::Deadline& deadline);
 

@@ -7,12 +7,16 @@ namespace safeshuffle::comm {
 namespace {
 
 [[noreturn]] void fail() {
-  throw ConfigError("several ranks with GPUs need NCCL: this safeshuffle was built without");
+  throw ConfigError("several ranks with GPUs need NCCL: " + gpu_transport_obstacle());
 }
 
 }  // namespace
 
-std::unique_ptr<Transport> make_gpu_transport(std::unique_ptr<Transport>,
+std::string gpu_transport_obstacle() {
+  return "this safeshuffle was built without NCCL";
+}
+
+std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport>,
                                               std::shared_ptr<device::Device>,
                                               const core::Deadline&) {
   fail();

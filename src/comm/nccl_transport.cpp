@@ -63,7 +63,7 @@ class NcclPending final : public Pending {
 class NcclTransport final : public Transport {
  public:
   NcclTransport(std::shared_ptr<NcclGroup> group, std::shared_ptr<device::CudaDevice> device,
-                std::unique_ptr<Transport> control)
+                std::shared_ptr<Transport> control)
       : group_(std::move(group)),
         device_(std::move(device)),
         control_(std::move(control)),
@@ -123,7 +123,7 @@ class NcclTransport final : public Transport {
 
   std::shared_ptr<NcclGroup> group_;
   std::shared_ptr<device::CudaDevice> device_;
-  std::unique_ptr<Transport> control_;
+  std::shared_ptr<Transport> control_;
   std::shared_ptr<std::byte> scratch_;
   std::optional<NcclGather> gather_;  // without control
 };
@@ -132,7 +132,7 @@ class NcclTransport final : public Transport {
 
 std::unique_ptr<Transport> make_nccl_transport(std::shared_ptr<NcclGroup> group,
                                                std::shared_ptr<device::CudaDevice> device,
-                                               std::unique_ptr<Transport> control) {
+                                               std::shared_ptr<Transport> control) {
   return std::make_unique<NcclTransport>(std::move(group), std::move(device), std::move(control));
 }
 

@@ -15,6 +15,6 @@ namespace safeshuffle::comm {
 /// itself. Throws MemoryError, TransportError.
 std::unique_ptr<Transport> make_nccl_transport(std::shared_ptr<NcclGroup> group,
                                                std::shared_ptr<device::CudaDevice> device,
-                                               std::unique_ptr<Transport> control = nullptr);
+                                               std::shared_ptr<Transport> control = nullptr);
 
 }  // namespace safeshuffle::comm

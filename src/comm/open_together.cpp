@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/agreement.hpp"
+#include "comm/gpu_transport.hpp"
 #include "core/process.hpp"
 #include "core/wire.hpp"
 #include "device/host/host_device.hpp"
@@ -34,7 +35,7 @@ Outlook decode_outlook(const std::string& bytes) {
   return {std::move(obstacle), in.text() + " " + address};
 }
 
-// Why not every rank can have a GPU of its own; empty if each can.
+// Why not every rank can have a GPU of its own and reach the others; empty if each can.
 std::string common_obstacle(Transport& transport, const Device& which, std::uint32_t local_rank,
                             const core::Deadline& deadline) {
   const auto told = agree_on(transport, deadline, [&] { return describe_gpu(which, local_rank); });
@@ -46,7 +47,7 @@ std::string common_obstacle(Transport& transport, const Device& which, std::uint
     const auto [owner, added] = owners.emplace(outlook.address, rank);
     if (!added) return who + " would share a GPU with rank " + std::to_string(owner->second);
   }
-  return {};
+  return transport.size() > 1 ? gpu_transport_obstacle() : "";
 }
 
 std::shared_ptr<device::Device> open(Transport& transport, const Device& which,

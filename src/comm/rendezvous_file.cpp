@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr char invitation_mark = '!';
 constexpr std::string_view unfinished = ".tmp";
+constexpr std::string_view digits = "0123456789abcdef";
 
 /// What rank 0 writes at the path of the meeting.
 struct Invitation {
@@ -59,7 +60,6 @@ std::string read_framed(const std::string& path) {
 }
 
 std::string hexadecimal(std::string_view bytes) {
-  constexpr std::string_view digits = "0123456789abcdef";
   std::string text;
   for (const char byte : bytes) {
     const auto value = static_cast<unsigned char>(byte);
@@ -93,6 +93,17 @@ void write_framed(const std::string& path, const std::string& temporary, std::st
   }
 }
 
+/// Whether `rest` is what follows the stem in the names of this protocol, K-RANDOM: other files
+/// beside the path are not to be touched.
+bool names_guest(std::string_view rest) {
+  constexpr std::size_t nonce_digits = 32;
+  if (rest.ends_with(unfinished)) rest.remove_suffix(unfinished.size());
+  const std::size_t dash = rest.find_first_not_of(digits.substr(0, 10));
+  if (dash == 0 || dash == std::string_view::npos || rest[dash] != '-') return false;
+  const std::string_view nonce = rest.substr(dash + 1);
+  return nonce.size() == nonce_digits && nonce.find_first_not_of(digits) == nonce.npos;
+}
+
 /// All files of guests of any meeting at `path`.
 std::set<std::string> guest_files(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
@@ -101,7 +112,10 @@ std::set<std::string> guest_files(const std::string& path) {
   std::error_code code;
   for (fs::directory_iterator entry(parent.empty() ? "." : parent, code), end;
        !code && entry != end; entry.increment(code)) {
-    if (entry->path().filename().string().starts_with(stem)) found.insert(entry->path());
+    const std::string name = entry->path().filename();
+    if (name.starts_with(stem) && names_guest(std::string_view(name).substr(stem.size()))) {
+      found.insert(entry->path());
+    }
   }
   if (code) core::raise_errno(code.value(), parent, "cannot list the directory of the meeting");
   return found;

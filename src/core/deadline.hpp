@@ -8,10 +8,15 @@ namespace safeshuffle::core {
 
 using Clock = std::chrono::steady_clock;
 
-/// Restartable stall detector: expired when `limit` has passed since construction or `restart`.
+/// Restartable stall detector: expired when `limit` has passed since construction or `restart`. A
+/// limit of more than a year, such as the largest number there is, is one of a year: the clock does
+/// not reach further.
 class Deadline {
  public:
-  explicit Deadline(std::chrono::milliseconds limit) : limit_(limit) { restart(); }
+  explicit Deadline(std::chrono::milliseconds limit)
+      : limit_(std::min<std::chrono::milliseconds>(limit, std::chrono::hours(24 * 365))) {
+    restart();
+  }
   void restart() noexcept { due_ = Clock::now() + limit_; }
   bool expired() const noexcept { return Clock::now() >= due_; }
   std::chrono::milliseconds limit() const noexcept { return limit_; }

@@ -68,15 +68,17 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
       device_(comm.device_handle()),
       options_(options),
       clock_(clock),
-      buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()])),
       queue_(device_->make_queue()),
+      buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()])),
       planner_(schedule_),
       deadline_(options.timeout),
       bytes_after_wave_(cumulative_bytes(schedule_)),
       last_report_(core::Clock::now()) {
   const io::ReaderOptions reader = reader_options(options);
-  // Twice the threads: each can fill one slot while another is on its way to the device.
-  staging_ = device_->make_staging(reader.chunk, std::size_t{2} * reader.threads);
+  // Twice the threads: each can fill one slot while another is on its way to the device. No piece
+  // is larger than a slab, whatever the chunk.
+  const std::uint64_t slot_bytes = std::min(reader.chunk, plan.ranks()[comm.rank()].slab_bytes);
+  staging_ = device_->make_staging(slot_bytes, std::size_t{2} * reader.threads);
   lands_in_place_ = staging_->pinned_bytes() == 0;
   reader_ = io::make_reader(reader, files_of(schedule_), *staging_);
   progress_.waves = schedule_.waves;

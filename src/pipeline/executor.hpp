@@ -86,8 +86,8 @@ class Executor {
   std::shared_ptr<device::Device> device_;
   const Options& options_;
   PhaseClock& clock_;
+  std::unique_ptr<device::Queue> queue_;  // first: it refuses where nothing may be allocated
   std::shared_ptr<Buffers> buffers_;
-  std::unique_ptr<device::Queue> queue_;
   std::unique_ptr<device::Staging> staging_;
   bool lands_in_place_ = false;  // what is read is on the device at once
   std::unique_ptr<io::Reader> reader_;

@@ -20,19 +20,15 @@ class PhaseClock {
   PhaseClock(Phase first, bool trace)
       : trace_(trace), phase_(first), start_(core::Clock::now()), since_(start_) {}
 
-  /// Ends the current phase, starts another; returns the one that ended.
+  /// Ends the current phase, unless it is that one, and starts another; returns the one before.
   Phase enter(Phase next) {
-    const core::Clock::time_point now = core::Clock::now();
-    if (trace_) note({Span::Track::phases, std::string(name(phase_))}, since_, now);
-    seconds_[static_cast<std::size_t>(phase_)] +=
-        std::chrono::duration<double>(now - since_).count();
-    since_ = now;
+    if (next != phase_) settle();
     return std::exchange(phase_, next);
   }
 
   /// Seconds by phase, up to now.
   const std::array<double, phase_count>& read() {
-    enter(phase_);
+    settle();
     return seconds_;
   }
 
@@ -46,6 +42,15 @@ class PhaseClock {
   const std::vector<Span>& spans() const noexcept { return spans_; }
 
  private:
+  /// Accounts for the current phase up to now.
+  void settle() {
+    const core::Clock::time_point now = core::Clock::now();
+    if (trace_) note({Span::Track::phases, std::string(name(phase_))}, since_, now);
+    seconds_[static_cast<std::size_t>(phase_)] +=
+        std::chrono::duration<double>(now - since_).count();
+    since_ = now;
+  }
+
   void note(Span span, core::Clock::time_point begin, core::Clock::time_point end) {
     span.begin = std::chrono::duration<double>(begin - start_).count();
     span.seconds = std::chrono::duration<double>(end - begin).count();

@@ -1,9 +1,11 @@
 // GPUs against the device contract, and what only GPUs can get wrong.
 #include "device/cuda/cuda_device.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <cuda_runtime_api.h>
 #include <optional>
+#include <thread>
 
 #include "contract/device_contract.hpp"
 #include "device/cuda/call.hpp"
@@ -20,6 +22,13 @@ std::shared_ptr<device::Device> open_gpu() {
 /// A copy of `bytes` within the device, as pack items see it.
 PackItem whole(std::uint64_t bytes) {
   return {.rows = 1, .row_bytes = bytes, .source_stride = bytes, .destination_stride = bytes};
+}
+
+/// Lets what is enqueued on `stream` from now on begin late.
+void delay(void* stream) {
+  const auto sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
+  device::check_cuda(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), sleep, nullptr),
+                     "cudaLaunchHostFunc");
 }
 
 }  // namespace
@@ -61,6 +70,7 @@ TEST_CASE("longer tables than one launch takes are packed whole", "[gpu][device]
     items[i].destination = 3 * (count - 1 - i);
   }
   const auto queue = device->make_queue();
+  delay(queue->native_handle());  // no table may be filled again before it was used
   contract::pack_and_wait(*queue, items, {source.get(), target.get(), nullptr});
   const contract::Bytes packed = testing::download(*device, target.get(), count * 3);
   bool right = true;
@@ -83,7 +93,7 @@ TEST_CASE("staged slots are congruent to their destination modulo 4096", "[gpu][
   }
 }
 
-TEST_CASE("a queue begins after what the caller has enqueued", "[gpu][device]") {
+TEST_CASE("a queue goes on after what is enqueued on a stream that it follows", "[gpu][device]") {
   cudaStream_t stream = nullptr;
   device::check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating");
   {
@@ -91,12 +101,30 @@ TEST_CASE("a queue begins after what the caller has enqueued", "[gpu][device]") 
     constexpr std::size_t bytes = std::size_t{64} << 20;
     const auto source = device.allocate(bytes);
     const auto target = device.allocate(bytes);
-    device::check_cuda(cudaMemsetAsync(source.get(), 1, bytes, stream), "cudaMemsetAsync");
+    device::CudaQueue queue(device.session());
+    delay(stream);
     device::check_cuda(cudaMemsetAsync(source.get(), 2, bytes, stream), "cudaMemsetAsync");
-    const auto queue = device.make_queue();
-    contract::pack_and_wait(*queue, {whole(bytes)}, {source.get(), target.get(), nullptr});
+    queue.follow(stream);
+    contract::pack_and_wait(queue, {whole(bytes)}, {source.get(), target.get(), nullptr});
     CHECK((testing::download(device, target.get() + bytes - 100, 100) ==
            contract::Bytes(100, std::byte{2})));
+  }
+  device::check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+TEST_CASE("a stream that is captured is refused before that can disturb the capture",
+          "[gpu][device]") {
+  cudaStream_t stream = nullptr;
+  device::check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating");
+  {
+    device::CudaDevice device(0, stream);
+    device::check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capturing");
+    CHECK_THROWS_AS(device.make_queue(), ConfigError);
+    CHECK_THROWS_AS(device::CudaDevice(0, stream), ConfigError);
+    cudaGraph_t graph = nullptr;
+    device::check_cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    if (graph != nullptr) device::check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    CHECK_NOTHROW(device.make_queue());
   }
   device::check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }

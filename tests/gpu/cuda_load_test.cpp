@@ -1,5 +1,6 @@
 // Loads of one rank onto a GPU.
 #include <cstddef>
+#include <cstdint>
 #include <cuda_runtime_api.h>
 
 #include "safeshuffle/loader.hpp"
@@ -35,6 +36,15 @@ TEST_CASE("random models arrive on one GPU byte for byte", "[gpu][load]") {
   CHECK(loaded.report().ranks.front().peak_pinned_bytes > 0);
   CHECK(is_right(loaded, 0));
   CHECK_NOTHROW(verify(loaded, comm));
+}
+
+TEST_CASE("a chunk beyond what is read takes no memory", "[gpu][load]") {
+  const OwnModel model(3);
+  Options options;
+  options.chunk = GENERATE(std::uint64_t{1} << 40, std::uint64_t{1} << 61, ~std::uint64_t{0});
+  const TensorSet loaded = load(model.plan(), self(Device::cuda()), options);
+  CHECK(is_right(loaded, 0));
+  CHECK(loaded.report().ranks.front().peak_pinned_bytes < std::uint64_t{64} << 20);
 }
 
 TEST_CASE("20 loads leave no device memory behind", "[gpu][load]") {

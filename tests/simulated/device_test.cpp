@@ -1,10 +1,13 @@
 // What only a simulated GPU tells: where contexts are, what is given back, how faults end.
 #include "device/device.hpp"
 
+#include <cuda_runtime_api.h>
+#include <future>
 #include <thread>
 
 #include "safeshuffle/loader.hpp"
 
+#include "device/cuda/cuda_device.hpp"
 #include "support/catch.hpp"
 #include "support/own_model.hpp"
 #include "support/simulated_gpu/inspect.hpp"
@@ -38,6 +41,22 @@ TEST_CASE("a load has a context on its own GPU only, whatever thread it runs on"
   std::thread([&] { right = is_right(load_onto(Device::cuda(1), model), 0); }).join();
   CHECK(right);
   CHECK(simulated_gpu::devices_with_context() == std::vector<int>{1});
+}
+
+// A real GPU may be waited for when memory is allocated, and nothing would show.
+TEST_CASE("a queue begins after what the caller has enqueued", "[gpu][device]") {
+  cudaStream_t stream = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+  std::promise<void> release;
+  const auto wait = [](void* promise) {
+    static_cast<std::promise<void>*>(promise)->get_future().wait();
+  };
+  REQUIRE(cudaLaunchHostFunc(stream, wait, &release) == cudaSuccess);
+  const auto queue = device::CudaDevice(0, stream).make_queue();
+  CHECK_FALSE(queue->idle());
+  release.set_value();
+  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+  while (!queue->idle()) std::this_thread::yield();
 }
 
 TEST_CASE("loads give back all they took", "[gpu][load]") {

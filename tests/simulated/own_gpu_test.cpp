@@ -1,7 +1,14 @@
-// Which GPU a rank of several on one node gets. The environment says how many GPUs there are.
+// Which GPU a rank of several on one node gets, and what comes of it. The environment says how many
+// GPUs there are.
+#include <chrono>
+#include <cuda_runtime_api.h>
+#include <thread>
+#include <utility>
+
 #include "safeshuffle/mpi.hpp"
 
-#include "device/device.hpp"
+#include "comm/nccl_transport.hpp"
+#include "device/cuda/cuda_device.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
 #include "support/shared_model.hpp"
@@ -32,4 +39,48 @@ TEST_CASE("what is cut like the matrices of real models moves in aligned runs", 
   const bool right = is_right(loaded, world_rank());
   CHECK(right);
   CHECK(simulated_gpu::unaligned_nccl_operations() == before);
+}
+
+TEST_CASE("a GPU without memory for the transport is a MemoryError on all ranks", "[.][nccl]") {
+  if (world_size() == 1) return;
+  void* rest = nullptr;
+  if (is_last_rank()) {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    REQUIRE(cudaMemGetInfo(&free, &total) == cudaSuccess);
+    REQUIRE(cudaMalloc(&rest, free) == cudaSuccess);
+  }
+  try {
+    static_cast<void>(world_group());
+    FAIL("no exception");
+  } catch (const MemoryError& error) {
+    CHECK(error.record().rank == static_cast<std::int32_t>(world_size()) - 1);
+  }
+  CHECK(cudaFree(rest) == cudaSuccess);
+}
+
+TEST_CASE("what hangs on the GPU of a borrowed communicator keeps its memory", "[.][nccl]") {
+  if (world_size() == 1) return;
+  const std::uint64_t before = simulated_gpu::device_bytes(0);
+  auto device = std::make_shared<device::CudaDevice>(0);
+  const auto gpu = device->session()->shared_gpu();
+  const auto id = gather_texts(world_rank() == 0 ? comm::make_nccl_id() : "").front();
+  const auto owner = comm::NcclGroup::create(id, world_rank(), world_size(), gpu);
+  while (!owner->ready()) std::this_thread::yield();
+  bool lost = false;
+  if (!is_last_rank()) {
+    const auto transport =
+        comm::make_nccl_transport(comm::NcclGroup::borrow(owner->comm(), gpu), std::move(device));
+    try {
+      transport->all_gather("", core::Deadline(std::chrono::seconds(1)));
+    } catch (const TimeoutError&) {
+      lost = true;
+    }
+  }
+  const std::uint64_t kept = simulated_gpu::device_bytes(0);
+  owner->break_off();
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (is_last_rank()) return;
+  CHECK(lost);
+  CHECK(kept > before);
 }

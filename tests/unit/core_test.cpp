@@ -12,6 +12,7 @@
 
 #include "core/arithmetic.hpp"
 #include "core/bounded_call.hpp"
+#include "core/deadline.hpp"
 #include "core/text.hpp"
 #include "core/thread_pool.hpp"
 #include "support/catch.hpp"
@@ -96,6 +97,16 @@ TEST_CASE("parallel_for runs every index once, also with more indices than worke
   pool.parallel_for(hits.size(), [&](std::size_t i) { ++hits[i]; });
   for (const auto& hit : hits) CHECK(hit == 1);
   pool.parallel_for(0, [](std::size_t) { FAIL("no index"); });
+}
+
+TEST_CASE("deadlines expire, however long they are not at once", "[core]") {
+  CHECK(core::Deadline(std::chrono::milliseconds(0)).expired());
+  for (const auto limit : {std::chrono::milliseconds(10'000), std::chrono::milliseconds::max()}) {
+    core::Deadline deadline(limit);
+    deadline.restart();
+    CHECK_FALSE(deadline.expired());
+    CHECK(deadline.remaining() > std::chrono::seconds(5));
+  }
 }
 
 TEST_CASE("a call that does not come back is left to itself", "[core]") {

@@ -502,6 +502,16 @@ TEST_CASE("a file that is not of a meeting is not replaced", "[rendezvous]") {
   CHECK(meet(place.at(0, 2), 10ms).error.kind == ErrorKind::timeout);
 }
 
+TEST_CASE("files that only look like those of a meeting are left alone", "[rendezvous]") {
+  const Place place("file");
+  const std::string mine = "meeting.rank-0.safetensors";
+  place.directory().write(mine, "weights");
+  auto first = meet_later(place.at(1, 2), 20s);
+  CHECK(meet(place.at(0, 2), 20s).blob == secret);
+  CHECK(first.get().blob == secret);
+  CHECK(place.directory().names() == std::vector<std::string>{mine});
+}
+
 TEST_CASE("two ranks 0 at one path do not go unnoticed", "[rendezvous]") {
   const Place place("file");
   auto one = meet_later(place.at(0, 2), 20s);

@@ -7,7 +7,9 @@
 namespace safeshuffle::device {
 namespace {
 
-void require_not_capturing(cudaStream_t stream) {
+// Asked before anything is made: an allocation would spoil the capture.
+void require_not_capturing(const Gpu& gpu, cudaStream_t stream) {
+  const GpuScope scope(gpu);
   auto status = cudaStreamCaptureStatusNone;
   check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
   if (status != cudaStreamCaptureStatusNone) {
@@ -18,9 +20,10 @@ void require_not_capturing(cudaStream_t stream) {
 }  // namespace
 
 CudaDevice::CudaDevice(int ordinal, std::optional<cudaStream_t> after)
-    : session_(std::make_shared<const CudaSession>(Gpu::open(ordinal))),
-      after_(after),
-      copies_(make_stream(session_)) {}
+    : session_(std::make_shared<const CudaSession>(Gpu::open(ordinal))), after_(after) {
+  if (after_) require_not_capturing(session_->gpu(), *after_);
+  copies_ = make_stream(session_);
+}
 
 std::string CudaDevice::description() const {
   return session_->gpu().name() + " at " + session_->gpu().bus_id();
@@ -31,12 +34,9 @@ std::shared_ptr<std::byte> CudaDevice::allocate(std::uint64_t bytes) {
 }
 
 std::unique_ptr<Queue> CudaDevice::make_queue() {
+  if (after_) require_not_capturing(session_->gpu(), *after_);
   auto queue = std::make_unique<CudaQueue>(session_);
-  if (after_) {
-    const GpuScope scope(session_->gpu());
-    require_not_capturing(*after_);
-    queue->follow(*after_);
-  }
+  if (after_) queue->follow(*after_);
   return queue;
 }
 

@@ -16,7 +16,8 @@ namespace safeshuffle::device {
 class CudaDevice final : public Device {
  public:
   /// `after`: a stream of the caller's; work on queues made from now on comes after what is
-  /// enqueued on it when the queue is made. Throws ConfigError, TransportError.
+  /// enqueued on it when the queue is made. Throws ConfigError, also while it is captured into a
+  /// graph; TransportError.
   explicit CudaDevice(int ordinal, std::optional<cudaStream_t> after = {});
 
   DeviceKind kind() const noexcept override { return DeviceKind::cuda; }

@@ -25,6 +25,7 @@ CudaQueue::CudaQueue(SharedSession session)
 }
 
 void CudaQueue::follow(cudaStream_t stream) {
+  const GpuScope scope(session_->gpu());
   record(order_, stream);
   check_cuda(cudaStreamWaitEvent(stream_.get(), order_.get(), 0), "cudaStreamWaitEvent");
 }

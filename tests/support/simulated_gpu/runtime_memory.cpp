@@ -79,6 +79,7 @@ void release(void* pointer, Allocation::Kind kind, const char* function) {
 void allocate(void** pointer, std::uint64_t bytes, Device& device, const char* function,
               void* (*memory)(Device&, std::uint64_t)) {
   device.require_no_nccl(function);
+  require(captures_of_this_thread() == 0, cudaErrorStreamCaptureUnsupported);
   *pointer = bytes == 0 ? nullptr : memory(device, bytes);
 }
 

@@ -92,9 +92,30 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
   return device_call("cudaStreamIsCapturing", [&](Device&) {
-    find_stream(handle);
-    *status = cudaStreamCaptureStatusNone;
+    const bool active = find_stream(handle)->capturing();
+    *status = active ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   });
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  return device_call("cudaStreamBeginCapture", [&](Device&) {
+    require(mode == cudaStreamCaptureModeGlobal, cudaErrorNotSupported);
+    require(!find_stream(handle)->capturing().exchange(true), cudaErrorIllegalState);
+    ++captures_of_this_thread();
+  });
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+  return device_call("cudaStreamEndCapture", [&](Device&) {
+    require(find_stream(handle)->capturing().exchange(false), cudaErrorIllegalState);
+    --captures_of_this_thread();
+    *graph = nullptr;
+  });
+}
+
+// There are none to destroy.
+cudaError_t cudaGraphDestroy(cudaGraph_t) {
+  return runtime_call("cudaGraphDestroy", [] { require(false, cudaErrorInvalidValue); });
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* argument) {

@@ -134,6 +134,11 @@ std::shared_ptr<Stream> find_stream(cudaStream_t handle) {
   return stream;
 }
 
+int& captures_of_this_thread() {
+  thread_local int captures = 0;
+  return captures;
+}
+
 bool& inside_callback() {
   thread_local bool inside = false;
   return inside;

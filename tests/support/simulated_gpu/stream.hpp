@@ -1,6 +1,7 @@
 // Streams and events: real queues, each with a thread of its own.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -59,6 +60,9 @@ class Stream {
   /// No operation may come after.
   void close();
 
+  /// Whether its work goes into a graph. Only that others ask is simulated, no graph.
+  std::atomic<bool>& capturing() noexcept { return capturing_; }
+
  private:
   void work();
   Operation next();
@@ -70,6 +74,7 @@ class Stream {
   std::deque<Operation> operations_;
   bool busy_ = false;
   bool closed_ = false;
+  std::atomic<bool> capturing_{false};
 };
 
 /// What cudaEvent_t stands for: the marker of its last record, null before the first.
@@ -88,6 +93,10 @@ HandleTable<cudaEvent_t, Event>& events();
 
 /// The stream of a handle; the current GPU's default stream for null. Throws CudaFailure.
 std::shared_ptr<Stream> find_stream(cudaStream_t handle);
+
+/// Streams that this thread captures, in the global mode: while there are some, it must not
+/// allocate.
+int& captures_of_this_thread();
 
 /// Whether this thread runs a callback that the program has enqueued.
 bool& inside_callback();
