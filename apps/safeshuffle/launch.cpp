@@ -29,7 +29,7 @@ bool has_rendezvous() {
 const char* mpi_rank() {
   if (has_rendezvous()) return nullptr;
   for (const char* variable : rank_variables) {
-    if (const char* value = std::getenv(variable)) return value;
+    if (is_set(variable)) return std::getenv(variable);
   }
   return nullptr;
 }
