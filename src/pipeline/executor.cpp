@@ -79,7 +79,6 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
   // is larger than a slab, whatever the chunk.
   const std::uint64_t slot_bytes = std::min(reader.chunk, plan.ranks()[comm.rank()].slab_bytes);
   staging_ = device_->make_staging(slot_bytes, std::size_t{2} * reader.threads);
-  lands_in_place_ = staging_->pinned_bytes() == 0;
   reader_ = io::make_reader(reader, files_of(schedule_), *staging_);
   progress_.waves = schedule_.waves;
   progress_.total_bytes = bytes_after_wave_.empty() ? 0 : bytes_after_wave_.back();
@@ -143,7 +142,8 @@ void Executor::await_reading(const WaveBatch& reading) {
     const io::BatchStatus status = reader_->poll(*reading.batch, poll_patience);
     if (status.error) note_failure(*status.error);
     if (status.done) break;
-    if (status.read && !lands_in_place_) clock_.enter(Phase::h2d);
+    // What is staged nowhere is on the device once it is read.
+    if (status.read && pinned_bytes() != 0) clock_.enter(Phase::h2d);
     if (status.bytes != landed) deadline_.restart();
     landed = status.bytes;
     if (deadline_.expired()) {

@@ -89,7 +89,6 @@ class Executor {
   std::unique_ptr<device::Queue> queue_;  // first: it refuses where nothing may be allocated
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Staging> staging_;
-  bool lands_in_place_ = false;  // what is read is on the device at once
   std::unique_ptr<io::Reader> reader_;
   plan::TransferPlanner planner_;
   core::Deadline deadline_;

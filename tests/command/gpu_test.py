@@ -1,30 +1,17 @@
 """The command where there are GPUs: which one it takes, and what it says of it.
 
-Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes.
+Environment: that of launch.py.
 """
 
-import os
 import re
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-TIMEOUT_SECONDS = 60
+from launch import run
+
 CONFIG_ERROR = 2
 NO_SUCH_GPU = 1000
-
-
-def run(*arguments, ranks=1):
-    """On several ranks, or by itself without a launcher."""
-    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split() if ranks > 1 else []
-    return subprocess.run(
-        [*launcher, os.environ["SAFESHUFFLE"], *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
 
 
 class Gpu(unittest.TestCase):

@@ -1,33 +1,20 @@
 """The command where there is no GPU: `auto` is the host and says why, `cuda` fails for that reason.
 
-Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes.
+Environment: that of launch.py.
 """
 
-import os
 import re
-import subprocess
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
-TIMEOUT_SECONDS = 60
+from launch import run
+
 AT_ONCE_SECONDS = 20  # on a busy machine
 RANKS = 4
 CONFIG_ERROR, CUDA_ERROR = 2, 6
 NOT_BUILT_IN = "this safeshuffle was built without CUDA"
-
-
-def run(*arguments, ranks):
-    """On several ranks, or by itself without a launcher."""
-    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split() if ranks > 1 else []
-    return subprocess.run(
-        [*launcher, os.environ["SAFESHUFFLE"], *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
 
 
 class NoGpu(unittest.TestCase):

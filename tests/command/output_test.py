@@ -1,30 +1,17 @@
 """What the command prints where, and how it ends.
 
-Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes.
+Environment: that of launch.py.
 """
 
 import json
-import os
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-TIMEOUT_SECONDS = 60
+from launch import run
+
 USAGE_ERROR = 2
 IO_ERROR = 3
-
-
-def run(*arguments, ranks=0):
-    """On several ranks, or by itself without a launcher."""
-    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split() if ranks else []
-    return subprocess.run(
-        [*launcher, os.environ["SAFESHUFFLE"], *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
 
 
 class Output(unittest.TestCase):

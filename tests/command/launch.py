@@ -1,0 +1,21 @@
+"""Starts the command.
+
+Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes.
+"""
+
+import os
+import subprocess
+
+TIMEOUT_SECONDS = 60
+
+
+def run(*arguments, ranks=1):
+    """On several ranks, or by itself without a launcher."""
+    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split() if ranks > 1 else []
+    return subprocess.run(
+        [*launcher, os.environ["SAFESHUFFLE"], *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
