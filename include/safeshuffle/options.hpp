@@ -31,9 +31,9 @@ struct PlanOptions {
   /// is moved in several waves.
   std::uint64_t window = std::uint64_t{64} << 20;
 
-  /// Peak device bytes per rank (shards + slabs + pack buffer; in a load also the buffers of the
-  /// transport, which NCCL has hundreds of megabytes of; not CUDA's own context, nor some megabytes
-  /// for tables); 0: no limit. The window is reduced to fit; where even the smallest does not,
+  /// Peak device bytes per rank (shards + slabs + pack buffer; in a load also pack tables and the
+  /// buffers of the transport, which NCCL has hundreds of megabytes of; not CUDA's own context);
+  /// 0: no limit. The window is reduced to fit; where even the smallest does not,
   /// planning throws MemoryError.
   std::uint64_t memory_budget = 0;
 };

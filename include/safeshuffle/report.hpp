@@ -54,8 +54,9 @@ struct RankReport {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t kept_bytes = 0;
-  std::uint64_t peak_device_bytes = 0;       ///< by plan, and what the transport takes
+  std::uint64_t peak_device_bytes = 0;       ///< by plan, with the two that follow
   std::uint64_t transport_device_bytes = 0;  ///< of these, buffers of the transport: at most
+  std::uint64_t packer_device_bytes = 0;     ///< of these, pack tables
   std::uint64_t peak_pinned_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;  ///< of the whole process
   std::string io_path;                    ///< resolved engine and mode, such as "posix buffered"

@@ -1,4 +1,4 @@
-// What the pipeline needs of a device: memory, an ordered queue that packs, and staging, the way by
+// What the pipeline needs of a device: memory, an ordered queue, packing, and staging, the way by
 // which file data reaches device memory. Nothing above this interface knows which device it is.
 #pragma once
 
@@ -27,10 +27,6 @@ class Queue {
  public:
   virtual ~Queue() = default;
 
-  /// Enqueues one pass over the table; may return before it is done. The table may be freed on
-  /// return, the buffers must live until the queue is idle. Throws TransportError.
-  virtual void pack(std::span<const PackItem> items, const PackBuffers& buffers) = 0;
-
   /// Whether everything enqueued is done. Throws TransportError if the device failed.
   virtual bool idle() = 0;
 
@@ -41,6 +37,16 @@ class Queue {
   /// What was enqueued may never end. Whatever was made through the same device is kept until the
   /// process ends, since giving it back could wait for ever.
   virtual void abandon() noexcept {}
+};
+
+/// Packs on the queue it was made for. Not thread-safe.
+class Packer {
+ public:
+  virtual ~Packer() = default;
+
+  /// Enqueues one pass over the table; may return before it is done. The table may be freed on
+  /// return, the buffers must live until the queue is idle. Throws TransportError.
+  virtual void pack(std::span<const PackItem> items, const PackBuffers& buffers) = 0;
 };
 
 /// Host memory for one piece of file data on its way to `device_destination`.
@@ -87,6 +93,13 @@ class Device {
   virtual std::shared_ptr<std::byte> allocate(std::uint64_t bytes) = 0;
 
   virtual std::unique_ptr<Queue> make_queue() = 0;
+
+  /// Allocates all that packing takes. `queue` is of this device and must outlive the packer.
+  /// Throws MemoryError, TransportError.
+  virtual std::unique_ptr<Packer> make_packer(Queue& queue) = 0;
+
+  /// Device memory that a packer holds, in bytes; as much again is page-locked.
+  virtual std::uint64_t packer_bytes() const noexcept { return 0; }
 
   /// `slots` pieces of up to `slot_bytes` may be on their way at once.
   virtual std::unique_ptr<Staging> make_staging(std::size_t slot_bytes, std::size_t slots) = 0;

@@ -70,6 +70,7 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
       clock_(clock),
       queue_(device_->make_queue()),
       buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()])),
+      packer_(device_->make_packer(*queue_)),
       planner_(schedule_),
       deadline_(options.timeout),
       bytes_after_wave_(cumulative_bytes(schedule_)),
@@ -218,8 +219,8 @@ Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
 void Executor::pack(const Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
   attempt([&] {
-    queue_->pack(transfers.outgoing.items,
-                 {buffers_->slabs[wave % 2].get(), buffers_->arena.get(), buffers_->send.get()});
+    packer_->pack(transfers.outgoing.items,
+                  {buffers_->slabs[wave % 2].get(), buffers_->arena.get(), buffers_->send.get()});
   });
 }
 

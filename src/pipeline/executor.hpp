@@ -88,6 +88,7 @@ class Executor {
   PhaseClock& clock_;
   std::unique_ptr<device::Queue> queue_;  // first: it refuses where nothing may be allocated
   std::shared_ptr<Buffers> buffers_;
+  std::unique_ptr<device::Packer> packer_;
   std::unique_ptr<device::Staging> staging_;
   std::unique_ptr<io::Reader> reader_;
   plan::TransferPlanner planner_;

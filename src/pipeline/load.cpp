@@ -34,15 +34,18 @@ void check_together(const Options& options, const Communicator& comm) {
   });
 }
 
-// What is left of the budget once the transport has what it takes.
-PlanOptions within_budget(const PlanOptions& options, const comm::Transport& transport) {
-  const std::uint64_t taken = transport.device_bytes();
+// What is left of the budget once transport and packer have what they take.
+PlanOptions within_budget(const PlanOptions& options, const Communicator& comm) {
+  const std::uint64_t transport = comm.transport().device_bytes();
+  const std::uint64_t packer = comm.device_handle()->packer_bytes();
+  const std::uint64_t taken = transport + packer;
   PlanOptions rest = options;
   if (options.memory_budget == 0) return rest;
   if (options.memory_budget <= taken) {
     throw MemoryError("the memory budget of " + std::to_string(options.memory_budget) +
-                      " bytes does not hold the buffers of the " + transport.name() +
-                      " transport, up to " + std::to_string(taken) + " bytes");
+                      " bytes does not hold the buffers of the " + comm.transport_name() +
+                      " transport, up to " + std::to_string(transport) + " bytes, and " +
+                      std::to_string(packer) + " bytes of pack tables");
   }
   rest.memory_budget -= taken;
   return rest;
@@ -53,7 +56,7 @@ Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Opti
   comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
     auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
-                     within_budget(options.plan, comm.transport()));
+                     within_budget(options.plan, comm));
     return {};
   });
   return *plan;
@@ -98,8 +101,10 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.received_bytes = planned.received_bytes;
   report.kept_bytes = planned.kept_bytes;
   report.transport_device_bytes = comm.transport().device_bytes();
-  report.peak_device_bytes = planned.peak_device_bytes + report.transport_device_bytes;
-  report.peak_pinned_bytes = executor.pinned_bytes();
+  report.packer_device_bytes = comm.device_handle()->packer_bytes();
+  report.peak_device_bytes =
+      planned.peak_device_bytes + report.transport_device_bytes + report.packer_device_bytes;
+  report.peak_pinned_bytes = executor.pinned_bytes() + report.packer_device_bytes;
   report.peak_resident_bytes = core::peak_resident_bytes();
   const io::IoPath path = executor.io_path();
   report.io_path = path.engine + " " + path.mode;

@@ -14,7 +14,8 @@ class HostRig final : public PackRig {
         device_(threads),
         slab_(device_.allocate(bytes + 4096)),
         arena_(device_.allocate(bytes + 4096)),
-        queue_(device_.make_queue()) {
+        queue_(device_.make_queue()),
+        packer_(device_.make_packer(*queue_)) {
     std::memset(slab_.get(), 0x3c, bytes + 4096);
   }
 
@@ -26,7 +27,7 @@ class HostRig final : public PackRig {
 
   double pack(std::span<const PackItem> items) override {
     const auto start = core::Clock::now();
-    queue_->pack(items, {slab_.get(), arena_.get(), nullptr});
+    packer_->pack(items, {slab_.get(), arena_.get(), nullptr});
     return core::seconds_since(start);
   }
 
@@ -42,6 +43,7 @@ class HostRig final : public PackRig {
   std::shared_ptr<std::byte> slab_;
   std::shared_ptr<std::byte> arena_;
   std::unique_ptr<device::Queue> queue_;
+  std::unique_ptr<device::Packer> packer_;
 };
 
 }  // namespace

@@ -29,10 +29,12 @@ using testing::upload;
 using testing::wait_until;
 using DeviceFactory = std::function<std::shared_ptr<device::Device>()>;
 
-inline void pack_and_wait(device::Queue& queue, const std::vector<PackItem>& items,
+inline void pack_and_wait(device::Device& device, const std::vector<PackItem>& items,
                           const device::PackBuffers& buffers) {
-  queue.pack(items, buffers);
-  wait_until([&] { return queue.idle(); });
+  const auto queue = device.make_queue();
+  const auto packer = device.make_packer(*queue);
+  packer->pack(items, buffers);
+  wait_until([&] { return queue->idle(); });
 }
 
 inline void check_allocation(device::Device& device) {
@@ -105,7 +107,6 @@ inline void check_pack(device::Device& device) {
   const auto arena = upload(device, Bytes(100001));
   const auto send = upload(device, Bytes(100001));
   const device::PackBuffers buffers{slab_memory.get(), arena.get(), send.get()};
-  const auto queue = device.make_queue();
 
   SECTION("copies rows from odd offsets to both targets") {
     const PackItem rows{.source = 3,
@@ -121,7 +122,7 @@ inline void check_pack(device::Device& device) {
                    .source_stride = 40000,
                    .destination_stride = 40000};
     block.target = PackTarget::send;
-    pack_and_wait(*queue, {rows, block}, buffers);
+    pack_and_wait(device, {rows, block}, buffers);
     Bytes expected(256 + 20 * 80);
     for (std::size_t row = 0; row < 20; ++row) {
       std::copy_n(slab.data() + 3 + row * 100, 77, expected.data() + 256 + row * 80);
@@ -139,7 +140,7 @@ inline void check_pack(device::Device& device) {
                         .destination_stride = 60000,
                         .from = DType::BF16,
                         .to = DType::F16};
-    pack_and_wait(*queue, {item}, buffers);
+    pack_and_wait(device, {item}, buffers);
     Bytes expected(60000);
     device::scalar_convert(DType::BF16, DType::F16)(slab.data() + 11, expected.data(), 30000);
     CHECK((download(device, arena.get() + 512, 60000) == expected));
@@ -152,15 +153,17 @@ inline void check_pack(device::Device& device) {
                         .source_stride = 90000,
                         .destination_stride = 90000};
     std::vector<PackItem> table{item};
-    queue->pack(table, buffers);
+    const auto queue = device.make_queue();
+    const auto packer = device.make_packer(*queue);
+    packer->pack(table, buffers);
     table[0].source = 0;
-    queue->pack(table, {arena.get(), send.get(), nullptr});
+    packer->pack(table, {arena.get(), send.get(), nullptr});
     table[0] = {};
     wait_until([&] { return queue->idle(); });
     CHECK((download(device, send.get(), 90000) == Bytes(slab.begin() + 1, slab.begin() + 90001)));
   }
   SECTION("an empty table is no work") {
-    CHECK_NOTHROW(pack_and_wait(*queue, {}, buffers));
+    CHECK_NOTHROW(pack_and_wait(device, {}, buffers));
   }
   SECTION("queues of several threads do not disturb each other") {
     const auto copy_to = [&](PackTarget target) {
@@ -169,9 +172,9 @@ inline void check_pack(device::Device& device) {
                           .source_stride = 333,
                           .destination_stride = 300,
                           .target = target};
-      const auto own = device.make_queue();
-      own->pack(std::vector<PackItem>(1, item), buffers);
-      while (!own->idle()) std::this_thread::yield();
+      const auto queue = device.make_queue();
+      device.make_packer(*queue)->pack(std::vector<PackItem>(1, item), buffers);
+      while (!queue->idle()) std::this_thread::yield();
     };
     std::thread other(copy_to, PackTarget::arena);
     copy_to(PackTarget::send);
@@ -183,18 +186,20 @@ inline void check_pack(device::Device& device) {
 }
 
 inline void check_lifetime(const DeviceFactory& make) {
-  SECTION("memory and queues outlive the handle they came from") {
+  SECTION("memory, queues and packers outlive the handle they came from") {
     const Bytes data = testing::PseudoRandom(3).bytes(5000);
     auto device = make();
     const auto source = upload(*device, data);
     const auto target = device->allocate(data.size());
     const auto queue = device->make_queue();
+    const auto packer = device->make_packer(*queue);
     device.reset();
     const PackItem item{.rows = 1,
                         .row_bytes = data.size(),
                         .source_stride = data.size(),
                         .destination_stride = data.size()};
-    pack_and_wait(*queue, {item}, {source.get(), target.get(), nullptr});
+    packer->pack(std::vector<PackItem>(1, item), {source.get(), target.get(), nullptr});
+    wait_until([&] { return queue->idle(); });
     CHECK((download(*make(), target.get(), data.size()) == data));
   }
 }

@@ -136,12 +136,13 @@ inline void sends_what_the_queue_has_packed(comm::Transport& transport, device::
   const auto send = upload(device, Bytes(bytes));
   const auto arena = upload(device, Bytes(bytes));
   const auto queue = device.make_queue();
+  const auto packer = device.make_packer(*queue);
   PackItem item{.rows = 1, .row_bytes = bytes, .source_stride = bytes, .destination_stride = bytes};
   item.target = PackTarget::send;
   comm::Exchange exchange;
   exchange.sends = {{next, send.get(), bytes}};
   exchange.receives = {{previous, arena.get(), bytes}};
-  queue->pack({&item, 1}, {slab.get(), arena.get(), send.get()});
+  packer->pack({&item, 1}, {slab.get(), arena.get(), send.get()});
   CHECK(finish(*transport.exchange(std::move(exchange), *queue)));
   CHECK((download(device, arena.get(), bytes) == filled_by(previous)));
 }

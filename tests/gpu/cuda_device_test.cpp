@@ -9,6 +9,7 @@
 
 #include "contract/device_contract.hpp"
 #include "device/cuda/call.hpp"
+#include "device/cuda/cuda_packer.hpp"
 #include "device/cuda/cuda_queue.hpp"
 
 using namespace safeshuffle;
@@ -60,7 +61,7 @@ TEST_CASE("a GPU that is not there is a ConfigError", "[gpu][device]") {
 
 TEST_CASE("longer tables than one launch takes are packed whole", "[gpu][device]") {
   const auto device = open_gpu();
-  constexpr std::size_t count = 2 * device::CudaQueue::most_items + 3;
+  constexpr std::size_t count = 2 * device::CudaPacker::most_items + 3;
   const contract::Bytes slab = testing::PseudoRandom(4).bytes(count * 3 + 1);
   const auto source = testing::upload(*device, slab);
   const auto target = testing::upload(*device, contract::Bytes(count * 3));
@@ -70,8 +71,10 @@ TEST_CASE("longer tables than one launch takes are packed whole", "[gpu][device]
     items[i].destination = 3 * (count - 1 - i);
   }
   const auto queue = device->make_queue();
+  const auto packer = device->make_packer(*queue);
   delay(queue->native_handle());  // no table may be filled again before it was used
-  contract::pack_and_wait(*queue, items, {source.get(), target.get(), nullptr});
+  packer->pack(items, {source.get(), target.get(), nullptr});
+  testing::wait_until([&] { return queue->idle(); });
   const contract::Bytes packed = testing::download(*device, target.get(), count * 3);
   bool right = true;
   for (std::size_t i = 0; i < count; ++i) {
@@ -105,7 +108,9 @@ TEST_CASE("a queue goes on after what is enqueued on a stream that it follows", 
     delay(stream);
     device::check_cuda(cudaMemsetAsync(source.get(), 2, bytes, stream), "cudaMemsetAsync");
     queue.follow(stream);
-    contract::pack_and_wait(queue, {whole(bytes)}, {source.get(), target.get(), nullptr});
+    device.make_packer(queue)->pack(std::vector<PackItem>(1, whole(bytes)),
+                                    {source.get(), target.get(), nullptr});
+    testing::wait_until([&] { return queue.idle(); });
     CHECK((testing::download(device, target.get() + bytes - 100, 100) ==
            contract::Bytes(100, std::byte{2})));
   }

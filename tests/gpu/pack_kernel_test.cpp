@@ -31,8 +31,7 @@ PackTargets packed_by(device::Device& device, const PackTable& table) {
   const auto slab = upload(device, table.slab());
   const auto arena = upload(device, table.blank().arena);
   const auto send = upload(device, table.blank().send);
-  const auto queue = device.make_queue();
-  contract::pack_and_wait(*queue, table.items(), {slab.get(), arena.get(), send.get()});
+  contract::pack_and_wait(device, table.items(), {slab.get(), arena.get(), send.get()});
   return {contract::download(device, arena.get(), table.blank().arena.size()),
           contract::download(device, send.get(), table.blank().send.size())};
 }
@@ -102,7 +101,7 @@ TEST_CASE("the GPU packs a block of more than 2^32 bytes", "[pack_kernel][large]
   contract::upload(*gpu, slab.get() + 3 + bytes - mi, back);
   PackItem item{.source = 3, .rows = 1, .row_bytes = bytes};
   item.source_stride = item.destination_stride = bytes;
-  contract::pack_and_wait(*gpu->make_queue(), {item}, {slab.get(), arena.get(), nullptr});
+  contract::pack_and_wait(*gpu, {item}, {slab.get(), arena.get(), nullptr});
   check_bytes(*gpu, arena.get(), front);
   check_bytes(*gpu, arena.get() + bytes - mi, back);
 }
@@ -115,7 +114,7 @@ TEST_CASE("the GPU packs more than 2^32 rows", "[pack_kernel][large]") {
   const auto arena = gpu->allocate(item.rows);
   const Bytes pairs = testing::PseudoRandom(3).bytes(2 * mi);
   contract::upload(*gpu, slab.get() + (item.rows - mi) * 2, pairs);
-  contract::pack_and_wait(*gpu->make_queue(), {item}, {slab.get(), arena.get(), nullptr});
+  contract::pack_and_wait(*gpu, {item}, {slab.get(), arena.get(), nullptr});
   Bytes expected(mi);
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = pairs[2 * i];
   check_bytes(*gpu, arena.get() + item.rows - mi, expected);

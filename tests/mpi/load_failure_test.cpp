@@ -92,7 +92,8 @@ TEST_CASE("a budget that holds nothing names the tensor on all ranks", "[load]")
   const SharedModel model(plain_model(2));
   const Communicator comm = world_group();
   Options options = replicated();
-  options.plan.memory_budget = comm.transport().device_bytes() + 10'000;
+  options.plan.memory_budget =
+      comm.transport().device_bytes() + comm.device_handle()->packer_bytes() + 10'000;
   const auto error = common_error([&] { load(model.path(), comm, options); });
   REQUIRE(error);
   CHECK(error->kind == ErrorKind::memory);

@@ -71,6 +71,17 @@ TEST_CASE("loads give back all they took", "[gpu][load]") {
   CHECK(simulated_gpu::violations().empty());
 }
 
+TEST_CASE("a packer takes as much memory as its device says, a queue none", "[gpu][device]") {
+  const auto device = device::open_device(Device::cuda());
+  const Resources before;
+  const auto queue = device->make_queue();
+  CHECK(simulated_gpu::device_bytes(0) == before.device_bytes);
+  CHECK(simulated_gpu::pinned_bytes() == before.pinned_bytes);
+  const auto packer = device->make_packer(*queue);
+  CHECK(simulated_gpu::device_bytes(0) - before.device_bytes == device->packer_bytes());
+  CHECK(simulated_gpu::pinned_bytes() - before.pinned_bytes == device->packer_bytes());
+}
+
 TEST_CASE("a GPU that fails ends a load with a TransportError", "[.][fault]") {
   const OwnModel model(3);
   try {

@@ -7,7 +7,6 @@ namespace safeshuffle::testing {
 
 class TestQueue final : public device::Queue {
  public:
-  void pack(std::span<const PackItem>, const device::PackBuffers&) override {}
   bool idle() override { return busy_polls == 0 || --busy_polls == 0; }
 
   int busy_polls = 0;  ///< how often it is found busy before it is idle

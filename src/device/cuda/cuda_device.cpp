@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_device.hpp"
 
 #include "device/cuda/call.hpp"
+#include "device/cuda/cuda_packer.hpp"
 #include "device/cuda/cuda_queue.hpp"
 #include "device/cuda/cuda_staging.hpp"
 
@@ -38,6 +39,14 @@ std::unique_ptr<Queue> CudaDevice::make_queue() {
   auto queue = std::make_unique<CudaQueue>(session_);
   if (after_) queue->follow(*after_);
   return queue;
+}
+
+std::unique_ptr<Packer> CudaDevice::make_packer(Queue& queue) {
+  return std::make_unique<CudaPacker>(session_, static_cast<cudaStream_t>(queue.native_handle()));
+}
+
+std::uint64_t CudaDevice::packer_bytes() const noexcept {
+  return CudaPacker::bytes;
 }
 
 std::unique_ptr<Staging> CudaDevice::make_staging(std::size_t slot_bytes, std::size_t slots) {

@@ -27,6 +27,8 @@ class CudaDevice final : public Device {
   std::string description() const override;
   std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override;
   std::unique_ptr<Queue> make_queue() override;
+  std::unique_ptr<Packer> make_packer(Queue& queue) override;
+  std::uint64_t packer_bytes() const noexcept override;
   std::unique_ptr<Staging> make_staging(std::size_t slot_bytes, std::size_t slots) override;
   void copy_to_host(std::byte* destination, const std::byte* source, std::uint64_t bytes) override;
 

@@ -46,14 +46,16 @@ StagingSlot CudaStaging::acquire(std::byte* device_destination, std::size_t byte
 }
 
 void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {
+  std::list<Copy> copy;  // memory for it is had before there is a copy that must be waited for
   try {
+    copy.push_back({slot.index, std::move(landed)});
     start(slot);
   } catch (...) {
     discard(slot);
     throw;
   }
   const std::scoped_lock lock(mutex_);
-  copies_.push_back({slot.index, std::move(landed)});
+  copies_.splice(copies_.end(), copy);
   changed_.notify_all();
 }
 

@@ -3,8 +3,8 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -54,7 +54,7 @@ class CudaStaging final : public Staging {
   mutable std::mutex mutex_;   // guards what follows
   std::condition_variable changed_;
   std::vector<std::size_t> free_;
-  std::deque<Copy> copies_;
+  std::list<Copy> copies_;
   std::optional<ErrorRecord> error_;
   bool stopping_ = false;
   std::thread waiter_;  // last: it uses the rest

@@ -12,13 +12,16 @@ namespace {
 
 class HostQueue final : public Queue {
  public:
-  explicit HostQueue(std::shared_ptr<core::ThreadPool> pool) : pool_(std::move(pool)) {}
+  bool idle() override { return true; }
+};
+
+class HostPacker final : public Packer {
+ public:
+  explicit HostPacker(std::shared_ptr<core::ThreadPool> pool) : pool_(std::move(pool)) {}
 
   void pack(std::span<const PackItem> items, const PackBuffers& buffers) override {
     pack_on_host(items, buffers, *pool_);
   }
-
-  bool idle() override { return true; }
 
  private:
   std::shared_ptr<core::ThreadPool> pool_;
@@ -49,7 +52,11 @@ std::shared_ptr<std::byte> HostDevice::allocate(std::uint64_t bytes) {
 }
 
 std::unique_ptr<Queue> HostDevice::make_queue() {
-  return std::make_unique<HostQueue>(pool_);
+  return std::make_unique<HostQueue>();
+}
+
+std::unique_ptr<Packer> HostDevice::make_packer(Queue& /*queue*/) {
+  return std::make_unique<HostPacker>(pool_);
 }
 
 std::unique_ptr<Staging> HostDevice::make_staging(std::size_t, std::size_t) {

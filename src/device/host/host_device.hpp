@@ -10,7 +10,7 @@
 
 namespace safeshuffle::device {
 
-/// Packs on a small pool of threads, before `Queue::pack` returns. Staging hands out the
+/// Packs on a small pool of threads, before `Packer::pack` returns. Staging hands out the
 /// destination itself, so that nothing is copied and nothing waits. Thread-safe.
 class HostDevice final : public Device {
  public:
@@ -22,6 +22,7 @@ class HostDevice final : public Device {
   std::string description() const override;
   std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override;
   std::unique_ptr<Queue> make_queue() override;
+  std::unique_ptr<Packer> make_packer(Queue& queue) override;
   std::unique_ptr<Staging> make_staging(std::size_t slot_bytes, std::size_t slots) override;
   void copy_to_host(std::byte* destination, const std::byte* source, std::uint64_t bytes) override;
 
