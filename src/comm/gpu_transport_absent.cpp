@@ -1,4 +1,4 @@
-// What stands in for gpu_transport.cpp in a build without NCCL.
+// What takes the place of gpu_transport.cpp in a build without NCCL.
 #include "safeshuffle/error.hpp"
 
 #include "comm/gpu_transport.hpp"

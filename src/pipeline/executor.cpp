@@ -14,8 +14,6 @@
 namespace safeshuffle::pipeline {
 namespace {
 
-constexpr std::uint64_t default_chunk = std::uint64_t{8} << 20;
-constexpr unsigned default_threads = 4;
 constexpr std::chrono::microseconds poll_patience{1000};
 constexpr std::chrono::seconds settling_patience{3};
 constexpr std::chrono::milliseconds progress_interval{100};
@@ -25,8 +23,8 @@ io::ReaderOptions reader_options(const Options& options) {
   reader.engine = options.io;
   reader.direct = options.direct;
   reader.threads =
-      options.threads != 0 ? options.threads : std::min(default_threads, core::available_cores());
-  reader.chunk = options.chunk != 0 ? options.chunk : default_chunk;
+      options.threads != 0 ? options.threads : std::min(reader.threads, core::available_cores());
+  if (options.chunk != 0) reader.chunk = options.chunk;
   return reader;
 }
 

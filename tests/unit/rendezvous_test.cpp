@@ -48,7 +48,7 @@ std::string make_failure() {
          .cause = "no unique id"});
 }
 
-/// What a rank got: the blob, or an error, which then stands in place of the blob as text, too.
+/// What a rank got: the blob, or an error, which then takes the place of the blob as text, too.
 struct Outcome {
   std::string blob;
   ErrorRecord error;
