@@ -33,7 +33,7 @@ std::shared_ptr<std::byte> allocate(device::Device& device, std::uint64_t bytes)
 }
 
 std::shared_ptr<Buffers> allocate_buffers(device::Device& device, const RankSummary& rank) {
-  const auto buffers = std::make_shared<Buffers>();
+  auto buffers = std::make_shared<Buffers>();
   buffers->arena = allocate(device, rank.arena_bytes);
   for (auto& slab : buffers->slabs) slab = allocate(device, rank.slab_bytes);
   buffers->send = allocate(device, rank.pack_bytes);
