@@ -73,17 +73,24 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
       deadline_(options.timeout),
       bytes_after_wave_(cumulative_bytes(schedule_)),
       last_report_(core::Clock::now()) {
-  const io::ReaderOptions reader = reader_options(options);
-  // Twice the threads: each can fill one slot while another is on its way to the device. No piece
-  // is larger than a slab, whatever the chunk.
-  const std::uint64_t slot_bytes = std::min(reader.chunk, plan.ranks()[comm.rank()].slab_bytes);
-  staging_ = device_->make_staging(slot_bytes, std::size_t{2} * reader.threads);
-  reader_ = io::make_reader(reader, files_of(schedule_), *staging_);
+  const core::CpuSet near = options.numa == Numa::automatic ? device_->near_cpus() : core::CpuSet();
+  core::run_on(near, [&] { make_reader(plan.ranks()[comm.rank()].slab_bytes); });
   progress_.waves = schedule_.waves;
   progress_.total_bytes = bytes_after_wave_.empty() ? 0 : bytes_after_wave_.back();
 }
 
 Executor::~Executor() = default;
+
+// Its threads, and the memory that they fill, stay on the CPUs that this one runs on.
+void Executor::make_reader(std::uint64_t slab_bytes) {
+  const io::ReaderOptions reader = reader_options(options_);
+  // Twice the threads: each can fill one slot while another is on its way to the device. No piece
+  // is larger than a slab, whatever the chunk.
+  const std::uint64_t slot_bytes = std::min(reader.chunk, slab_bytes);
+  staging_ = device_->make_staging(slot_bytes, std::size_t{2} * reader.threads);
+  reader_ = io::make_reader(reader, files_of(schedule_), *staging_);
+  reader_cpus_ = core::allowed_cpus();
+}
 
 void Executor::run() {
   try {

@@ -107,6 +107,7 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.peak_pinned_bytes = executor.pinned_bytes() + report.packer_device_bytes;
   report.peak_resident_bytes = core::peak_resident_bytes();
   const io::IoPath path = executor.io_path();
+  report.reader_cpus = core::cpu_list(executor.reader_cpus());
   report.io_path = path.engine + " " + path.mode;
   report.fallbacks = path.fallbacks;
   report.spans = clock.spans();

@@ -33,6 +33,10 @@ std::string CudaDevice::description() const {
   return session_->gpu().name() + " at " + session_->gpu().bus_id();
 }
 
+core::CpuSet CudaDevice::near_cpus() const {
+  return core::cpus_near(session_->gpu().bus_id());
+}
+
 std::shared_ptr<std::byte> CudaDevice::allocate(std::uint64_t bytes) {
   return allocate_on_gpu(session_, bytes);
 }
