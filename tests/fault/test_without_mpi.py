@@ -1,5 +1,5 @@
-"""Ranks that are plain processes, with GPUs and without MPI: they meet, load, fail together, and lose
-one another.
+"""Ranks that are plain processes, with GPUs and without MPI: they meet, load, and fail
+together, or lose one another.
 
 Environment, beyond that of plain_ranks.py: TIMEOUT_SECONDS, which must be longer than NCCL takes to
 connect, and PHASES, to lose ranks in some of them only; both optional.
