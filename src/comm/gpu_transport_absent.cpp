@@ -22,7 +22,8 @@ std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport>,
   fail();
 }
 
-std::unique_ptr<Transport> make_gpu_transport(const Bootstrap&, std::shared_ptr<device::Device>) {
+std::unique_ptr<Transport> make_gpu_transport(
+    const Bootstrap&, const std::function<std::shared_ptr<device::Device>()>&) {
   fail();
 }
 

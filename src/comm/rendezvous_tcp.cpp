@@ -134,7 +134,7 @@ class TcpHost {
     while (!reception_.over() && !deadline.expired()) {
       attend_all(wait(deadline));
       let_in_all();
-      if (reception_.released()) answer_all();
+      if (reception_.release()) answer_all();
       std::erase_if(guests_, [](const Guest& g) { return g.stage() == Stage::gone; });
     }
     if (reception_.over()) return;
@@ -238,9 +238,9 @@ class TcpHost {
 };
 
 std::string host_by_tcp(const Meeting& meeting, const TcpAddress& address,
-                        const std::function<std::string()>& make, const core::Deadline& deadline) {
+                        const std::function<std::string()>& step, const core::Deadline& deadline) {
   Socket listener = listen_at(address.endpoint);
-  Reception reception(meeting, answer_of(make));
+  Reception reception(meeting, answer_of(step));
   TcpHost(reception, std::move(listener), address.job, meeting.world).run(deadline);
   return open_answer(reception.answer());
 }
@@ -270,8 +270,9 @@ std::string ask(const TcpAddress& address, const std::string& greeting,
 }
 
 std::string visit_by_tcp(const Meeting& meeting, const TcpAddress& address,
-                         const core::Deadline& deadline) {
-  const Greeting greeting{meeting.world, meeting.rank, address.job, fresh_nonce()};
+                         const std::function<std::string()>& step, const core::Deadline& deadline) {
+  const Greeting greeting{meeting.world, meeting.rank, address.job, fresh_nonce(),
+                          failure_of(step, meeting.rank)};
   const std::string message = frame(encode(greeting));
   std::string cause;
   Pause pause;
@@ -283,16 +284,16 @@ std::string visit_by_tcp(const Meeting& meeting, const TcpAddress& address,
     }
     pause(deadline);
   } while (!deadline.expired());
-  throw not_reached(meeting.address, deadline.limit(), cause);
+  raise_not_reached(greeting.failure, meeting.address, deadline.limit(), cause);
 }
 
 }  // namespace
 
-std::string meet_by_tcp(const Meeting& meeting, const std::function<std::string()>& make,
+std::string meet_by_tcp(const Meeting& meeting, const std::function<std::string()>& step,
                         const core::Deadline& deadline) {
   const TcpAddress address = parse(meeting.address);
-  if (meeting.rank == 0) return host_by_tcp(meeting, address, make, deadline);
-  return open_answer(visit_by_tcp(meeting, address, deadline));
+  if (meeting.rank == 0) return host_by_tcp(meeting, address, step, deadline);
+  return open_answer(visit_by_tcp(meeting, address, step, deadline));
 }
 
 }  // namespace safeshuffle::comm
