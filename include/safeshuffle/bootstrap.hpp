@@ -61,8 +61,8 @@ struct Bootstrap {
 /// Options::timeout.
 ///
 /// Where a rank cannot open its GPU or begin to set up NCCL, all ranks throw its error, at once or
-/// when they come; of several errors rank 0's own, or the one that rank 0 has heard of first. A rank
-/// with an error of its own that does not reach rank 0 throws that one, when it has tried for
+/// when they come; of several errors rank 0's own, or the one that rank 0 has heard of first. A
+/// rank with an error of its own that does not reach rank 0 throws that one, when it has tried for
 /// `timeout`.
 ///
 /// Throws ConfigError (nobody can meet there, the host device, a build without NCCL), MemoryError,

@@ -20,7 +20,7 @@ namespace safeshuffle::device {
 struct PackBuffers {
   const std::byte* slab = nullptr;
   std::byte* arena = nullptr;
-  std::byte* send = nullptr;
+  std::byte* pack_buffer = nullptr;
 };
 
 /// Work in order. Not thread-safe; used by the loading thread only.

@@ -36,7 +36,7 @@ std::shared_ptr<Buffers> allocate_buffers(device::Device& device, const RankSumm
   auto buffers = std::make_shared<Buffers>();
   buffers->arena = allocate(device, rank.arena_bytes);
   for (auto& slab : buffers->slabs) slab = allocate(device, rank.slab_bytes);
-  buffers->send = allocate(device, rank.pack_bytes);
+  buffers->pack_buffer = allocate(device, rank.pack_bytes);
   return buffers;
 }
 
@@ -45,7 +45,8 @@ std::vector<std::uint64_t> cumulative_bytes(const plan::Schedule& schedule) {
   std::uint64_t total = 0;
   for (std::uint32_t wave = 0; wave < schedule.waves; ++wave) {
     for (std::uint32_t reader = 0; reader < schedule.world; ++reader) {
-      for (const plan::Extent& extent : schedule.slab(wave, reader).extents) total += extent.bytes;
+      for (const plan::FileRange& range : schedule.slab(wave, reader).file_ranges)
+        total += range.bytes;
     }
     totals[wave] = total;
   }
@@ -128,12 +129,12 @@ Executor::WaveBatch Executor::start_reading(std::uint32_t wave) {
   WaveBatch reading{wave, {}, core::Clock::now()};
   if (wave >= schedule_.waves || error_) return reading;
   const plan::Slab& slab = schedule_.slab(wave, transport_.rank());
-  if (slab.extents.empty()) return reading;
+  if (slab.file_ranges.empty()) return reading;
   std::vector<io::ReadRange> ranges;
-  ranges.reserve(slab.extents.size());
-  for (const plan::Extent& extent : slab.extents) {
-    ranges.push_back({extent.file, extent.file_offset, extent.bytes,
-                      buffers_->slabs[wave % 2].get() + extent.slab_offset});
+  ranges.reserve(slab.file_ranges.size());
+  for (const plan::FileRange& range : slab.file_ranges) {
+    ranges.push_back({range.file, range.file_offset, range.bytes,
+                      buffers_->slabs[wave % 2].get() + range.slab_offset});
   }
   attempt([&] { reading.batch = last_batch_ = reader_->submit(ranges); });
   return reading;
@@ -224,8 +225,8 @@ Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
 void Executor::pack(const Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
   attempt([&] {
-    packer_->pack(transfers.outgoing.items,
-                  {buffers_->slabs[wave % 2].get(), buffers_->arena.get(), buffers_->send.get()});
+    packer_->pack(transfers.outgoing.items, {buffers_->slabs[wave % 2].get(), buffers_->arena.get(),
+                                             buffers_->pack_buffer.get()});
   });
 }
 
@@ -259,8 +260,8 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
   switch (run.memory) {
     case plan::RunMemory::arena:
       return buffers_->arena.get() + run.offset;
-    case plan::RunMemory::send:
-      return buffers_->send.get() + run.offset;
+    case plan::RunMemory::pack_buffer:
+      return buffers_->pack_buffer.get() + run.offset;
     case plan::RunMemory::slab:
       break;
   }

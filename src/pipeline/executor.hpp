@@ -26,7 +26,7 @@ namespace safeshuffle::pipeline {
 struct Buffers {
   std::shared_ptr<std::byte> arena;
   std::array<std::shared_ptr<std::byte>, 2> slabs;
-  std::shared_ptr<std::byte> send;
+  std::shared_ptr<std::byte> pack_buffer;
 };
 
 /// One load of one rank. Used by the loading thread; construct, run once, then ask.

@@ -138,7 +138,7 @@ inline void sends_what_the_queue_has_packed(comm::Transport& transport, device::
   const auto queue = device.make_queue();
   const auto packer = device.make_packer(*queue);
   PackItem item{.rows = 1, .row_bytes = bytes, .source_stride = bytes, .destination_stride = bytes};
-  item.target = PackTarget::send;
+  item.target = PackTarget::pack_buffer;
   comm::Exchange exchange;
   exchange.sends = {{next, send.get(), bytes}};
   exchange.receives = {{previous, arena.get(), bytes}};
