@@ -29,7 +29,7 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-// Of a word that is no subcommand the parser says only that it misses one.
+// For an unknown word CLI11 says only that a subcommand is missing; this names the word.
 std::string cause(const CLI::App& parser, const CLI::Error& error) {
   const std::vector<std::string> unknown = parser.remaining();
   if (!parser.get_subcommands().empty() || unknown.empty()) return error.what();

@@ -40,7 +40,7 @@ bool under_bootstrap() {
   return has_rendezvous() || (is_set("RANK") && is_set("WORLD_SIZE") && is_set("MASTER_ADDR"));
 }
 
-// What is wrong with the environment, joining says; until then every rank speaks for itself.
+// `join_group` reports what is wrong with the environment; until then each process may print.
 int bootstrap_rank() try {
   return static_cast<int>(Bootstrap::from_environment().rank);
 } catch (const Error&) {

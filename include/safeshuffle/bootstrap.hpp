@@ -31,7 +31,8 @@ struct Bootstrap {
   ///   other running job uses. Leftovers of a job that crashed do no harm. Needs no open port, but
   ///   is slower where the filesystem caches directories: up to a minute on NFS.
   ///
-  /// Whoever can connect to the port can take part, or disturb; the files are private to the user.
+  /// There is no authentication: whoever can connect to the port can join, or disrupt. The files
+  /// are private to the user.
   std::string address;
 
   /// Longest time to wait for the others, from the call to the answer; ranks may start that far

@@ -49,6 +49,7 @@ struct Device {
 /// of GPUs waits, some seconds at most, for the other ranks of the node to destroy theirs.
 class Communicator {
  public:
+  /// For the library itself, like `transport` and `device_handle`: the types are not public.
   Communicator(std::shared_ptr<comm::Transport> transport, std::shared_ptr<device::Device> device);
 
   std::uint32_t rank() const noexcept;

@@ -14,9 +14,9 @@ namespace safeshuffle {
 /// `comm` is borrowed: never destroyed, aborted or reconfigured, not even after a failure. It and
 /// `stream` must outlive the result and every call that uses it. Control messages and data ride on
 /// it; while a call of this library runs, nothing else may use it, on any thread, and no other NCCL
-/// work may be under way on the GPU, because a load allocates memory first. Not to be called within
-/// ncclGroupStart and ncclGroupEnd, which goes unnoticed, nor while `stream` is captured into a
-/// graph, which is a ConfigError.
+/// work may be under way on the GPU, because a load allocates memory first. Must not be called
+/// between ncclGroupStart and ncclGroupEnd (not detected) or while `stream` is captured into a
+/// graph (ConfigError).
 ///
 /// A load begins after the work that is enqueued on `stream` when it is called, and is complete, on
 /// every rank, when it returns: work on any stream that is enqueued later sees the tensors. The
@@ -25,7 +25,8 @@ namespace safeshuffle {
 /// One rank per process: allocating page-locked memory for one rank may wait for all GPUs of the
 /// process, and so for a collective of another.
 ///
-/// Waits end after `Options::timeout`. Exception: with a blocking communicator
+/// Waits end after `Options::timeout`, which must allow for NCCL's connecting to all peers.
+/// Exception: with a blocking communicator
 /// (ncclConfig_t::blocking = 1, the default), NCCL itself waits for the peers, without limit, when
 /// it connects them on first use. After a time-out the work that hangs on the device may still
 /// write to the tensors' memory, so that is not freed; abort `comm` to end it.

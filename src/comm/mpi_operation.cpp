@@ -28,7 +28,7 @@ bool is_complete(MPI_Request request) {
   return code == MPI_SUCCESS && complete != 0;
 }
 
-/// The code of the request that failed, out of a call that tested many.
+/// The error of the first failed request of an MPI_Testall that returned `code`.
 int first_error(int code, const std::vector<MPI_Status>& statuses) {
   if (code != MPI_ERR_IN_STATUS) return code;
   const auto failed = std::ranges::find_if(statuses, [](const MPI_Status& status) {

@@ -43,7 +43,7 @@ std::string encode(const Invitation& invitation) {
 }
 
 Invitation decode_invitation(std::string_view text) {
-  if (!text.starts_with(invitation_mark)) throw TransportError("no file of a meeting");
+  if (!text.starts_with(invitation_mark)) throw TransportError("not a rendezvous file");
   core::WireReader in(text.substr(1));
   Invitation invitation;
   invitation.meeting = in.text();

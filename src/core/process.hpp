@@ -12,8 +12,8 @@ std::uint64_t peak_resident_bytes() noexcept;
 /// Name of the node; empty if it cannot be known.
 std::string host_name();
 
-/// The same in all processes of a node, also in containers, and in none of another; the host's name
-/// where the kernel does not say.
+/// Identifies the node: equal in all its processes, also those in containers, and different on
+/// every other node. The host's name where the kernel does not say.
 std::string node_id();
 
 /// Cores this process may run on, at least 1.

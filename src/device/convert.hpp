@@ -20,7 +20,7 @@ using ConvertFunction = void (*)(const std::byte* source, std::byte* destination
 /// The fastest function for this CPU. Both types among F16, BF16, F32 and different.
 ConvertFunction select_convert(DType from, DType to);
 
-/// The portable twin that the vector code, and every other device, is tested against.
+/// The portable twin that the vector code, and every other device, is tested against; same types.
 ConvertFunction scalar_convert(DType from, DType to);
 
 }  // namespace safeshuffle::device

@@ -33,8 +33,8 @@ class DefaultFloatState {
   unsigned callers_;
 };
 
-/// Eight elements of `dtype` in memory, as F32 bit patterns in a register. NaNs are made quiet by
-/// `store`.
+/// Eight elements of `dtype` in memory, as F32 bit patterns in a register. NaNs are made quiet on
+/// the way: by `load` from F16, by `store` to F16 and BF16.
 template <DType dtype>
 struct Lanes;
 

@@ -97,6 +97,8 @@ class Device {
   /// handle it was allocated through. Throws MemoryError.
   virtual std::shared_ptr<std::byte> allocate(std::uint64_t bytes) = 0;
 
+  /// Throws MemoryError, TransportError; ConfigError while a stream that the queue must follow is
+  /// captured into a graph.
   virtual std::unique_ptr<Queue> make_queue() = 0;
 
   /// Allocates all that packing takes. `queue` is of this device and must outlive the packer.
@@ -106,7 +108,8 @@ class Device {
   /// Device memory that a packer holds, in bytes; as much again is page-locked.
   virtual std::uint64_t packer_bytes() const noexcept { return 0; }
 
-  /// `slots` pieces of up to `slot_bytes` may be on their way at once.
+  /// `slots` pieces of up to `slot_bytes` may be on their way at once. Throws MemoryError,
+  /// TransportError.
   virtual std::unique_ptr<Staging> make_staging(std::size_t slot_bytes, std::size_t slots) = 0;
 
   /// Copies and waits. Throws TransportError.
@@ -118,11 +121,11 @@ class Device {
 /// this process can use one. Throws ConfigError, TransportError.
 std::shared_ptr<Device> open_device(const safeshuffle::Device& which, std::uint32_t local_rank = 0);
 
-/// Why this process can use no GPU, in a few words; empty if it can. Touches none.
+/// Why this process can use no GPU, in a few words; empty if it can. Creates no context.
 std::string gpu_obstacle();
 
-/// The GPU that `open_device(Device::cuda(ordinal), local_rank)` would open, as the same text in
-/// any two processes of a node that mean the same one. Touches none. Throws ConfigError,
+/// Identifies the GPU that `open_device(Device::cuda(ordinal), local_rank)` would open: equal in
+/// all processes of the node that mean the same one. Creates no context. Throws ConfigError,
 /// TransportError.
 std::string gpu_address(int ordinal, std::uint32_t local_rank);
 

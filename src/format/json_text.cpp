@@ -13,8 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Iterates over bytes through a pointer that others can look at: the parser keeps iterators to
-/// itself and tells where it is in errors only.
+/// An iterator whose position others can see: nlohmann's parser reveals its own in errors only.
 class SharedCursor {
  public:
   // NOLINTBEGIN(readability-identifier-naming): names that std::iterator_traits asks for

@@ -32,9 +32,9 @@ using BatchId = std::uint64_t;
 
 /// How far a batch is.
 struct BatchStatus {
-  bool done = false;        ///< all data landed on the device, or the batch failed and rests
-  bool read = false;        ///< nothing is left to read: what has not landed is on its way
-  std::uint64_t bytes = 0;  ///< landed so far
+  bool done = false;  ///< nothing of the batch is still running: all data landed, or it failed
+  bool read = false;  ///< nothing is left to read: what has not landed is on its way
+  std::uint64_t bytes = 0;           ///< landed so far
   std::optional<ErrorRecord> error;  ///< the first failure: file, offset, errno, cause
 };
 

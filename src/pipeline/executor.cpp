@@ -117,8 +117,8 @@ void Executor::run_waves() {
   }
 }
 
-// While the first wave is read, and after the last allocation: NCCL allocates as well, and what it
-// runs must not meet another's cudaMalloc.
+// Overlaps the first read, but follows the last allocation: no cudaMalloc may run beside NCCL's
+// kernels, and NCCL allocates as well.
 void Executor::connect() {
   if (schedule_.waves == 0) return;
   const PhaseScope scope(clock_, Phase::allocate);
@@ -149,7 +149,7 @@ void Executor::await_reading(const WaveBatch& reading) {
     const io::BatchStatus status = reader_->poll(*reading.batch, poll_patience);
     if (status.error) note_failure(*status.error);
     if (status.done) break;
-    // What is staged nowhere is on the device once it is read.
+    // Without staging, data is on the device as soon as it is read.
     if (status.read && pinned_bytes() != 0) clock_.enter(Phase::h2d);
     if (status.bytes != landed) deadline_.restart();
     landed = status.bytes;

@@ -91,7 +91,8 @@ class Executor {
   std::shared_ptr<device::Device> device_;
   const Options& options_;
   PhaseClock& clock_;
-  std::unique_ptr<device::Queue> queue_;  // first: it refuses where nothing may be allocated
+  std::unique_ptr<device::Queue>
+      queue_;  // first: throws during a capture, before anything is allocated
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Packer> packer_;
   std::unique_ptr<device::Staging> staging_;

@@ -1,5 +1,5 @@
-// Verification: every byte a rank holds against the files, by a path that shares nothing with the
-// load but the placement itself: no plan, no pack items, no vector code, no reader.
+// Verification: every byte a rank holds against the files. Of what the load went by it uses only
+// the catalog and the placements; no schedule, no pack items, no vector code, no reader.
 #include <algorithm>
 #include <cstddef>
 #include <functional>

@@ -44,7 +44,7 @@ core::EmbeddedFile built_in(const std::string& type) {
   throw PlanError(ErrorRecord{.file = {},
                               .tensor = tensor.name,
                               .offset = std::nullopt,
-                              .cause = "no rule is about it, and \"on_unmatched\" is \"error\""});
+                              .cause = "no rule matches it, and \"on_unmatched\" is \"error\""});
 }
 
 Placement place_by(const RuleSet& rules, const TensorInfo& tensor, std::uint32_t world) {

@@ -86,7 +86,7 @@ std::vector<std::uint32_t> balanced_files(const std::vector<std::uint64_t>& file
   return rank_of_file;
 }
 
-// Unit u of a file goes to the rank in whose world-th of the file's bytes its middle lies.
+// A unit goes to the rank whose 1/world of the file's bytes contains the unit's midpoint.
 RankUnits striped_units(const Catalog& catalog, const std::vector<ReadUnit>& units,
                         std::uint32_t world) {
   const std::vector<std::uint64_t> file_bytes = bytes_per_file(catalog, units);

@@ -16,7 +16,7 @@ void check_tensors(const Schedule& schedule) {
     }
     if (schedule.dtypes[i] != tensor.dtype &&
         !(is_convertible(tensor.dtype) && is_convertible(schedule.dtypes[i]))) {
-      fail_proof(tensor.name, "its type cannot be converted so");
+      fail_proof(tensor.name, "this conversion of its type is not supported");
     }
   }
 }

@@ -44,7 +44,7 @@ class SourceProof {
   }
 
   void check_range(const FileRange& range, std::uint64_t free_from, std::uint64_t capacity) const {
-    require(range.file < schedule_.catalog.files().size(), "a file range is of no file");
+    require(range.file < schedule_.catalog.files().size(), "a file range names an unknown file");
     const FileInfo& file = schedule_.catalog.files()[range.file];
     require(core::in_bounds(range.file_offset, range.bytes, file.size),
             "a file range ends after the file");
@@ -56,7 +56,7 @@ class SourceProof {
   }
 
   void check_piece(const Piece& piece, const FileRange& range, std::uint64_t offset_in_range) {
-    require(piece.tensor < tensor_ranges_.size(), "a piece is of no tensor");
+    require(piece.tensor < tensor_ranges_.size(), "a piece names an unknown tensor");
     const TensorInfo& tensor = schedule_.catalog.tensors()[piece.tensor];
     if (piece.begin >= piece.end || piece.end > tensor.bytes) {
       fail_proof(tensor.name, "a piece ends after the tensor");

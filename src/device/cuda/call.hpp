@@ -22,7 +22,7 @@ inline void check_cuda(cudaError_t code, const char* operation,
   throw TransportError(cuda_error(code, operation, where));
 }
 
-/// Whether work is done, out of the code of a query.
+/// Interprets the result of a query: whether the work is done. Throws as `check_cuda`.
 inline bool is_done(cudaError_t code, const char* operation,
                     const std::source_location& where = std::source_location::current()) {
   if (code == cudaErrorNotReady) {

@@ -72,8 +72,8 @@ struct ConvertVector : ElementSizes<From, To> {
   }
 
  private:
-  /// Takes and puts every element at the same place and moves all others on: registers have no
-  /// index, and the loop need not be unrolled for what is rarely run.
+  /// Reads the lowest element and writes the highest, shifting all others: registers cannot be
+  /// indexed at run time. Not unrolled, because it rarely runs.
   SAFESHUFFLE_DEVICE_CODE static Vector convert_elements(const Source& source) {
     Vector result;
     std::uint32_t rest[Sizes::source_words];

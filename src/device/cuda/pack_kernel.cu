@@ -7,8 +7,8 @@
 namespace safeshuffle::device {
 namespace {
 
-/// Four blocks leave 64 registers to each of a multiprocessor's 1024 threads, whose loads, 64 KiB
-/// at once, are more than it takes to keep memory busy.
+/// Four blocks per multiprocessor leave 64 registers per thread; their loads, 64 KiB in flight,
+/// saturate memory.
 constexpr int blocks_per_multiprocessor = 4;
 
 constexpr std::uint64_t largest_grid = (std::uint64_t{1} << 31) - 1;

@@ -9,13 +9,13 @@
 namespace safeshuffle::device {
 
 /// Enqueues the table of make_pack_entries: `count` entries in memory that the current device can
-/// read, `tiles` in all. Table and buffers must stay until the stream has done it. No tiles are no
-/// work. Returns what the launch returned.
+/// read, `tiles` in all. Table and buffers must live until the stream has run it. Does nothing if
+/// `tiles` is 0. Returns what the launch returned.
 cudaError_t launch_pack(const PackEntry* entries, std::uint32_t count, std::uint64_t tiles,
                         cudaStream_t stream);
 
-/// Loads the kernel on the current device, which otherwise its first launch does, waiting for all
-/// that runs there: a deadlock, if that is a collective waiting for this rank.
+/// Loads the kernel on the current device. Otherwise its first launch would, waiting for everything
+/// that runs there: a deadlock, if that is a collective that waits for this rank.
 cudaError_t load_pack_kernel();
 
 }  // namespace safeshuffle::device

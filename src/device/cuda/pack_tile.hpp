@@ -5,9 +5,9 @@
 // at a distance of one warp, whose loads are all under way before the first is used. Where these
 // lie within one row, as nearly all do in long rows, only the first has to be located.
 //
-// Source bytes are loaded as the aligned vectors that hold them and shifted into place; no vector
-// is loaded that holds none. Neighbours load the vector between them twice, the second time from
-// the L1 cache.
+// Each thread loads the aligned vectors that contain its source bytes and shifts them into place;
+// it loads no vector that contains none. Adjacent threads both load the vector at their boundary;
+// the second load hits the L1 cache.
 #pragma once
 
 #include <cstdint>
@@ -50,14 +50,14 @@ SAFESHUFFLE_DEVICE_CODE void step(const PackEntry& entry, PackCursor& cursor) {
   }
 }
 
-/// What becomes of one vector. An element of the destination that does not lie at a multiple of its
-/// size makes vectors that do not either, so that no element is ever in two of them.
+/// Where one destination vector comes from and goes. If the elements of the destination are not
+/// aligned to their size, its vectors are offset likewise, so that no element spans two of them.
 struct VectorMove {
-  std::uintptr_t aligned = 0;  ///< 16-byte aligned address, from which on
-  int shift = 0;               ///< bytes are skipped before what makes the vector
-  std::uintptr_t destination = 0;
-  int begin = 0;  ///< only the bytes [begin, end) of the vector belong to the row: no others are
-  int end = 0;    ///< written, and what would make others is not read
+  std::uintptr_t aligned = 0;      ///< address of the first load, a multiple of 16
+  int shift = 0;                   ///< bytes to skip from there
+  std::uintptr_t destination = 0;  ///< address of the vector
+  int begin = 0;                   ///< only the bytes [begin, end) of the vector are in the row:
+  int end = 0;                     ///< nothing else is read for it, or written
 };
 
 /// Bytes from the start of the row to that of the vector; negative if the vector starts before it.
@@ -212,7 +212,8 @@ SAFESHUFFLE_DEVICE_CODE void move_steps(const PackEntry& entry, std::uint64_t in
     move_run<Convert, count>(move_at<Convert>(entry, cursor));
     return;
   }
-  constexpr unsigned at_once = count / 2;  // places of their own need registers
+  // Each vector now needs addresses of its own, hence more registers: fewer at once.
+  constexpr unsigned at_once = count / 2;
   SAFESHUFFLE_NO_UNROLL
   for (unsigned i = 0; i < count; i += at_once) {
     move_each<Convert, at_once>(entry, index + i * warp_threads, cursor);

@@ -20,11 +20,10 @@ class CudaSession {
   const Gpu& gpu() const noexcept { return *gpu_; }
   const std::shared_ptr<const Gpu>& shared_gpu() const noexcept { return gpu_; }
 
-  /// From now on nothing is given back: giving back would wait for work that may never end.
+  /// From now on nothing is freed: freeing would wait for work that may never end.
   void abandon() const noexcept { abandoned_ = true; }
 
-  /// Calls `release` with the GPU current, unless the session is abandoned. Errors have nowhere to
-  /// go.
+  /// Calls `release` with the GPU current, unless the session is abandoned. Its errors are dropped.
   template <class Release>
   void give_back(const Release& release) const noexcept {
     if (abandoned_) return;
