@@ -19,7 +19,8 @@ if(SAFESHUFFLE_WITH_MPI)
   execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE mpiexec_version ERROR_QUIET)
   set(SAFESHUFFLE_MPIEXEC_FLAGS "")
   if(mpiexec_version MATCHES "Open MPI|OpenRTE|PRRTE")
-    set(SAFESHUFFLE_MPIEXEC_FLAGS --oversubscribe)
+    # Left to itself, Open MPI gives each of one or two ranks a single core for all of its threads.
+    set(SAFESHUFFLE_MPIEXEC_FLAGS --oversubscribe --bind-to none)
   endif()
   # For the tests in Python.
   list(JOIN SAFESHUFFLE_MPIEXEC_FLAGS " " flags)

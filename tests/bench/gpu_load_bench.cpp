@@ -1,12 +1,15 @@
 // The speed of a load onto one GPU, as a share of a plain copy from page-locked memory to the GPU,
-// taken in turns on the same bytes. The files are in the page cache, or in tmpfs, which is checked
-// page by page. Usage: gpu_load_bench DIRECTORY [GB FILES [THREADS]]...
+// taken in turns on as many bytes. The files have just been written and are in the page cache, or
+// in tmpfs, which is checked page by page. What does not fit into the directory is not run, which
+// the table says. Usage: gpu_load_bench DIRECTORY [GB FILES [THREADS]].
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <filesystem>
+#include <future>
 #include <stdexcept>
 #include <string>
 #include <sys/mman.h>
@@ -17,6 +20,7 @@
 
 #include "core/deadline.hpp"
 #include "core/posix_file.hpp"
+#include "core/process.hpp"
 #include "device/cuda/call.hpp"
 #include "device/cuda/session.hpp"
 #include "format/writer.hpp"
@@ -27,73 +31,95 @@ using namespace safeshuffle;
 namespace {
 
 constexpr std::uint64_t gigabyte = 1'000'000'000;
-constexpr std::uint64_t tensor_bytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t tensor_bytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t copy_bytes = std::uint64_t{256} << 20;  // of one copy; the buffer is reused
-constexpr std::uint64_t read_bytes = std::uint64_t{8} << 20;
+constexpr unsigned most_writers = 8;
 
+/// One model, loaded with several numbers of reader threads (0: the default).
 struct Case {
   std::uint64_t gigabytes = 1;
   std::uint64_t files = 1;
-  unsigned threads = 0;
+  std::vector<unsigned> threads{0};
 };
 
 /// More where they are cheap.
 int repetitions(const Case& which) {
-  return which.gigabytes > 8 ? 3 : 7;
+  return which.gigabytes > 8 ? 3 : 5;
 }
 
-/// Files of equal tensors, together as many bytes as asked for.
+/// A directory that is there as long as its owner.
+class Directory {
+ public:
+  explicit Directory(std::string path) : path_(std::move(path)) {
+    std::filesystem::remove_all(path_);  // of a run that was killed
+    std::filesystem::create_directories(path_);
+  }
+  ~Directory() { std::filesystem::remove_all(path_); }
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// A file whose header is written.
+struct Begun {
+  std::string path;
+  core::PosixFile file;
+  std::vector<std::uint64_t> offsets;  ///< of the tensors
+};
+
+/// Not by FileWriter, which waits until all is on storage: here it is wanted in memory only.
+Begun begin_file(const std::string& directory, std::uint64_t number, std::uint64_t tensors) {
+  std::vector<format::TensorSpec> specs;
+  for (std::uint64_t i = 0; i < tensors; ++i) {
+    specs.push_back({"file" + std::to_string(number) + ".tensor" + std::to_string(i),
+                     DType::BF16,
+                     {tensor_bytes / 2 / 4096, 4096}});
+  }
+  const std::string path = directory + "/model-" + std::to_string(number) + ".safetensors";
+  const auto layout = format::layout_header(specs);
+  Begun begun{path, core::PosixFile::create(path, path), layout.file_offset};
+  begun.file.write(0, std::as_bytes(std::span(layout.bytes)));
+  return begun;
+}
+
+/// Writes the tensors of all files with several threads, each at another file where there are some.
+void fill(const std::vector<Begun>& files) {
+  const auto content = testing::PseudoRandom(1).bytes(tensor_bytes);
+  std::atomic<std::size_t> next{0};
+  const auto write = [&] {
+    for (std::size_t i = next++; i < files.size() * files[0].offsets.size(); i = next++) {
+      const Begun& each = files[i % files.size()];
+      each.file.write(each.offsets[i / files.size()], content);
+    }
+  };
+  std::vector<std::future<void>> writers(std::min(core::available_cores(), most_writers));
+  for (auto& writer : writers) writer = std::async(std::launch::async, write);
+  for (auto& writer : writers) writer.get();
+}
+
+/// Files of equal tensors, together as many bytes as asked for, all of them in memory.
 class Model {
  public:
   Model(const std::string& directory, const Case& which)
       : directory_(directory + "/gpu_load_bench") {
-    std::filesystem::remove_all(directory_);  // of a run that was killed
-    std::filesystem::create_directories(directory_);
     const std::uint64_t tensors =
         std::max(std::uint64_t{1}, which.gigabytes * gigabyte / which.files / tensor_bytes);
-    for (std::uint64_t file = 0; file < which.files; ++file) write(file, tensors);
+    std::vector<Begun> files;
+    for (std::uint64_t i = 0; i < which.files; ++i) {
+      files.push_back(begin_file(directory_.path(), i, tensors));
+    }
+    fill(files);
+    for (const Begun& each : files) require_resident(each.path);
     bytes_ = which.files * tensors * tensor_bytes;
   }
-  ~Model() { std::filesystem::remove_all(directory_); }
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
 
-  const std::string& path() const { return directory_; }
+  const std::string& path() const { return directory_.path(); }
   std::uint64_t bytes() const { return bytes_; }
 
-  /// Reads all files, then requires all of their pages in memory.
-  void warm() const {
-    for (const std::string& path : paths_) {
-      read(path);
-      require_resident(path);
-    }
-  }
-
  private:
-  void write(std::uint64_t number, std::uint64_t tensors) {
-    std::vector<format::TensorSpec> specs;
-    for (std::uint64_t i = 0; i < tensors; ++i) {
-      specs.push_back({"file" + std::to_string(number) + ".tensor" + std::to_string(i),
-                       DType::BF16,
-                       {tensor_bytes / 2 / 4096, 4096}});
-    }
-    paths_.push_back(directory_ + "/model-" + std::to_string(number) + ".safetensors");
-    // Not by FileWriter, which waits until all is on storage: here it is wanted in memory only.
-    const auto layout = format::layout_header(specs);
-    const auto file = core::PosixFile::create(paths_.back(), paths_.back());
-    file.write(0, std::as_bytes(std::span(layout.bytes)));
-    for (const std::uint64_t offset : layout.file_offset) file.write(offset, content_);
-  }
-
-  static void read(const std::string& path) {
-    const core::PosixFile file = core::PosixFile::open(path);
-    std::vector<std::byte> buffer(read_bytes);
-    const std::uint64_t size = std::filesystem::file_size(path);
-    for (std::uint64_t at = 0; at < size; at += buffer.size()) {
-      file.read(at, std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), size - at)));
-    }
-  }
-
   static void require_resident(const std::string& path) {
     const std::uint64_t size = std::filesystem::file_size(path);
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -110,9 +136,7 @@ class Model {
       throw std::runtime_error(path + ": " + std::to_string(absent) + " pages not cached");
   }
 
-  std::string directory_;
-  std::vector<std::string> paths_;
-  std::vector<std::byte> content_ = testing::PseudoRandom(1).bytes(tensor_bytes);
+  Directory directory_;
   std::uint64_t bytes_ = 0;
 };
 
@@ -145,9 +169,9 @@ class PinnedCopy {
   device::Stream stream_{nullptr, {}};
 };
 
-double load_seconds(const Model& model, const Case& which) {
+double load_seconds(const Model& model, unsigned threads) {
   Options options;
-  options.threads = which.threads;
+  options.threads = threads;
   return load(model.path(), self(Device::cuda()), options).report().seconds;
 }
 
@@ -156,33 +180,63 @@ double median(std::vector<double>& values) {
   return values[values.size() / 2];
 }
 
-void measure(const std::string& directory, const Case& which, const PinnedCopy& copy) {
-  const Model model(directory, which);
-  model.warm();
-  load_seconds(model, which);  // what is done once
+/// Seconds of each repetition.
+struct Times {
   std::vector<double> loads;
   std::vector<double> copies;
   std::vector<double> shares;
-  for (int i = 0; i < repetitions(which); ++i) {
-    copies.push_back(copy.seconds(model.bytes()));
-    loads.push_back(load_seconds(model, which));
-    shares.push_back(copies.back() / loads.back());
+};
+
+Times take_turns(const Model& model, unsigned threads, int repetitions, const PinnedCopy& copy) {
+  load_seconds(model, threads);  // what is done once
+  Times times;
+  for (int i = 0; i < repetitions; ++i) {
+    times.copies.push_back(copy.seconds(model.bytes()));
+    times.loads.push_back(load_seconds(model, threads));
+    times.shares.push_back(times.copies.back() / times.loads.back());
   }
-  const double bytes = static_cast<double>(model.bytes()) / 1e9;
-  const double share = median(shares);
-  std::printf("%-24s %5llu %6llu %8u %10.1f %10.1f %7.2f (%.2f-%.2f)\n", directory.c_str(),
-              static_cast<unsigned long long>(which.gigabytes),
-              static_cast<unsigned long long>(which.files), which.threads, bytes / median(loads),
-              bytes / median(copies), share, shares.front(), shares.back());
+  return times;
+}
+
+void print_case(const Case& which) {
+  std::printf("%5llu %6llu ", static_cast<unsigned long long>(which.gigabytes),
+              static_cast<unsigned long long>(which.files));
+}
+
+void print_times(unsigned threads, std::uint64_t bytes, Times times) {
+  const double gigabytes = static_cast<double>(bytes) / 1e9;
+  const double share = median(times.shares);
+  std::printf("%8u %6zu %10.1f %10.1f %7.2f (%.2f-%.2f)\n", threads, times.loads.size(),
+              gigabytes / median(times.loads), gigabytes / median(times.copies), share,
+              times.shares.front(), times.shares.back());
   std::fflush(stdout);
+}
+
+/// Whether the files fit, with room for their headers; says so if not.
+bool fits(const std::string& directory, const Case& which) {
+  const std::uint64_t free = std::filesystem::space(directory).available;
+  if (free >= which.gigabytes * gigabyte + gigabyte / 10) return true;
+  print_case(which);
+  std::printf("not run: %.1f GB are free\n", static_cast<double>(free) / 1e9);
+  return false;
+}
+
+void measure(const std::string& directory, const Case& which, const PinnedCopy& copy) {
+  if (!fits(directory, which)) return;
+  const Model model(directory, which);
+  for (const unsigned threads : which.threads) {
+    const Times times = take_turns(model, threads, repetitions(which), copy);
+    print_case(which);
+    print_times(threads, model.bytes(), times);
+  }
 }
 
 std::vector<Case> cases(int argc, char** argv) {
   if (argc > 3) {
     const auto number = [&](int i) { return i < argc ? std::strtoull(argv[i], nullptr, 10) : 0; };
-    return {{number(2), number(3), static_cast<unsigned>(number(4))}};
+    return {{number(2), number(3), {static_cast<unsigned>(number(4))}}};
   }
-  return {{1, 1}, {1, 8}, {4, 1}, {4, 8}, {16, 1}, {16, 8}};
+  return {{1, 1}, {1, 8}, {4, 1}, {4, 8, {0, 4, 8, 16}}, {16, 1}, {16, 8}};
 }
 
 }  // namespace
@@ -194,8 +248,8 @@ int main(int argc, char** argv) {
   }
   try {
     const PinnedCopy copy;
-    std::printf("in turns, 7 times, 16 GB 3 times; GB/s are medians; threads 0: the default\n");
-    std::printf("%-24s %5s %6s %8s %10s %10s %7s\n", "directory", "GB", "files", "threads", "load",
+    std::printf("%s: load and copy in turns; GB/s are medians; threads 0: the default\n", argv[1]);
+    std::printf("%5s %6s %8s %6s %10s %10s %7s\n", "GB", "files", "threads", "times", "load",
                 "copy", "share");
     for (const Case& each : cases(argc, argv)) measure(argv[1], each, copy);
   } catch (const std::exception& error) {

@@ -20,6 +20,9 @@ class PackRig {
   /// What the plain copy is called.
   virtual std::string copy_name() const = 0;
 
+  /// How often each case is worth being measured.
+  virtual int repetitions() const = 0;
+
   /// Seconds that one pass over the items takes.
   virtual double pack(std::span<const PackItem> items) = 0;
 
@@ -30,7 +33,7 @@ class PackRig {
 /// `threads` pack; one copies. Slab and target have a little more than `bytes`.
 std::unique_ptr<PackRig> make_host_rig(std::size_t threads, std::uint64_t bytes);
 
-/// The first GPU. Throws std::runtime_error if there is none, or CUDA fails.
+/// The first GPU, at its working clock. Throws std::runtime_error if there is none, or CUDA fails.
 std::unique_ptr<PackRig> make_cuda_rig(std::uint64_t bytes);
 
 }  // namespace safeshuffle::bench
