@@ -50,7 +50,7 @@ bool direct_in_memory(const std::string& path) {
 
 TEST_CASE("options out of range on one rank are a ConfigError on all", "[load]") {
   const SharedModel model(plain_model(2));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const std::vector<std::function<void(Options&)>> mistakes{
       [](Options& options) { options.threads = 5000; },
       [](Options& options) { options.chunk = 100; },
@@ -69,7 +69,7 @@ TEST_CASE("options out of range on one rank are a ConfigError on all", "[load]")
 TEST_CASE("different plans on the ranks are a PlanError on all", "[load]") {
   if (world_size() == 1) return;
   const SharedModel model(plain_model(2));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   Options options = replicated();
   if (is_last_rank()) options.plan.window = 8192;
   const auto error = common_error([&] { load(model.path(), comm, options); });
@@ -80,7 +80,7 @@ TEST_CASE("different plans on the ranks are a PlanError on all", "[load]") {
 
 TEST_CASE("a plan for another number of ranks is a ConfigError", "[load]") {
   const SharedModel model(plain_model(2));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const Plan plan = make_plan(model.catalog, model.placements, world_size() + 1);
   const auto error = common_error([&] { load(plan, comm); });
   REQUIRE(error);
@@ -90,7 +90,7 @@ TEST_CASE("a plan for another number of ranks is a ConfigError", "[load]") {
 
 TEST_CASE("a budget that holds nothing names the tensor on all ranks", "[load]") {
   const SharedModel model(plain_model(2));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   Options options = replicated();
   options.plan.memory_budget =
       comm.transport().device_bytes() + comm.device_handle()->packer_bytes() + 10'000;
@@ -102,7 +102,7 @@ TEST_CASE("a budget that holds nothing names the tensor on all ranks", "[load]")
 
 TEST_CASE("a missing checkpoint is rank 0's IoError on all ranks", "[load]") {
   const SharedModel model(plain_model(1));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const auto error = common_error([&] { load(model.path() + "/nothing", comm, replicated()); });
   REQUIRE(error);
   CHECK(error->kind == ErrorKind::io);
@@ -111,7 +111,7 @@ TEST_CASE("a missing checkpoint is rank 0's IoError on all ranks", "[load]") {
 
 TEST_CASE("a file replaced after planning is an IoError on all ranks", "[load]") {
   const SharedModel model(plain_model(3));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const Plan plan = model.plan(with_window(4096));
   const std::string replaced = model_file(model.path(), 1);
   model.directory.fill([&] { std::filesystem::resize_file(replaced, 5000); });
@@ -124,7 +124,7 @@ TEST_CASE("a file replaced after planning is an IoError on all ranks", "[load]")
 
 TEST_CASE("what a progress callback throws on one rank, all ranks throw", "[load]") {
   const SharedModel model(plain_model(4));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   Options options;
   int calls = 0;
   options.on_progress = [&](const Progress&) {
@@ -147,7 +147,7 @@ TEST_CASE("a fallback under strict is an error, on all ranks", "[load]") {
   ::setenv("TMPDIR", "/dev/shm", 1);
   const SharedModel model(plain_model(3));
   ::unsetenv("TMPDIR");
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   Options options;
   options.direct = DirectIo::on;
   options.strict = true;
@@ -158,7 +158,7 @@ TEST_CASE("a fallback under strict is an error, on all ranks", "[load]") {
 
 TEST_CASE("verification finds one wrong byte and names its element", "[load]") {
   const SharedModel model(plain_model(3));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const TensorSet loaded = load(model.plan(), comm);
   const TensorInfo& cut = *model.catalog.find("cut1");  // F32, 80 rows of 128
   const std::uint64_t element = 79 * 128 + 5;
@@ -177,7 +177,7 @@ TEST_CASE("verification finds one wrong byte and names its element", "[load]") {
 
 TEST_CASE("a directory that cannot be made is an IoError of saving", "[load]") {
   const SharedModel model(plain_model(1));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const TensorSet loaded = load(model.plan(), comm);
   const std::string inside_a_file = model_file(model.path(), 0) + "/saved";
   const auto error = common_error([&] { save_sharded(loaded, inside_a_file, comm); });
@@ -188,7 +188,7 @@ TEST_CASE("a directory that cannot be made is an IoError of saving", "[load]") {
 
 TEST_CASE("shards are not saved where they would be taken for part of something else", "[load]") {
   const SharedModel model(plain_model(2));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const TensorSet loaded = load(model.path(), comm, replicated());
 
   const auto beside_source = common_error([&] { save_sharded(loaded, model.path(), comm); });
@@ -208,7 +208,7 @@ TEST_CASE("shards are not saved where they would be taken for part of something 
 
 TEST_CASE("a model is verified and saved by the group that loaded it, or not at all", "[load]") {
   const SharedModel model(plain_model(2));
-  const TensorSet loaded = load(model.path(), world_group(), replicated());
+  const TensorSet loaded = load(model.path(), shared_group(), replicated());
   if (world_size() == 1) return;
   CHECK_THROWS_AS(verify(loaded, self()), ConfigError);
   CHECK_THROWS_AS(save_sharded(loaded, model.directory / "saved", self()), ConfigError);
@@ -216,7 +216,7 @@ TEST_CASE("a model is verified and saved by the group that loaded it, or not at 
 
 TEST_CASE("a tensor that changed its type since it was loaded is found by verification", "[load]") {
   const SharedModel model(plain_model(1));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   Options half = replicated();
   half.plan.dtype = DTypePolicy::f16;
   const TensorSet loaded = load(model.path(), comm, half);

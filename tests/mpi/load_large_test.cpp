@@ -31,7 +31,7 @@ void write_sparse(const std::string& path) {
 TEST_CASE("a replicated tensor above 2^31 bytes arrives in one run", "[.][large]") {
   const SharedDirectory directory;
   directory.fill([&] { write_sparse(directory / "large.safetensors"); });
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   Options options;
   options.tp_plan = "replicate";
   options.plan.window = std::uint64_t{4} << 30;

@@ -16,7 +16,7 @@ using namespace safeshuffle::testing;
 TEST_CASE("random models arrive byte for byte", "[load]") {
   const auto seed = GENERATE(range(0U, 12U));
   const SharedModel model(test::random_model(seed), seed);
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   PlanOptions options = with_window(seed % 3 == 0 ? 4096 : 65536);
   options.assignment = static_cast<Assignment>(seed % 4);
   options.dtype = static_cast<DTypePolicy>(seed / 4 % 4);
@@ -28,7 +28,7 @@ TEST_CASE("random models arrive byte for byte", "[load]") {
 
 TEST_CASE("a load by path finds, places and loads", "[load]") {
   const SharedModel model(plain_model(3));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   Options options;
   options.tp_plan = "replicate";
   // Only rank 0 needs to know where the checkpoint is.
@@ -40,7 +40,7 @@ TEST_CASE("a load by path finds, places and loads", "[load]") {
 
 TEST_CASE("an empty checkpoint is loaded, verified and saved", "[load]") {
   const SharedModel model({test::make_catalog({{}}), {}});
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const TensorSet loaded = load(model.plan(), comm);
   const std::vector<double> seconds = verify(loaded, comm);
   save_sharded(loaded, model.directory / "saved", comm);
@@ -55,7 +55,7 @@ TEST_CASE("an empty checkpoint is loaded, verified and saved", "[load]") {
 
 TEST_CASE("what is saved is what was loaded", "[load]") {
   const SharedModel model(test::random_model(5), 5);
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const TensorSet loaded = load(model.plan(), comm);
   save_sharded(loaded, model.directory / "saved", comm);
   const std::string file =
@@ -73,7 +73,7 @@ TEST_CASE("what is saved is what was loaded", "[load]") {
 
 TEST_CASE("the report is the same on all ranks and its phases add up", "[load]") {
   const SharedModel model(plain_model(5));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const Plan plan = model.plan(with_window(16384));
   const auto begin = core::Clock::now();
   const TensorSet loaded = load(plan, comm);
@@ -104,7 +104,7 @@ TEST_CASE("the report is the same on all ranks and its phases add up", "[load]")
 
 TEST_CASE("progress grows up to the total", "[load]") {
   const SharedModel model(plain_model(7));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   const Plan plan = model.plan(with_window(8192));
   std::vector<Progress> seen;
   Options options;
@@ -122,7 +122,7 @@ TEST_CASE("progress grows up to the total", "[load]") {
 
 TEST_CASE("a wave is read while the wave before is packed and exchanged", "[load]") {
   const SharedModel model(plain_model(9));
-  const Communicator comm = world_group();
+  const Communicator& comm = shared_group();
   Options options;
   options.trace = true;
   const TensorSet loaded = load(model.plan(with_window(4096)), comm, options);

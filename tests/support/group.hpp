@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 
 #include "safeshuffle/mpi.hpp"
@@ -21,6 +22,23 @@ inline bool tests_gpus() {
 /// Collective.
 inline Communicator world_group() {
   return from_mpi(MPI_COMM_WORLD, device_under_test());
+}
+
+inline std::optional<Communicator>& kept_group() {
+  static std::optional<Communicator> group;
+  return group;
+}
+
+/// One for all tests that leave it usable: making one over NCCL takes seconds where ranks share a
+/// GPU. Collective. Kept until `drop_shared_group`.
+inline const Communicator& shared_group() {
+  if (!kept_group()) kept_group() = world_group();
+  return *kept_group();
+}
+
+/// Before MPI ends. Collective.
+inline void drop_shared_group() {
+  kept_group().reset();
 }
 
 }  // namespace safeshuffle::testing

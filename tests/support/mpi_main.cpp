@@ -10,6 +10,7 @@
 #include <mpi.h>
 
 #include "support/catch.hpp"
+#include "support/group.hpp"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -43,6 +44,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   int result = rank == 0 ? Catch::Session().run(argc, argv) : run_silently(argc, argv, rank);
   MPI_Allreduce(MPI_IN_PLACE, &result, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  safeshuffle::testing::drop_shared_group();
   check_leaks();
   MPI_Finalize();
   return result;

@@ -16,6 +16,7 @@ struct SharedModel {
     directory.fill([&] { write_model(path(), made.catalog, seed); });
     catalog = open_checkpoint(path()).catalog;
     placements = placements_for(catalog, made);
+    MPI_Barrier(MPI_COMM_WORLD);  // only now may a test change the files
   }
 
   const std::string& path() const noexcept { return directory.path(); }
