@@ -11,8 +11,6 @@
 namespace safeshuffle::synth {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
-
 // An IEEE-like type: sign, then exponent, then mantissa.
 template <typename Bits, unsigned MantissaBits>
 struct Float {
