@@ -1,5 +1,6 @@
 // core: arithmetic, dtypes, errors, threads.
 #include <atomic>
+#include <functional>
 #include <future>
 #include <memory>
 #include <stdexcept>
@@ -13,9 +14,13 @@
 #include "core/arithmetic.hpp"
 #include "core/bounded_call.hpp"
 #include "core/deadline.hpp"
+#include "core/random.hpp"
 #include "core/text.hpp"
+#include "core/thread.hpp"
 #include "core/thread_pool.hpp"
 #include "support/catch.hpp"
+#include "support/failure.hpp"
+#include "support/thread_limit.hpp"
 
 using namespace safeshuffle;
 
@@ -120,6 +125,24 @@ TEST_CASE("a call that does not come back is left to itself", "[core]") {
   }));
   release->set_value();
   over->get_future().wait();
+}
+
+TEST_CASE("a thread that the system has no room for is a MemoryError", "[core]") {
+  const testing::NoMoreThreads limit;
+  const auto refused = [](const std::function<void()>& start) {
+    return support::failure<MemoryError>(start).cause;
+  };
+  const std::string cause = "cannot start a thread: Resource temporarily unavailable";
+  CHECK(refused([] { core::start_thread([] {}).join(); }) == cause);
+  CHECK(refused([] { core::ThreadPool(1); }) == cause);
+  CHECK(refused([] { core::returns_within(std::chrono::seconds(30), [] {}); }) == cause);
+}
+
+TEST_CASE("random bytes differ, and read as hexadecimal digits", "[core]") {
+  CHECK(core::hexadecimal(std::string("\x00\x0f\xa5\xff", 4)) == "000fa5ff");
+  CHECK(core::random_bytes(16).size() == 16);
+  CHECK(core::random_bytes(16) != core::random_bytes(16));
+  CHECK(core::random_bytes(0).empty());
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
