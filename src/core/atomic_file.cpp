@@ -77,12 +77,12 @@ void AtomicFile::set_aside() {
   const fs::file_type type = fs::symlink_status(path_, error).type();
   if (type == fs::file_type::not_found) return;
   if (type == fs::file_type::directory) return;  // which the new file cannot replace
-  const fs::path aside = hidden_beside(path_, ".old-");
+  fs::path aside = hidden_beside(path_, ".old-");
   fs::create_hard_link(path_, aside, error);
   only_aside_ = bool{error};
   if (error) fs::rename(path_, aside, error);
   if (error) raise_errno(error.value(), path_.string(), "cannot set aside the earlier file");
-  aside_ = aside;
+  aside_ = std::move(aside);
 }
 
 void AtomicFile::undo() noexcept {

@@ -1,4 +1,5 @@
-// core: arithmetic, dtypes, errors, threads.
+// core: arithmetic, dtypes, errors, files, threads.
+#include <array>
 #include <atomic>
 #include <functional>
 #include <future>
@@ -14,12 +15,14 @@
 #include "core/arithmetic.hpp"
 #include "core/bounded_call.hpp"
 #include "core/deadline.hpp"
+#include "core/posix_file.hpp"
 #include "core/random.hpp"
 #include "core/text.hpp"
 #include "core/thread.hpp"
 #include "core/thread_pool.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
+#include "support/temporary_directory.hpp"
 #include "support/thread_limit.hpp"
 
 using namespace safeshuffle;
@@ -125,6 +128,16 @@ TEST_CASE("a call that does not come back is left to itself", "[core]") {
   }));
   release->set_value();
   over->get_future().wait();
+}
+
+TEST_CASE("a file without the bytes asked for says where it ends", "[core]") {
+  const support::TemporaryDirectory directory;
+  const auto file = core::PosixFile::open(directory.write("x", "1234"));
+  std::array<std::byte, 4> bytes{};
+  const ErrorRecord record = support::failure<IoError>([&] { file.read(1, bytes); });
+  CHECK(record.file == directory / "x");
+  CHECK(record.offset == 4);
+  CHECK(record.cause == "file ended early");
 }
 
 TEST_CASE("a thread that the system has no room for is a MemoryError", "[core]") {
