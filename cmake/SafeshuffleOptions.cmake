@@ -10,7 +10,7 @@ option(SAFESHUFFLE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(SAFESHUFFLE_WERROR "Treat warnings in safeshuffle's own targets as errors" ${PROJECT_IS_TOP_LEVEL})
 set(SAFESHUFFLE_SANITIZE "" CACHE STRING "Sanitizers for everything built here, such as address,undefined")
 
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 

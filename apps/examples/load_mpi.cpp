@@ -12,13 +12,6 @@ void print(const safeshuffle::TensorView& tensor) {
   std::cout << "] " << tensor.bytes << " bytes\n";
 }
 
-// Whether all ranks have this same error, so that one of them can speak for all. Otherwise some may
-// be lost.
-bool is_common(const safeshuffle::Error& error) {
-  using safeshuffle::ErrorKind;
-  return error.kind() != ErrorKind::transport && error.kind() != ErrorKind::timeout;
-}
-
 // The exit status of this rank.
 int run(const char* path, int rank) try {
   const auto comm = safeshuffle::from_mpi(MPI_COMM_WORLD, safeshuffle::Device::automatic());
@@ -31,7 +24,7 @@ int run(const char* path, int rank) try {
   return 0;
 } catch (const safeshuffle::Error& error) {
   const auto status = static_cast<int>(error.kind());
-  if (is_common(error)) {
+  if (is_common(error.kind())) {
     if (rank == 0) std::cerr << error.what() << '\n';
   } else {
     std::cerr << error.what() << '\n';

@@ -86,18 +86,12 @@ void run_engine(const char* path, Meeting& meeting, int rank, int ranks) {
   check(cudaStreamDestroy(stream));
 }
 
-/// Whether all ranks have this same error, so that one of them can speak for all.
-bool is_common(const safeshuffle::Error& error) {
-  using safeshuffle::ErrorKind;
-  return error.kind() != ErrorKind::transport && error.kind() != ErrorKind::timeout;
-}
-
 /// The exit status of a rank.
 int run(const char* path, Meeting& meeting, int rank, int ranks) try {
   run_engine(path, meeting, rank, ranks);
   return 0;
 } catch (const safeshuffle::Error& error) {
-  if (rank == 0 || !is_common(error)) std::cerr << error.what() << '\n';
+  if (rank == 0 || !is_common(error.kind())) std::cerr << error.what() << '\n';
   return static_cast<int>(error.kind());
 } catch (const std::exception& error) {
   std::cerr << "rank " << rank << ": " << error.what() << '\n';

@@ -23,7 +23,7 @@ void print(const std::string& message) {
 
 // Whether every rank has this same error. Others are a rank's own, and some may wait for ever.
 bool is_agreed(const ErrorRecord& error) {
-  return error.rank >= 0 && error.kind != ErrorKind::timeout && error.kind != ErrorKind::transport;
+  return error.rank >= 0 && is_common(error.kind);
 }
 
 // Time for ranks that notice a lost peer at about the same time to clean up what they were writing.

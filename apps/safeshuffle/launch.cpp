@@ -102,9 +102,10 @@ bool in_group() {
   return joined_by_bootstrap || mpi_began();
 }
 
-void leave_group(bool failed) {
+void leave_group(bool failed) noexcept try {
   if (failed && mpi_rank() != nullptr && !mpi_began()) begin_mpi();
   if (mpi_began()) MPI_Finalize();
+} catch (const Error&) {  // the process ends with the exit code that it has
 }
 
 void abort_group(int code) {
@@ -116,7 +117,7 @@ bool in_group() {
   return joined_by_bootstrap;
 }
 
-void leave_group(bool) {}
+void leave_group(bool) noexcept {}
 
 void abort_group(int code) {
   std::_Exit(code);

@@ -24,7 +24,7 @@ bool in_group();
 /// The last thing a process does: ends MPI. That waits for all ranks, so that none makes the
 /// launcher end the job by its exit code before rank 0 has said what happened; a rank that `failed`
 /// before MPI began takes part as well.
-void leave_group(bool failed);
+void leave_group(bool failed) noexcept;
 
 /// Ends all ranks of an MPI job with this exit code, also those that are stuck; without MPI this
 /// one, whose launcher ends the others.

@@ -13,9 +13,8 @@
 #include "help.hpp"
 #include "launch.hpp"
 
+namespace safeshuffle::app {
 namespace {
-
-using namespace safeshuffle::app;
 
 using Commands = std::vector<std::pair<const char*, Command>>;
 
@@ -61,9 +60,10 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+}  // namespace safeshuffle::app
 
 int main(int argc, char** argv) {
-  const int code = run(argc, argv);
-  leave_group(code != EXIT_SUCCESS);
+  const int code = safeshuffle::app::run(argc, argv);
+  safeshuffle::app::leave_group(code != EXIT_SUCCESS);
   return code;
 }

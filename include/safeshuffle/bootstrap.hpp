@@ -58,8 +58,12 @@ struct Bootstrap {
 /// A communicator over the ranks that meet by `bootstrap`, each with a GPU (`automatic` means the
 /// same); a group of one may have the host as well. Collective: waits up to `bootstrap.timeout`
 /// until all ranks have come. NCCL is then set up without waiting; the first load does that, within
-/// Options::timeout. A rank that cannot open its GPU does not come: it throws at once, the others
-/// when they have waited for it.
+/// Options::timeout.
+///
+/// Where a rank cannot open its GPU or begin to set up NCCL, all ranks throw its error, at once or
+/// when they come; of several errors rank 0's own, or the one that rank 0 has heard of first. A
+/// rank with an error of its own that does not reach rank 0 throws that one, when it has tried for
+/// `timeout`.
 ///
 /// Throws ConfigError (nobody can meet there, the host device, a build without NCCL), MemoryError,
 /// TimeoutError, TransportError.

@@ -2,9 +2,8 @@
 //
 // Every function of the library reports failure by throwing one of the types below; none returns an
 // error code, prints, or aborts. Inside a collective call all ranks throw the same error: the one
-// of the lowest failing rank. Only TransportError and TimeoutError may differ between ranks; after
-// one of them the communicator must not be used. All types here are values and safe to copy between
-// threads.
+// of the lowest failing rank. Only TransportError and TimeoutError may differ between ranks, see
+// `is_common`. All types here are values and safe to copy between threads.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +28,13 @@ enum class ErrorKind : std::uint8_t {
   fallback = 10,     ///< a fallback was needed under `strict`
 };
 
+/// Whether all ranks of a collective call throw the same error of this kind, so that one of them
+/// can report it for all. After an error of another kind some may be lost, and the communicator
+/// must not be used.
+constexpr bool is_common(ErrorKind kind) noexcept {
+  return kind != ErrorKind::transport && kind != ErrorKind::timeout;
+}
+
 /// Every way in which a safetensors header, file or checkpoint can be malformed;
 /// `ErrorRecord::code` of a format error. One value per case, so that tests and callers can tell
 /// them apart.
@@ -41,7 +47,7 @@ enum class FormatErrc : std::int32_t {
   header_not_utf8,       ///< invalid UTF-8 in the header
   header_bad_json,       ///< not JSON, or bytes other than white space after the closing brace
   nesting_too_deep,      ///< nested deeper than any valid header
-  duplicate_key,         ///< a tensor name, field or metadata key stands twice
+  duplicate_key,         ///< a tensor name, field or metadata key appears twice
   metadata_not_strings,  ///< `__metadata__` is not an object of strings (or null)
   entry_not_object,      ///< a tensor's value is not an object
   unknown_field,         ///< a field other than dtype, shape, data_offsets
@@ -56,7 +62,7 @@ enum class FormatErrc : std::int32_t {
   gap_or_overlap,        ///< the data is not tiled by the tensors without gap or overlap
   payload_truncated,     ///< the file ends before the last tensor
   trailing_bytes,        ///< the file goes on after the last tensor
-  duplicate_tensor,      ///< a tensor stands in two files of the checkpoint
+  duplicate_tensor,      ///< a tensor is in two files of the checkpoint
   index_mismatch,        ///< the index and the headers disagree on a tensor
 };
 
@@ -86,13 +92,16 @@ class Error : public std::runtime_error {
 };
 
 /// The exception type of one kind.
-template <ErrorKind Kind>
+template <ErrorKind error_kind>
 class ErrorOf final : public Error {
  public:
-  explicit ErrorOf(ErrorRecord record) : Error((record.kind = Kind, std::move(record))) {}
+  explicit ErrorOf(ErrorRecord record) : Error((record.kind = error_kind, std::move(record))) {}
   explicit ErrorOf(std::string cause)
-      : Error(ErrorRecord{
-            .kind = Kind, .file = {}, .tensor = {}, .offset = {}, .cause = std::move(cause)}) {}
+      : Error(ErrorRecord{.kind = error_kind,
+                          .file = {},
+                          .tensor = {},
+                          .offset = {},
+                          .cause = std::move(cause)}) {}
 };
 
 using InternalError = ErrorOf<ErrorKind::internal>;

@@ -41,7 +41,7 @@ class Catalog {
   Catalog() = default;
 
   /// `tensors` ordered by (file, file_offset), each `file` a valid index; fills in
-  /// `first_tensor`/`tensor_count`. Throws FormatError if a name stands in two files.
+  /// `first_tensor`/`tensor_count`. Throws FormatError if a name is in two files.
   Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors);
 
   std::span<const FileInfo> files() const noexcept { return files_; }

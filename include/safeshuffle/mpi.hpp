@@ -20,7 +20,8 @@ namespace safeshuffle {
 /// With GPUs, data goes over NCCL and control messages over MPI, which need not know of GPUs.
 /// NCCL is set up without waiting; the first load does that.
 ///
-/// `timeout` bounds each wait for the others within this call, as Options::timeout does in a load.
+/// `timeout` bounds each wait for the others within this call, as Options::timeout does in a load,
+/// but not MPI's own: MPI_Comm_dup and MPI_Comm_split_type return when all ranks have called them.
 /// Throws ConfigError (no such GPU, a build without CUDA or NCCL), MemoryError, TransportError,
 /// TimeoutError.
 Communicator from_mpi(MPI_Comm comm, Device device = Device::host(),

@@ -69,7 +69,9 @@ struct Options {
   /// filesystem that refuses it is read buffered, which the report says (an error under `strict`).
   DirectIo direct = DirectIo::automatic;
 
-  /// Has no effect yet: threads stay where the launcher bound the rank.
+  /// `automatic`: reader threads, and the page-locked memory that they fill, are on the GPU's NUMA
+  /// node, as far as the launcher lets the rank run there. `off`, and on the host: they are where
+  /// the launcher bound the rank.
   Numa numa = Numa::automatic;
 
   /// Reader threads per rank; 0: 4, or the number of cores if that is less.

@@ -83,7 +83,7 @@ Shape shard_shape(const TensorInfo& tensor, const Placement& placement, std::uin
 class TpPlan {
  public:
   /// Parses a rule file: an object with `tp_plan` and/or `rules` (docs/placement.md), a bare
-  /// `tp_plan` object as it stands in Hugging Face code, or a config.json that has one.
+  /// `tp_plan` object as it is in Hugging Face code, or a config.json that has one.
   /// `config_json` (may be empty) supplies the numbers that rules name, such as head counts.
   /// Throws ConfigError naming the key at fault; `origin` is the file name used in messages.
   static TpPlan from_json(std::string_view rules_json, std::string_view config_json,

@@ -60,6 +60,7 @@ struct RankReport {
   std::uint64_t peak_pinned_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;  ///< of the whole process
   std::string io_path;                    ///< resolved engine and mode, such as "posix buffered"
+  std::string reader_cpus;                ///< of the reader threads, such as "0-15,64-79"
   std::vector<std::string> fallbacks;     ///< what was asked for but not done, and why
   std::vector<Span> spans;                ///< if Options::trace; else empty
 };

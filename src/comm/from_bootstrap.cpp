@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 
 #include "safeshuffle/bootstrap.hpp"
@@ -16,9 +17,11 @@ Communicator from_bootstrap(const Bootstrap& bootstrap, Device device) {
   if (device.kind == DeviceKind::host) {
     throw ConfigError("several ranks without MPI need GPUs: their host memory has no transport");
   }
-  auto opened = device::open_device(Device::cuda(device.ordinal), bootstrap.local_rank);
-  auto transport = comm::make_gpu_transport(bootstrap, opened);
-  return {std::move(transport), std::move(opened)};
+  std::shared_ptr<device::Device> gpu;
+  auto transport = comm::make_gpu_transport(bootstrap, [&] {
+    return gpu = device::open_device(Device::cuda(device.ordinal), bootstrap.local_rank);
+  });
+  return {std::move(transport), std::move(gpu)};
 }
 
 }  // namespace safeshuffle

@@ -54,12 +54,28 @@ std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control
   return transport;
 }
 
-std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap, SharedDevice device) {
-  const auto gpu = as_gpu(device);
-  const std::string id = rendezvous({bootstrap.rank, bootstrap.size, bootstrap.address},
-                                    make_nccl_id, patience(bootstrap));
-  auto group = begin_set_up(id, bootstrap.rank, bootstrap.size, *gpu);
-  return make_nccl_transport(std::move(group), gpu);
+std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap,
+                                              const std::function<SharedDevice()>& open) {
+  const Meeting meeting{bootstrap.rank, bootstrap.size, bootstrap.address};
+  const core::Deadline deadline = patience(bootstrap);
+  std::shared_ptr<device::CudaDevice> gpu;
+  const std::string id = rendezvous(
+      meeting,
+      [&] {
+        gpu = as_gpu(open());
+        return bootstrap.rank == 0 ? make_nccl_id() : std::string();
+      },
+      deadline);
+  std::unique_ptr<Transport> transport;
+  rendezvous(
+      meeting,
+      [&] {
+        auto group = begin_set_up(id, bootstrap.rank, bootstrap.size, *gpu);
+        transport = make_nccl_transport(std::move(group), gpu);
+        return std::string();
+      },
+      deadline);
+  return transport;
 }
 
 }  // namespace safeshuffle::comm

@@ -1,6 +1,7 @@
 // Transports between GPUs, also where the library was built without NCCL.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,8 +23,9 @@ std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control
                                               std::shared_ptr<device::Device> device,
                                               const core::Deadline& deadline);
 
-/// The same for ranks that have nothing but a place to meet. Waits until all have met.
-std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap,
-                                              std::shared_ptr<device::Device> device);
+/// The same for ranks that have nothing but a place to meet. Each opens its GPU by `open`. They
+/// meet twice: what one throws, all throw.
+std::unique_ptr<Transport> make_gpu_transport(
+    const Bootstrap& bootstrap, const std::function<std::shared_ptr<device::Device>()>& open);
 
 }  // namespace safeshuffle::comm

@@ -1,4 +1,4 @@
-// What stands in for gpu_transport.cpp in a build without NCCL.
+// What takes the place of gpu_transport.cpp in a build without NCCL.
 #include "safeshuffle/error.hpp"
 
 #include "comm/gpu_transport.hpp"
@@ -22,7 +22,8 @@ std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport>,
   fail();
 }
 
-std::unique_ptr<Transport> make_gpu_transport(const Bootstrap&, std::shared_ptr<device::Device>) {
+std::unique_ptr<Transport> make_gpu_transport(
+    const Bootstrap&, const std::function<std::shared_ptr<device::Device>()>&) {
   fail();
 }
 

@@ -12,7 +12,7 @@
 namespace safeshuffle::comm {
 namespace {
 
-constexpr std::chrono::seconds farewell{5};
+constexpr std::chrono::seconds closing_patience{5};
 
 ncclConfig_t own_config() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -63,14 +63,14 @@ std::shared_ptr<NcclGroup> NcclGroup::create(const std::string& id_bytes, std::u
 // Nothing to report to: whoever destroys the group may have lost its peers.
 NcclGroup::~NcclGroup() {
   if (!owned_ || broken_) return;
-  part(finalize() ? ncclCommDestroy : ncclCommAbort);
+  close(finalize() ? ncclCommDestroy : ncclCommAbort);
 }
 
-// Either waits for the peers on the same node to part as well, since they have its memory mapped:
-// for ever, if one of them is stopped.
-bool NcclGroup::part(Parting how) const noexcept {
+// Either blocks until the peers on this node, which have our buffers mapped, do the same: for ever,
+// if one of them is stopped.
+bool NcclGroup::close(Closing how) const noexcept {
   try {
-    return core::returns_within(farewell, [how, comm = comm_, gpu = gpu_] {
+    return core::returns_within(closing_patience, [how, comm = comm_, gpu = gpu_] {
       const device::GpuScope scope(*gpu);
       how(comm);
     });
@@ -82,10 +82,10 @@ bool NcclGroup::part(Parting how) const noexcept {
 bool NcclGroup::finalize() const {
   try {
     const device::GpuScope scope(*gpu_);
-    if (!becomes_ready(farewell)) return false;
+    if (!becomes_ready(closing_patience)) return false;
     check_nccl(ncclCommFinalize(comm_), "ncclCommFinalize", comm_);
-    return becomes_ready(farewell);
-  } catch (...) {  // whatever it was, there is no orderly parting
+    return becomes_ready(closing_patience);
+  } catch (...) {  // whatever it was, there is no orderly closing
     return false;
   }
 }
@@ -107,7 +107,7 @@ bool NcclGroup::ready() const {
 bool NcclGroup::break_off() noexcept {
   const bool intact = !broken_;
   broken_ = true;
-  return intact && owned_ && part(ncclCommAbort);
+  return intact && owned_ && close(ncclCommAbort);
 }
 
 void NcclGroup::require_usable() const {

@@ -35,15 +35,14 @@ class NcclGroup {
   std::uint32_t size() const noexcept { return size_; }
   bool owned() const noexcept { return owned_; }
 
-  /// Must be current (GpuScope) in all calls of NCCL, which sets back what it finds.
+  /// Must be current (GpuScope) during every call of NCCL, which restores the device it finds.
   const device::Gpu& gpu() const noexcept { return *gpu_; }
 
   /// See `is_ready`.
   bool ready() const;
 
-  /// After an operation was given up. An owned communicator is aborted, which ends what of it still
-  /// runs on the device; true if that is over, for it may take more time than there is. A borrowed
-  /// one is left to its owner.
+  /// After an operation was given up. Aborts an owned communicator, which ends what of it still
+  /// runs on the device; true if that was done within 5 s. A borrowed one is left to its owner.
   bool break_off() noexcept;
 
   /// Throws TransportError if broken.
@@ -53,8 +52,8 @@ class NcclGroup {
       : comm_(comm), rank_(rank), size_(size), gpu_(std::move(gpu)), owned_(owned) {}
 
  private:
-  using Parting = ncclResult_t (*)(ncclComm_t);
-  bool part(Parting how) const noexcept;
+  using Closing = ncclResult_t (*)(ncclComm_t);
+  bool close(Closing how) const noexcept;
   bool finalize() const;
   bool becomes_ready(std::chrono::milliseconds patience) const;
 

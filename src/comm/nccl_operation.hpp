@@ -71,10 +71,10 @@ class NcclOperation {
 /// where its low-latency protocol begins.
 inline constexpr std::uint64_t best_nccl_bytes = std::uint64_t{64} << 20;
 
-/// Most pieces of one transfer; larger transfers have larger pieces. NCCL cuts a group that is too
-/// much for one kernel, some 250 batches, wherever that is on each rank: before 2.29.7, ranks whose
-/// transfers differ could then wait for each other for ever. On 8 ranks, the pieces that all
-/// transfers have as their first are one batch on each of up to 32 channels, and so on.
+/// Most pieces of one transfer; larger transfers have larger pieces. NCCL splits a group larger
+/// than one kernel, about 250 batches, on each rank by itself: before 2.29.7, ranks whose transfers
+/// differ could then deadlock. On 8 ranks, the pieces that all transfers have as their first are
+/// one batch on each of up to 32 channels, and so on.
 inline constexpr std::uint64_t most_nccl_pieces = 4;
 
 /// Bytes of each piece but the last, which has the rest: as equal as possible, a multiple of 16.

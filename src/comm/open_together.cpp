@@ -15,7 +15,7 @@ namespace safeshuffle::comm {
 namespace {
 
 // What a rank tells the others of the GPU it would open: why it has none, or which it is.
-struct Outlook {
+struct GpuCandidate {
   std::string obstacle;
   std::string address;
 };
@@ -28,7 +28,7 @@ std::string describe_gpu(const Device& which, std::uint32_t local_rank) {
   return out.put(core::node_id()).take();
 }
 
-Outlook decode_outlook(const std::string& bytes) {
+GpuCandidate decode_candidate(const std::string& bytes) {
   core::WireReader in(bytes);
   std::string obstacle = in.text();
   std::string address = in.text();
@@ -41,10 +41,10 @@ std::string common_obstacle(Transport& transport, const Device& which, std::uint
   const auto told = agree_on(transport, deadline, [&] { return describe_gpu(which, local_rank); });
   std::map<std::string, std::size_t> owners;
   for (std::size_t rank = 0; rank < told.size(); ++rank) {
-    const Outlook outlook = decode_outlook(told[rank]);
+    const GpuCandidate candidate = decode_candidate(told[rank]);
     const std::string who = "rank " + std::to_string(rank);
-    if (!outlook.obstacle.empty()) return who + ": " + outlook.obstacle;
-    const auto [owner, added] = owners.emplace(outlook.address, rank);
+    if (!candidate.obstacle.empty()) return who + ": " + candidate.obstacle;
+    const auto [owner, added] = owners.emplace(candidate.address, rank);
     if (!added) return who + " would share a GPU with rank " + std::to_string(owner->second);
   }
   return transport.size() > 1 ? gpu_transport_obstacle() : "";

@@ -20,11 +20,11 @@ std::optional<std::string> Reception::greet(const Greeting& greeting) {
   if (!cause.empty()) return refuse(cause);
   Guest& guest = guests_[greeting.rank];
   if (guest.served) return later("this rank has had its answer already");
+  // Too late for the others: this rank was here before, and was ready.
+  const bool too_late = released_ && !is_failure(answer_);
+  if (greeting.failure && too_late) return answer_of(*greeting.failure);
   guest.nonce = greeting.nonce;
-  if (std::none_of(guests_.begin(), guests_.end(),
-                   [](const Guest& other) { return other.nonce.empty(); })) {
-    released_ = true;
-  }
+  if (greeting.failure) failures_.emplace(greeting.rank, *greeting.failure);
   return std::nullopt;
 }
 
@@ -32,6 +32,13 @@ std::string Reception::refuse(const std::string& cause) {
   std::string refusal = answer_of([&]() -> std::string { throw ConfigError(cause); });
   if (!std::exchange(released_, true)) answer_ = refusal;
   return refusal;
+}
+
+bool Reception::release() {
+  if (released_) return true;
+  if (!failures_.empty()) answer_ = answer_of(failures_.begin()->second);
+  released_ = is_failure(answer_) || all_here();
+  return released_;
 }
 
 /// Why the greeting cannot be that of a rank of this meeting; empty if it can.
@@ -67,6 +74,11 @@ void Reception::give_up(std::chrono::milliseconds limit) {
 
 bool Reception::over() const noexcept {
   return std::all_of(guests_.begin(), guests_.end(), [](const Guest& g) { return g.served; });
+}
+
+bool Reception::all_here() const noexcept {
+  return std::none_of(guests_.begin(), guests_.end(),
+                      [](const Guest& guest) { return guest.nonce.empty(); });
 }
 
 /// The ranks that are not here; if all are, those without the answer.

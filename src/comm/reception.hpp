@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,11 @@ class Reception {
   /// becomes the answer to all, unless an answer is released already.
   std::string refuse(const std::string& cause);
 
+  /// Releases the answer if all ranks have come or one has failed; returns whether it may be given.
+  /// Called when all that have come at a time have greeted: of their failures that of the lowest
+  /// rank becomes the answer.
+  bool release();
+
   /// A rank has gone without the answer; it may come again.
   void leave(std::uint64_t rank);
 
@@ -34,9 +40,6 @@ class Reception {
 
   /// Ends the waiting: the answer becomes the error that names the ranks without it.
   void give_up(std::chrono::milliseconds limit);
-
-  /// Whether the answer may be given: all ranks have come, or it is an error.
-  bool released() const noexcept { return released_; }
 
   /// Whether all ranks have the answer.
   bool over() const noexcept;
@@ -50,12 +53,14 @@ class Reception {
   };
 
   std::string contradiction(const Greeting& greeting) const;
+  bool all_here() const noexcept;
   std::vector<std::uint32_t> missing() const;
 
   Meeting meeting_;
   std::string answer_;
   bool released_;
-  std::vector<Guest> guests_;  // by rank; rank 0 is its own first guest
+  std::vector<Guest> guests_;                      // by rank; rank 0 is its own first guest
+  std::map<std::uint64_t, ErrorRecord> failures_;  // by rank
 };
 
 }  // namespace safeshuffle::comm

@@ -38,12 +38,12 @@ void check_place(const Meeting& meeting) {
 
 }  // namespace
 
-std::string rendezvous(const Meeting& meeting, const std::function<std::string()>& make,
+std::string rendezvous(const Meeting& meeting, const std::function<std::string()>& step,
                        core::Deadline deadline) {
   check_place(meeting);
-  if (meeting.world == 1) return open_answer(answer_of(make));
-  if (meeting.address.starts_with(tcp_scheme)) return meet_by_tcp(meeting, make, deadline);
-  return meet_by_file(meeting, path_of(meeting), make, deadline);
+  if (meeting.world == 1) return open_answer(answer_of(step));
+  if (meeting.address.starts_with(tcp_scheme)) return meet_by_tcp(meeting, step, deadline);
+  return meet_by_file(meeting, path_of(meeting), step, deadline);
 }
 
 }  // namespace safeshuffle::comm

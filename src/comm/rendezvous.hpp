@@ -16,16 +16,22 @@ struct Meeting {
   std::string address;  ///< see Bootstrap::address; a world of one needs none
 };
 
-/// Calls `make` on rank 0 and returns what it returns, at most 1 MiB, on every rank. Collective: no
-/// rank returns before all have come. The deadline is for the whole meeting and is not restarted.
+/// Runs `step` on every rank and returns what that of rank 0 returns, at most 1 MiB. Collective: no
+/// rank returns before all have come. The deadline is for the whole meeting, `step` included, and
+/// is not restarted.
 ///
-/// What `make` throws, all ranks throw. Ranks that differ in the world size, or two that claim the
-/// same rank, make all that are there throw ConfigError. Throws TimeoutError, naming the ranks that
-/// did not come or the reason why rank 0 was not reached; TransportError where rank 0 cannot
-/// listen; IoError where a rank cannot write its file.
+/// What `step` throws on one rank, all ranks throw, with `rank` filled in and long texts cut: those
+/// that are there at once, the others as they come. Rank 0's own error goes before all others; then
+/// that which rank 0 knows first, of several at a time that of the lowest rank. A rank that failed
+/// and does not reach rank 0 throws its own error.
+///
+/// Ranks that differ in the world size, or two that claim the same rank, make all that are there
+/// throw ConfigError. Throws TimeoutError, naming the ranks that did not come or the reason why
+/// rank 0 was not reached; TransportError where rank 0 cannot listen; IoError where a rank cannot
+/// write its file.
 ///
 /// The same address may be used again as soon as the call has returned.
-std::string rendezvous(const Meeting& meeting, const std::function<std::string()>& make,
+std::string rendezvous(const Meeting& meeting, const std::function<std::string()>& step,
                        core::Deadline deadline);
 
 }  // namespace safeshuffle::comm

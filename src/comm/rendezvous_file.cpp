@@ -160,7 +160,7 @@ class FileHost {
     Pause pause;
     for (;;) {
       look(reception);
-      if (reception.released()) announce(reception.answer());
+      if (reception.release()) announce(reception.answer());
       if (done() || deadline.expired()) return;
       pause(deadline);
     }
@@ -258,8 +258,9 @@ class FileHost {
 /// The file of another rank.
 class FileGuest {
  public:
-  FileGuest(const Meeting& meeting, std::string path)
-      : path_(std::move(path)), greeting_{meeting.world, meeting.rank, {}, fresh_nonce()} {
+  FileGuest(const Meeting& meeting, std::string path, std::optional<ErrorRecord> failure)
+      : path_(std::move(path)),
+        greeting_{meeting.world, meeting.rank, {}, fresh_nonce(), std::move(failure)} {
     file_ = stem_of(path_) + std::to_string(meeting.rank) + "-" + hexadecimal(greeting_.nonce);
   }
 
@@ -274,7 +275,9 @@ class FileGuest {
         if (invitation->guests.contains(greeting_.nonce)) return invitation->answer;
         greet(invitation->meeting);
       }
-      if (deadline.expired()) throw not_reached(path_, deadline.limit(), cause_);
+      if (deadline.expired()) {
+        raise_not_reached(greeting_.failure, path_, deadline.limit(), cause_);
+      }
     }
   }
 
@@ -312,10 +315,13 @@ class FileGuest {
 }  // namespace
 
 std::string meet_by_file(const Meeting& meeting, const std::string& path,
-                         const std::function<std::string()>& make, const core::Deadline& deadline) {
-  if (meeting.rank != 0) return open_answer(FileGuest(meeting, path).run(deadline));
+                         const std::function<std::string()>& step, const core::Deadline& deadline) {
+  if (meeting.rank != 0) {
+    FileGuest guest(meeting, path, failure_of(step, meeting.rank));
+    return open_answer(guest.run(deadline));
+  }
   FileHost host(path);
-  Reception reception(meeting, answer_of(make));
+  Reception reception(meeting, answer_of(step));
   host.run(reception, deadline);
   return open_answer(reception.answer());
 }

@@ -18,6 +18,6 @@ namespace safeshuffle::comm {
 
 /// See `rendezvous`. Leaves no file behind, nor those of jobs that crashed.
 std::string meet_by_file(const Meeting& meeting, const std::string& path,
-                         const std::function<std::string()>& make, const core::Deadline& deadline);
+                         const std::function<std::string()>& step, const core::Deadline& deadline);
 
 }  // namespace safeshuffle::comm

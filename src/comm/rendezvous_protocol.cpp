@@ -6,13 +6,14 @@
 
 #include "comm/agreement.hpp"
 #include "comm/lost_peers.hpp"
+#include "core/text.hpp"
 #include "core/wire.hpp"
 
 namespace safeshuffle::comm {
 namespace {
 
 // A frame: the magic, of which the last byte is the version, the length of the text, the text.
-constexpr std::string_view magic("sfshuf\x17\x01", 8);
+constexpr std::string_view magic("sfshuf\x17\x02", 8);
 constexpr std::size_t frame_header = magic.size() + sizeof(std::uint64_t);
 constexpr std::size_t blob_limit = std::size_t{1} << 20;
 
@@ -35,12 +36,23 @@ void check_magic(std::string_view bytes) {
   }
 }
 
-std::string make_blob(const std::function<std::string()>& make) {
-  std::string blob = make();
+std::string blob_of(const std::function<std::string()>& step) {
+  std::string blob = step();
   if (blob.size() > blob_limit) {
     throw ConfigError("ranks cannot agree on more than " + std::to_string(blob_limit) + " bytes");
   }
   return blob;
+}
+
+/// The exception being handled, as one of `rank` and of a size that all messages can hold.
+ErrorRecord current_failure(std::uint32_t rank) {
+  constexpr std::size_t longest_text = 1024;
+  ErrorRecord record = current_error();
+  if (record.rank < 0) record.rank = static_cast<std::int32_t>(rank);
+  for (std::string* text : {&record.file, &record.tensor, &record.cause}) {
+    *text = core::shortened(*text, longest_text);
+  }
+  return record;
 }
 
 }  // namespace
@@ -70,6 +82,7 @@ std::optional<std::string> unframe(std::string_view bytes, std::size_t limit) {
 std::string encode(const Greeting& greeting) {
   core::WireWriter out;
   out.put(greeting.world).put(greeting.rank).put(greeting.job).put(greeting.nonce);
+  out.put(greeting.failure ? encode(*greeting.failure) : "");
   return greeting_mark + out.take();
 }
 
@@ -81,17 +94,31 @@ Greeting decode_greeting(std::string_view text) {
   greeting.rank = in.number();
   greeting.job = in.text();
   greeting.nonce = in.text();
+  const std::string failure = in.text();
+  if (!failure.empty()) greeting.failure = decode_error(failure);
   return greeting;
 }
 
-std::string answer_of(const std::function<std::string()>& make) {
+std::optional<ErrorRecord> failure_of(const std::function<std::string()>& step,
+                                      std::uint32_t rank) {
   try {
-    return blob_mark + make_blob(make);
+    step();
+    return std::nullopt;
   } catch (...) {
-    ErrorRecord record = current_error();
-    if (record.rank < 0) record.rank = 0;
-    return failure_mark + encode(record);
+    return current_failure(rank);
   }
+}
+
+std::string answer_of(const std::function<std::string()>& step) {
+  try {
+    return blob_mark + blob_of(step);
+  } catch (...) {
+    return answer_of(current_failure(0));
+  }
+}
+
+std::string answer_of(const ErrorRecord& failure) {
+  return failure_mark + encode(failure);
 }
 
 std::string later(std::string_view cause) {
@@ -115,14 +142,15 @@ std::string open_answer(std::string_view answer) {
   return std::string(answer.substr(1));
 }
 
-TimeoutError not_reached(const std::string& address, std::chrono::milliseconds limit,
-                         const std::string& cause) {
-  return TimeoutError(ErrorRecord{.rank = 0,
-                                  .file = {},
-                                  .tensor = {},
-                                  .offset = {},
-                                  .cause = "no answer from rank 0 at " + address + " within " +
-                                           seconds_text(limit) + ": " + cause});
+void raise_not_reached(const std::optional<ErrorRecord>& failure, const std::string& address,
+                       std::chrono::milliseconds limit, const std::string& cause) {
+  if (failure) raise(*failure);
+  throw TimeoutError(ErrorRecord{.rank = 0,
+                                 .file = {},
+                                 .tensor = {},
+                                 .offset = {},
+                                 .cause = "no answer from rank 0 at " + address + " within " +
+                                          seconds_text(limit) + ": " + cause});
 }
 
 void Pause::operator()(const core::Deadline& deadline) {

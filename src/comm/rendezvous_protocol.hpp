@@ -1,5 +1,6 @@
 // What the ranks of a rendezvous say to each other, over sockets as well as in files: a greeting
-// of each rank and rank 0's answer. Bytes for the same build on machines of one byte order.
+// of each rank, which says whether it is ready, and rank 0's answer. Bytes for the same build on
+// machines of one byte order.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,7 @@
 namespace safeshuffle::comm {
 
 /// The longest messages that are accepted from a peer, in bytes.
-constexpr std::size_t greeting_limit = 1024;
+constexpr std::size_t greeting_limit = 4096;
 constexpr std::size_t answer_limit = (std::size_t{1} << 20) + 1024;
 constexpr std::size_t job_limit = 128;
 
@@ -27,6 +28,7 @@ struct Greeting {
   std::uint64_t rank = 0;
   std::string job;    ///< what keeps meetings at one address apart
   std::string nonce;  ///< random; tells processes apart that claim the same rank
+  std::optional<ErrorRecord> failure = {};  ///< why it is not ready; nothing if it is
 };
 
 /// Random bytes that nobody else has.
@@ -45,8 +47,14 @@ std::string encode(const Greeting& greeting);
 /// Throws TransportError if `text` is no greeting.
 Greeting decode_greeting(std::string_view text);
 
-/// Rank 0's answer: the text that `make` returns, or the error that it throws.
-std::string answer_of(const std::function<std::string()>& make);
+/// The error that `step` throws on `rank`, if it does, short enough for a greeting.
+std::optional<ErrorRecord> failure_of(const std::function<std::string()>& step, std::uint32_t rank);
+
+/// Rank 0's answer: the text that `step` returns, or the error that it throws.
+std::string answer_of(const std::function<std::string()>& step);
+
+/// The answer that makes all ranks throw `failure`.
+std::string answer_of(const ErrorRecord& failure);
 
 /// The answer to a rank that came at the wrong time: it may try again.
 std::string later(std::string_view cause);
@@ -56,12 +64,14 @@ bool is_failure(std::string_view answer) noexcept;
 /// Throws TransportError if `text` is no answer, or says `later`.
 void require_final(std::string_view text);
 
-/// What a final answer says: returns the text of `make`, or throws the error.
+/// What a final answer says: returns the text of `step`, or throws the error.
 std::string open_answer(std::string_view answer);
 
-/// The error of a rank that got no answer from rank 0, for the reason `cause`.
-TimeoutError not_reached(const std::string& address, std::chrono::milliseconds limit,
-                         const std::string& cause);
+/// Throws the error of a rank that got no answer from rank 0: its own failure, which says more, or
+/// TimeoutError with the reason `cause`.
+[[noreturn]] void raise_not_reached(const std::optional<ErrorRecord>& failure,
+                                    const std::string& address, std::chrono::milliseconds limit,
+                                    const std::string& cause);
 
 /// Waits between two attempts: briefly at first, a tenth of a second at last.
 class Pause {

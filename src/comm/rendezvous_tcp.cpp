@@ -61,11 +61,11 @@ TcpAddress parse(const std::string& address) {
 }
 
 /// One connection, as rank 0 sees it: it greets, waits for the answer, takes it, acknowledges it.
-class Guest {
+class Connection {
  public:
   enum class Stage { greeting, waiting, answered, gone };
 
-  explicit Guest(Socket socket) : socket_(std::move(socket)) {}
+  explicit Connection(Socket socket) : socket_(std::move(socket)) {}
 
   Stage stage() const noexcept { return stage_; }
 
@@ -121,21 +121,22 @@ class Guest {
   Greeting greeting_;
 };
 
-/// Rank 0's port and its guests.
+/// Rank 0's port and the connections to it.
 class TcpHost {
  public:
   TcpHost(Reception& reception, Socket listener, std::string job, std::size_t world)
       : reception_(reception),
         listener_(std::move(listener)),
         job_(std::move(job)),
-        most_guests_(2 * world + 64) {}
+        most_connections_(2 * world + 64) {}
 
   void run(const core::Deadline& deadline) {
     while (!reception_.over() && !deadline.expired()) {
       attend_all(wait(deadline));
       let_in_all();
-      if (reception_.released()) answer_all();
-      std::erase_if(guests_, [](const Guest& g) { return g.stage() == Stage::gone; });
+      if (reception_.release()) answer_all();
+      std::erase_if(connections_,
+                    [](const Connection& connection) { return connection.stage() == Stage::gone; });
     }
     if (reception_.over()) return;
     reception_.give_up(deadline.limit());
@@ -143,14 +144,14 @@ class TcpHost {
   }
 
  private:
-  using Stage = Guest::Stage;
+  using Stage = Connection::Stage;
 
-  /// Until a guest or a new one has something to say; returns what each guest's socket is ready
-  /// for.
+  /// Until an old or a new connection has something to say; returns what each one's socket is
+  /// ready for.
   std::vector<pollfd> wait(const core::Deadline& deadline) {
     constexpr std::chrono::milliseconds look_around{500};  // for those that are overdue
     std::vector<pollfd> entries;
-    for (const Guest& guest : guests_) entries.push_back(guest.entry());
+    for (const Connection& connection : connections_) entries.push_back(connection.entry());
     entries.push_back({listener_.descriptor(), POLLIN, 0});
     const auto time = std::min(look_around, deadline.remaining());
     poll(entries.data(), entries.size(), static_cast<int>(time.count()));
@@ -158,89 +159,91 @@ class TcpHost {
   }
 
   void attend_all(const std::vector<pollfd>& entries) {
-    for (std::size_t i = 0; i < guests_.size(); ++i) {
-      if (entries[i].revents != 0 && guests_[i].stage() != Stage::gone) attend(guests_[i]);
-      if (guests_[i].overdue()) guests_[i].go();
+    for (std::size_t i = 0; i < connections_.size(); ++i) {
+      if (entries[i].revents != 0 && connections_[i].stage() != Stage::gone)
+        attend(connections_[i]);
+      if (connections_[i].overdue()) connections_[i].go();
     }
   }
 
-  void attend(Guest& guest) {
-    const bool was_greeting = guest.stage() == Stage::greeting;
+  void attend(Connection& connection) {
+    const bool was_greeting = connection.stage() == Stage::greeting;
     try {
-      guest.proceed();
-      if (was_greeting && guest.stage() == Stage::waiting) receive(guest);
+      connection.proceed();
+      if (was_greeting && connection.stage() == Stage::waiting) receive(connection);
     } catch (const ConfigError& error) {
-      guest.tell(reception_.refuse(error.record().cause));
+      connection.tell(reception_.refuse(error.record().cause));
     } catch (const TransportError&) {
-      guest.go();  // a port scanner, or a program that has mistaken the port
+      connection.go();  // a port scanner, or a program that has mistaken the port
     }
-    part_if_gone(guest);
+    part_if_gone(connection);
   }
 
-  void receive(Guest& guest) {
-    const Greeting& greeting = guest.greeting();
-    if (greeting.job != job_) return guest.tell(later("another job meets at this port"));
+  void receive(Connection& connection) {
+    const Greeting& greeting = connection.greeting();
+    if (greeting.job != job_) return connection.tell(later("another job meets at this port"));
     const auto reply = reception_.greet(greeting);
-    if (!reply) replace_former(guest);
-    if (!reply || *reply == reception_.answer()) guest.admit();
-    if (reply) guest.tell(*reply);
+    if (!reply) replace_former(connection);
+    if (!reply || *reply == reception_.answer()) connection.admit();
+    if (reply) connection.tell(*reply);
   }
 
   /// A rank that comes again has given up its connection, even if that is not known here yet.
-  void replace_former(const Guest& guest) {
-    for (Guest& other : guests_) {
-      if (&other != &guest && other.greeting().nonce == guest.greeting().nonce) other.go();
+  void replace_former(const Connection& connection) {
+    for (Connection& other : connections_) {
+      if (&other != &connection && other.greeting().nonce == connection.greeting().nonce)
+        other.go();
     }
   }
 
-  void part_if_gone(const Guest& guest) {
-    if (!guest.admitted() || guest.stage() != Stage::gone) return;
-    if (guest.acknowledged()) {
-      reception_.serve(guest.greeting().rank);
+  void part_if_gone(const Connection& connection) {
+    if (!connection.admitted() || connection.stage() != Stage::gone) return;
+    if (connection.acknowledged()) {
+      reception_.serve(connection.greeting().rank);
     } else {
-      reception_.leave(guest.greeting().rank);
+      reception_.leave(connection.greeting().rank);
     }
   }
 
   /// A few at a time, so that no flood of them stops the rest.
   void let_in_all() {
-    for (std::size_t i = 0; i < most_guests_; ++i) {
+    for (std::size_t i = 0; i < most_connections_; ++i) {
       auto socket = accept_from(listener_);
       if (!socket) return;
-      let_in(Guest(std::move(*socket)));
+      let_in(Connection(std::move(*socket)));
     }
   }
 
   /// Where too many connections say nothing, the oldest of them makes room.
-  void let_in(Guest guest) {
-    if (guests_.size() >= most_guests_) {
-      const auto silent = std::find_if(guests_.begin(), guests_.end(),
-                                       [](const Guest& other) { return !other.admitted(); });
-      if (silent == guests_.end()) return;
-      guests_.erase(silent);
+  void let_in(Connection connection) {
+    if (connections_.size() >= most_connections_) {
+      const auto silent = std::find_if(connections_.begin(), connections_.end(),
+                                       [](const Connection& other) { return !other.admitted(); });
+      if (silent == connections_.end()) return;
+      connections_.erase(silent);
     }
-    guests_.push_back(std::move(guest));
+    connections_.push_back(std::move(connection));
   }
 
   void answer_all() {
-    for (Guest& guest : guests_) {
-      if (guest.stage() != Stage::waiting) continue;
-      guest.tell(reception_.answer());
-      part_if_gone(guest);
+    for (Connection& connection : connections_) {
+      if (connection.stage() != Stage::waiting) continue;
+      connection.tell(reception_.answer());
+      part_if_gone(connection);
     }
   }
 
   Reception& reception_;
   Socket listener_;
   std::string job_;
-  std::size_t most_guests_;
-  std::vector<Guest> guests_;  // oldest first
+  std::size_t most_connections_;
+  std::vector<Connection> connections_;  // oldest first
 };
 
 std::string host_by_tcp(const Meeting& meeting, const TcpAddress& address,
-                        const std::function<std::string()>& make, const core::Deadline& deadline) {
+                        const std::function<std::string()>& step, const core::Deadline& deadline) {
   Socket listener = listen_at(address.endpoint);
-  Reception reception(meeting, answer_of(make));
+  Reception reception(meeting, answer_of(step));
   TcpHost(reception, std::move(listener), address.job, meeting.world).run(deadline);
   return open_answer(reception.answer());
 }
@@ -270,8 +273,9 @@ std::string ask(const TcpAddress& address, const std::string& greeting,
 }
 
 std::string visit_by_tcp(const Meeting& meeting, const TcpAddress& address,
-                         const core::Deadline& deadline) {
-  const Greeting greeting{meeting.world, meeting.rank, address.job, fresh_nonce()};
+                         const std::function<std::string()>& step, const core::Deadline& deadline) {
+  const Greeting greeting{meeting.world, meeting.rank, address.job, fresh_nonce(),
+                          failure_of(step, meeting.rank)};
   const std::string message = frame(encode(greeting));
   std::string cause;
   Pause pause;
@@ -283,16 +287,16 @@ std::string visit_by_tcp(const Meeting& meeting, const TcpAddress& address,
     }
     pause(deadline);
   } while (!deadline.expired());
-  throw not_reached(meeting.address, deadline.limit(), cause);
+  raise_not_reached(greeting.failure, meeting.address, deadline.limit(), cause);
 }
 
 }  // namespace
 
-std::string meet_by_tcp(const Meeting& meeting, const std::function<std::string()>& make,
+std::string meet_by_tcp(const Meeting& meeting, const std::function<std::string()>& step,
                         const core::Deadline& deadline) {
   const TcpAddress address = parse(meeting.address);
-  if (meeting.rank == 0) return host_by_tcp(meeting, address, make, deadline);
-  return open_answer(visit_by_tcp(meeting, address, deadline));
+  if (meeting.rank == 0) return host_by_tcp(meeting, address, step, deadline);
+  return open_answer(visit_by_tcp(meeting, address, step, deadline));
 }
 
 }  // namespace safeshuffle::comm

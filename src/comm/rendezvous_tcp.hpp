@@ -11,7 +11,7 @@
 namespace safeshuffle::comm {
 
 /// See `rendezvous`; the address is tcp://HOST:PORT or tcp://HOST:PORT/JOB.
-std::string meet_by_tcp(const Meeting& meeting, const std::function<std::string()>& make,
+std::string meet_by_tcp(const Meeting& meeting, const std::function<std::string()>& step,
                         const core::Deadline& deadline);
 
 }  // namespace safeshuffle::comm

@@ -10,8 +10,8 @@ namespace safeshuffle {
 
 /// Which buffer a pack item writes to.
 enum class PackTarget : std::uint8_t {
-  arena,  ///< the rank's own finished tensors
-  send,   ///< the pack buffer, from which runs are sent
+  arena,        ///< the rank's own finished tensors
+  pack_buffer,  ///< from which runs are sent
 };
 
 /// `rows` rows of `row_bytes` bytes, `source_stride` bytes apart in the slab, become rows

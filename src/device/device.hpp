@@ -11,6 +11,7 @@
 
 #include "safeshuffle/communicator.hpp"
 
+#include "core/cpus.hpp"
 #include "core/pack_item.hpp"
 
 namespace safeshuffle::device {
@@ -19,7 +20,7 @@ namespace safeshuffle::device {
 struct PackBuffers {
   const std::byte* slab = nullptr;
   std::byte* arena = nullptr;
-  std::byte* send = nullptr;
+  std::byte* pack_buffer = nullptr;
 };
 
 /// Work in order. Not thread-safe; used by the loading thread only.
@@ -87,6 +88,10 @@ class Device {
 
   /// For reports, such as "host" or "NVIDIA H200 at 0000:1B:00.0".
   virtual std::string description() const = 0;
+
+  /// Those near the device of the CPUs that the calling thread may run on; empty if it has none
+  /// that are nearer than others.
+  virtual core::CpuSet near_cpus() const { return {}; }
 
   /// Memory aligned to at least 4096 bytes, uninitialised, `bytes` > 0. The owner may outlive the
   /// handle it was allocated through. Throws MemoryError.

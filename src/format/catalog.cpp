@@ -31,7 +31,7 @@ std::vector<std::uint32_t> order_by_name(const std::vector<TensorInfo>& tensors)
                                 .file = second.path,
                                 .tensor = tensor.name,
                                 .offset = {},
-                                .cause = "the tensor also stands in " + first.path});
+                                .cause = "the tensor is also in " + first.path});
 }
 
 }  // namespace

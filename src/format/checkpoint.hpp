@@ -37,7 +37,7 @@ struct RawHeader {
 RawHeader read_header(const std::string& path);
 
 /// Parses headers (in the order of `listing.files`) into a catalog. Throws FormatError, also if a
-/// tensor stands in two files or the headers disagree with the index: a tensor that the index has
+/// tensor is in two files or the headers disagree with the index: a tensor that the index has
 /// and the named file lacks, or that a file has and the index lacks or places elsewhere.
 Catalog make_catalog(const Listing& listing, const std::vector<RawHeader>& headers);
 

@@ -24,9 +24,9 @@ constexpr std::uint64_t max_text_bytes = max_header_bytes;
       .file = path, .tensor = std::move(tensor), .offset = {}, .cause = std::move(cause)});
 }
 
-/// Whether the name stands in its directory, be it as a symlink to nothing: then opening it gives
-/// the user a better error than leaving it out.
-bool stands(const fs::path& path) {
+/// Whether the directory has this name, even as a dangling symlink: opening that gives the user a
+/// better error than ignoring it.
+bool has_entry(const fs::path& path) {
   std::error_code ignored;
   return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
 }
@@ -53,7 +53,7 @@ std::vector<std::string> names_with(const std::string& directory, const std::str
 /// The index of a directory; empty if there is none, or several of equal rank.
 std::string find_index(const std::string& directory) {
   const fs::path usual = fs::path(directory) / "model.safetensors.index.json";
-  if (stands(usual)) return usual.string();
+  if (has_entry(usual)) return usual.string();
   const std::vector<std::string> names = names_with(directory, ".safetensors.index.json");
   return names.size() == 1 ? (fs::path(directory) / names.front()).string() : std::string();
 }
@@ -89,7 +89,7 @@ void refuse_repeats(const std::vector<std::string>& files) {
 
 std::string config_beside(const fs::path& file) {
   const fs::path path = file.parent_path() / "config.json";
-  return stands(path) ? core::read_text(path.string(), max_text_bytes) : std::string();
+  return has_entry(path) ? core::read_text(path.string(), max_text_bytes) : std::string();
 }
 
 Listing list_index(const std::string& path) {

@@ -65,7 +65,7 @@ void check_unique_names(const std::vector<Entry>& entries, const std::string& pa
   if (twin == by_name.end()) return;
   const Entry& second = **std::next(twin);
   raise_format(FormatErrc::duplicate_key, {path, second.key, second.tensor.name},
-               "the tensor stands twice in the header");
+               "the tensor appears twice in the header");
 }
 
 /// Checks that entries in order of their data leave no gap and do not overlap. Returns the end.

@@ -98,7 +98,7 @@ void HeaderEvents::begin_top_level_value(std::string& name) {
     entries.back().key = text_.string_offset();
     seen_ = {};
   } else if (std::exchange(metadata_seen_, true)) {
-    fail(FormatErrc::duplicate_key, text_.string_offset(), "'__metadata__' stands twice");
+    fail(FormatErrc::duplicate_key, text_.string_offset(), "'__metadata__' appears twice");
   }
 }
 
@@ -106,7 +106,7 @@ void HeaderEvents::begin_metadata_value(std::string& name) {
   const auto [entry, inserted] = metadata.try_emplace(std::move(name));
   if (!inserted) {
     fail(FormatErrc::duplicate_key, text_.string_offset(),
-         "metadata key " + quoted(entry->first) + " stands twice");
+         "metadata key " + quoted(entry->first) + " appears twice");
   }
   metadata_value_ = &entry->second;
 }
@@ -118,7 +118,7 @@ void HeaderEvents::begin_field(const std::string& name) {
   }
   field_ = static_cast<Field>(found - field_names.begin());
   if (std::exchange(seen_[field_], true)) {
-    fail(FormatErrc::duplicate_key, text_.string_offset(), "field '" + name + "' stands twice");
+    fail(FormatErrc::duplicate_key, text_.string_offset(), "field '" + name + "' appears twice");
   }
 }
 

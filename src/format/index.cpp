@@ -85,7 +85,7 @@ void IndexEvents::string(std::string& text) {
 void IndexEvents::begin_top_level_value(const std::string& name) {
   in_map_ = name == "weight_map";
   if (in_map_ && std::exchange(found, true)) {
-    fail(FormatErrc::duplicate_key, text_.string_offset(), "weight_map stands twice");
+    fail(FormatErrc::duplicate_key, text_.string_offset(), "weight_map appears twice");
   }
 }
 

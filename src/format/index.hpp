@@ -1,4 +1,4 @@
-// model.safetensors.index.json: which tensor stands in which file.
+// model.safetensors.index.json: which tensor is in which file.
 #pragma once
 
 #include <map>

@@ -87,13 +87,13 @@ void JsonText::refuse(std::size_t bytes_read) const {
 }
 
 std::uint64_t JsonText::string_offset() const noexcept {
-  const auto quoted = [this](const char* byte) {
+  const auto is_escaped = [this](const char* byte) {
     const char* other = byte;
     while (other != begin_ && other[-1] == '\\') --other;
     return (byte - other) % 2 != 0;
   };
   const char* quote = at_ - 2;
-  while (*quote != '"' || quoted(quote)) --quote;
+  while (*quote != '"' || is_escaped(quote)) --quote;
   return offset_of(quote);
 }
 

@@ -9,7 +9,7 @@
 
 namespace safeshuffle::format {
 
-/// What stands in a document, in its order. Strings may be moved from.
+/// What a document holds, in its order. Strings may be moved from.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;

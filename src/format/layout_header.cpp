@@ -40,7 +40,7 @@ void check_names(const std::vector<TensorSpec>& tensors) {
   std::set<std::string_view> names;
   for (const TensorSpec& tensor : tensors) {
     if (tensor.name == metadata_key) refuse("the name is reserved by the format", tensor.name);
-    if (!names.insert(tensor.name).second) refuse("the name stands twice", tensor.name);
+    if (!names.insert(tensor.name).second) refuse("the name appears twice", tensor.name);
   }
 }
 

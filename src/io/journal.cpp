@@ -23,7 +23,8 @@ std::vector<std::string> Journal::fallbacks() const {
   std::vector<std::string> lines;
   lines.reserve(reasons_.size());
   for (const auto& [file, reason] : reasons_) {
-    lines.push_back(file + ": direct I/O fell back to buffered: " + reason);
+    std::string& line = lines.emplace_back(file);
+    line.append(": direct I/O fell back to buffered: ").append(reason);
   }
   return lines;
 }

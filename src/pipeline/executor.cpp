@@ -14,8 +14,6 @@
 namespace safeshuffle::pipeline {
 namespace {
 
-constexpr std::uint64_t default_chunk = std::uint64_t{8} << 20;
-constexpr unsigned default_threads = 4;
 constexpr std::chrono::microseconds poll_patience{1000};
 constexpr std::chrono::seconds settling_patience{3};
 constexpr std::chrono::milliseconds progress_interval{100};
@@ -25,8 +23,8 @@ io::ReaderOptions reader_options(const Options& options) {
   reader.engine = options.io;
   reader.direct = options.direct;
   reader.threads =
-      options.threads != 0 ? options.threads : std::min(default_threads, core::available_cores());
-  reader.chunk = options.chunk != 0 ? options.chunk : default_chunk;
+      options.threads != 0 ? options.threads : std::min(reader.threads, core::available_cores());
+  if (options.chunk != 0) reader.chunk = options.chunk;
   return reader;
 }
 
@@ -35,10 +33,10 @@ std::shared_ptr<std::byte> allocate(device::Device& device, std::uint64_t bytes)
 }
 
 std::shared_ptr<Buffers> allocate_buffers(device::Device& device, const RankSummary& rank) {
-  const auto buffers = std::make_shared<Buffers>();
+  auto buffers = std::make_shared<Buffers>();
   buffers->arena = allocate(device, rank.arena_bytes);
   for (auto& slab : buffers->slabs) slab = allocate(device, rank.slab_bytes);
-  buffers->send = allocate(device, rank.pack_bytes);
+  buffers->pack_buffer = allocate(device, rank.pack_bytes);
   return buffers;
 }
 
@@ -47,7 +45,8 @@ std::vector<std::uint64_t> cumulative_bytes(const plan::Schedule& schedule) {
   std::uint64_t total = 0;
   for (std::uint32_t wave = 0; wave < schedule.waves; ++wave) {
     for (std::uint32_t reader = 0; reader < schedule.world; ++reader) {
-      for (const plan::Extent& extent : schedule.slab(wave, reader).extents) total += extent.bytes;
+      for (const plan::FileRange& range : schedule.slab(wave, reader).file_ranges)
+        total += range.bytes;
     }
     totals[wave] = total;
   }
@@ -75,17 +74,24 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
       deadline_(options.timeout),
       bytes_after_wave_(cumulative_bytes(schedule_)),
       last_report_(core::Clock::now()) {
-  const io::ReaderOptions reader = reader_options(options);
-  // Twice the threads: each can fill one slot while another is on its way to the device. No piece
-  // is larger than a slab, whatever the chunk.
-  const std::uint64_t slot_bytes = std::min(reader.chunk, plan.ranks()[comm.rank()].slab_bytes);
-  staging_ = device_->make_staging(slot_bytes, std::size_t{2} * reader.threads);
-  reader_ = io::make_reader(reader, files_of(schedule_), *staging_);
+  const core::CpuSet near = options.numa == Numa::automatic ? device_->near_cpus() : core::CpuSet();
+  core::run_on(near, [&] { make_reader(plan.ranks()[comm.rank()].slab_bytes); });
   progress_.waves = schedule_.waves;
   progress_.total_bytes = bytes_after_wave_.empty() ? 0 : bytes_after_wave_.back();
 }
 
 Executor::~Executor() = default;
+
+// Its threads, and the memory that they fill, stay on the CPUs that this one runs on.
+void Executor::make_reader(std::uint64_t slab_bytes) {
+  const io::ReaderOptions reader = reader_options(options_);
+  // Twice the threads: each can fill one slot while another is on its way to the device. No piece
+  // is larger than a slab, whatever the chunk.
+  const std::uint64_t slot_bytes = std::min(reader.chunk, slab_bytes);
+  staging_ = device_->make_staging(slot_bytes, std::size_t{2} * reader.threads);
+  reader_ = io::make_reader(reader, files_of(schedule_), *staging_);
+  reader_cpus_ = core::allowed_cpus();
+}
 
 void Executor::run() {
   try {
@@ -123,12 +129,12 @@ Executor::WaveBatch Executor::start_reading(std::uint32_t wave) {
   WaveBatch reading{wave, {}, core::Clock::now()};
   if (wave >= schedule_.waves || error_) return reading;
   const plan::Slab& slab = schedule_.slab(wave, transport_.rank());
-  if (slab.extents.empty()) return reading;
+  if (slab.file_ranges.empty()) return reading;
   std::vector<io::ReadRange> ranges;
-  ranges.reserve(slab.extents.size());
-  for (const plan::Extent& extent : slab.extents) {
-    ranges.push_back({extent.file, extent.file_offset, extent.bytes,
-                      buffers_->slabs[wave % 2].get() + extent.slab_offset});
+  ranges.reserve(slab.file_ranges.size());
+  for (const plan::FileRange& range : slab.file_ranges) {
+    ranges.push_back({range.file, range.file_offset, range.bytes,
+                      buffers_->slabs[wave % 2].get() + range.slab_offset});
   }
   attempt([&] { reading.batch = last_batch_ = reader_->submit(ranges); });
   return reading;
@@ -219,8 +225,8 @@ Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
 void Executor::pack(const Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
   attempt([&] {
-    packer_->pack(transfers.outgoing.items,
-                  {buffers_->slabs[wave % 2].get(), buffers_->arena.get(), buffers_->send.get()});
+    packer_->pack(transfers.outgoing.items, {buffers_->slabs[wave % 2].get(), buffers_->arena.get(),
+                                             buffers_->pack_buffer.get()});
   });
 }
 
@@ -254,8 +260,8 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
   switch (run.memory) {
     case plan::RunMemory::arena:
       return buffers_->arena.get() + run.offset;
-    case plan::RunMemory::send:
-      return buffers_->send.get() + run.offset;
+    case plan::RunMemory::pack_buffer:
+      return buffers_->pack_buffer.get() + run.offset;
     case plan::RunMemory::slab:
       break;
   }

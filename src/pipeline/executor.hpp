@@ -13,6 +13,7 @@
 #include "safeshuffle/plan.hpp"
 
 #include "comm/transport.hpp"
+#include "core/cpus.hpp"
 #include "core/deadline.hpp"
 #include "device/device.hpp"
 #include "io/reader.hpp"
@@ -25,7 +26,7 @@ namespace safeshuffle::pipeline {
 struct Buffers {
   std::shared_ptr<std::byte> arena;
   std::array<std::shared_ptr<std::byte>, 2> slabs;
-  std::shared_ptr<std::byte> send;
+  std::shared_ptr<std::byte> pack_buffer;
 };
 
 /// One load of one rank. Used by the loading thread; construct, run once, then ask.
@@ -52,6 +53,9 @@ class Executor {
   double read_busy_seconds() const { return reader_->busy_seconds(); }
   std::uint64_t pinned_bytes() const { return staging_->pinned_bytes(); }
 
+  /// On which its reader threads run.
+  const core::CpuSet& reader_cpus() const noexcept { return reader_cpus_; }
+
  private:
   struct Transfers {
     plan::Outgoing outgoing;
@@ -63,6 +67,7 @@ class Executor {
     core::Clock::time_point begin;
   };
 
+  void make_reader(std::uint64_t slab_bytes);
   void run_waves();
   void connect();
   WaveBatch start_reading(std::uint32_t wave);
@@ -91,6 +96,7 @@ class Executor {
   std::unique_ptr<device::Packer> packer_;
   std::unique_ptr<device::Staging> staging_;
   std::unique_ptr<io::Reader> reader_;
+  core::CpuSet reader_cpus_;
   plan::TransferPlanner planner_;
   core::Deadline deadline_;
   std::optional<io::BatchId> last_batch_;

@@ -107,14 +107,15 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.peak_pinned_bytes = executor.pinned_bytes() + report.packer_device_bytes;
   report.peak_resident_bytes = core::peak_resident_bytes();
   const io::IoPath path = executor.io_path();
+  report.reader_cpus = core::cpu_list(executor.reader_cpus());
   report.io_path = path.engine + " " + path.mode;
   report.fallbacks = path.fallbacks;
   report.spans = clock.spans();
   return report;
 }
 
-Report gather_report(const Plan& plan, const Communicator& comm, const RankReport& mine,
-                     const Options& options) {
+Report make_report(const Plan& plan, const Communicator& comm,
+                   const std::vector<std::string>& rank_reports) {
   Report report;
   report.version = SAFESHUFFLE_VERSION;
   report.device = comm.device_handle()->description();
@@ -122,8 +123,7 @@ Report gather_report(const Plan& plan, const Communicator& comm, const RankRepor
   report.plan_hash = plan.hash();
   report.waves = plan.waves();
   report.window = plan.window();
-  for (const std::string& bytes :
-       comm.transport().all_gather(pipeline::encode(mine), deadline_of(options))) {
+  for (const std::string& bytes : rank_reports) {
     report.ranks.push_back(pipeline::decode_rank_report(bytes));
     report.tensor_bytes += report.ranks.back().read_bytes;
     report.seconds = std::max(report.seconds, report.ranks.back().total_seconds);
@@ -142,6 +142,17 @@ std::unique_ptr<pipeline::Executor> allocate_together(const Plan& plan, const Co
   return executor;
 }
 
+TensorSet hand_over(const Plan& plan, const Communicator& comm, const pipeline::Executor& executor,
+                    const Options& options, PhaseClock& clock) {
+  std::shared_ptr<TensorSet::State> state;
+  const auto reports = comm::agree_on(comm.transport(), deadline_of(options), [&] {
+    state = pipeline::make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
+    return pipeline::encode(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
+  });
+  state->report = make_report(plan, comm, reports);
+  return TensorSet(std::move(state));
+}
+
 TensorSet execute(const Plan& plan, const Communicator& comm, const Options& options,
                   PhaseClock& clock) {
   compare_plans(plan, comm, options);
@@ -149,11 +160,7 @@ TensorSet execute(const Plan& plan, const Communicator& comm, const Options& opt
   executor->run();
   clock.enter(Phase::wait);
   comm::agree(comm.transport(), {}, executor->error(), deadline_of(options));
-  const auto state =
-      pipeline::make_state(plan, comm.rank(), comm.device_handle(), executor->arena());
-  state->report = gather_report(
-      plan, comm, rank_report(plan.ranks()[comm.rank()], comm, *executor, clock), options);
-  return TensorSet(state);
+  return hand_over(plan, comm, *executor, options, clock);
 }
 
 }  // namespace

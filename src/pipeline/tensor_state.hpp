@@ -1,4 +1,4 @@
-// What stands behind a TensorSet.
+// The state behind a TensorSet.
 #pragma once
 
 #include <cstddef>

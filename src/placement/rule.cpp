@@ -77,7 +77,7 @@ void check(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
   }
 }
 
-Split make_split(const Cut& cut, std::uint32_t axis, const TensorInfo& tensor,
+Split make_split(const CutRule& cut, std::uint32_t axis, const TensorInfo& tensor,
                  std::uint32_t world) {
   const std::uint64_t extent = tensor.shape[axis];
   // One rank has everything, and an empty axis has nothing to share, whatever the rule says.
@@ -90,7 +90,7 @@ Split make_split(const Cut& cut, std::uint32_t axis, const TensorInfo& tensor,
   return split;
 }
 
-Placement apply_cut(const Cut& cut, const TensorInfo& tensor, std::uint32_t world) {
+Placement apply_cut(const CutRule& cut, const TensorInfo& tensor, std::uint32_t world) {
   const Dim dim = is_bias(tensor) ? cut.bias : cut.weight;
   const auto axis = resolve_axis(dim, tensor.shape.size());
   if (axis) {
@@ -114,7 +114,7 @@ Placement apply_keep(const Keep& keep, const TensorInfo& tensor, std::uint32_t w
 
 Placement apply(const Rule& rule, const TensorInfo& tensor, std::uint32_t world) {
   if (const auto* keep = std::get_if<Keep>(&rule)) return apply_keep(*keep, tensor, world);
-  return apply_cut(std::get<Cut>(rule), tensor, world);
+  return apply_cut(std::get<CutRule>(rule), tensor, world);
 }
 
 }  // namespace safeshuffle::placement

@@ -22,7 +22,7 @@ struct PartRule {
 };
 
 /// A cut along one axis.
-struct Cut {
+struct CutRule {
   Dim weight;
   Dim bias;             ///< of tensors named `bias` or with one dimension
   bool strict = false;  ///< a tensor without that dimension is an error instead of replicated
@@ -36,7 +36,7 @@ struct Keep {
   std::uint32_t rank = 0;
 };
 
-using Rule = std::variant<Keep, Cut>;
+using Rule = std::variant<Keep, CutRule>;
 
 /// What `rule` makes of `tensor` in a group of `world` ranks. Throws PlanError naming the tensor.
 Placement apply(const Rule& rule, const TensorInfo& tensor, std::uint32_t world);

@@ -14,13 +14,13 @@ using nlohmann::json;
 
 constexpr unsigned max_dim = 64;
 
-Rule make_rule(Cut cut) {
+Rule make_rule(CutRule cut) {
   if (cut.weight || cut.bias) return cut;
   return Keep{};
 }
 
-Cut cut_by_style(const Style& style, bool uneven) {
-  Cut cut{
+CutRule cut_by_style(const Style& style, bool uneven) {
+  CutRule cut{
       .weight = style.weight, .bias = style.bias, .sharing = {per_element, uneven}, .parts = {}};
   if (style.blocks > 1) {
     cut.sharing = {.units = 1, .replicate = true};
@@ -84,9 +84,9 @@ Rule RuleParser::parse_entry(const JsonObject& entry) const {
   return make_rule(parse_cut(entry));
 }
 
-Cut RuleParser::parse_cut(const JsonObject& entry) const {
+CutRule RuleParser::parse_cut(const JsonObject& entry) const {
   const bool uneven = entry.flag("uneven", uneven_);
-  Cut cut;
+  CutRule cut;
   if (entry.has("style")) {
     cut =
         cut_by_style(parse_style(entry.text("style"), entry.path("style"), entry.origin()), uneven);

@@ -19,7 +19,7 @@ class RuleParser {
   Rule parse_word(const std::string& word, const std::string& key, const std::string& origin) const;
 
  private:
-  Cut parse_cut(const JsonObject& entry) const;
+  CutRule parse_cut(const JsonObject& entry) const;
   Sharing parse_sharing(const JsonObject& entry, bool uneven) const;
   std::vector<PartRule> parse_parts(const JsonObject& entry, bool uneven) const;
   PartRule parse_part(const nlohmann::json& value, const std::string& path,

@@ -31,7 +31,7 @@ class Guard {
 
  private:
   void check_new(const std::string& key) {
-    if (!open_.back().insert(key).second) fail_config(origin_, key, "stands twice");
+    if (!open_.back().insert(key).second) fail_config(origin_, key, "appears twice");
   }
 
   const std::string& origin_;

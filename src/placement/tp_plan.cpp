@@ -37,7 +37,7 @@ core::EmbeddedFile built_in(const std::string& type) {
   const std::string problem = type.empty() ? "config.json has no model_type"
                                            : "no built-in rules for model_type '" + type + "'";
   throw ConfigError(problem + "; built-in are " + known +
-                    "; give rules with --tp-plan FILE, or use --tp-plan replicate");
+                    "; give a rule file, or \"replicate\", as tp_plan (--tp-plan)");
 }
 
 [[noreturn]] void fail_unmatched(const TensorInfo& tensor) {

@@ -40,10 +40,10 @@ class ArenaLayout {
   }
 
   static void count_read(const Slab& slab, RankSummary& reader) {
-    for (const Extent& extent : slab.extents) {
-      reader.read_bytes += extent.bytes;
-      if (reader.files.empty() || reader.files.back() != extent.file) {
-        reader.files.push_back(extent.file);
+    for (const FileRange& range : slab.file_ranges) {
+      reader.read_bytes += range.bytes;
+      if (reader.files.empty() || reader.files.back() != range.file) {
+        reader.files.push_back(range.file);
       }
     }
     reader.slab_bytes = std::max(reader.slab_bytes, slab_bytes(slab));

@@ -64,12 +64,12 @@ void add(Hasher& hasher, const Placement& placement) {
 }
 
 void add(Hasher& hasher, const Slab& slab) {
-  hasher.add(slab.extents.size());
-  for (const Extent& extent : slab.extents) {
-    hasher.add(extent.file);
-    hasher.add(extent.file_offset);
-    hasher.add(extent.bytes);
-    hasher.add(extent.slab_offset);
+  hasher.add(slab.file_ranges.size());
+  for (const FileRange& range : slab.file_ranges) {
+    hasher.add(range.file);
+    hasher.add(range.file_offset);
+    hasher.add(range.bytes);
+    hasher.add(range.slab_offset);
   }
   hasher.add(slab.pieces.size());
   for (const Piece& piece : slab.pieces) {

@@ -135,7 +135,7 @@ class DestinationProof {
   }
 
   static bool writes_to(const PackItem& item, const Run& send) {
-    return send.memory == RunMemory::send && item.destination >= send.offset &&
+    return send.memory == RunMemory::pack_buffer && item.destination >= send.offset &&
            item.destination - send.offset < send.bytes;
   }
 
@@ -178,9 +178,15 @@ class DestinationProof {
     const Cut& cut = schedule_.cuts[piece.tensor];
     const std::uint64_t rows = std::max<std::uint64_t>(1, send.bytes / cut.row_bytes);
     const std::uint64_t row_bytes = send.bytes / rows;
-    const PackItem item{send.offset,     0,         rows,         row_bytes,
-                        row_bytes,       row_bytes, tensor.dtype, tensor.dtype,
-                        PackTarget::send};
+    const PackItem item{send.offset,
+                        0,
+                        rows,
+                        row_bytes,
+                        row_bytes,
+                        row_bytes,
+                        tensor.dtype,
+                        tensor.dtype,
+                        PackTarget::pack_buffer};
     check_written(piece, item, send.peer, at(incoming_[send.peer].receives, rank).offset);
   }
 

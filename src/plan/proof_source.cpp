@@ -29,41 +29,41 @@ class SourceProof {
   void check_slab(const Slab& slab, std::uint64_t capacity) {
     std::uint64_t free_from = 0;
     auto piece = slab.pieces.begin();
-    for (const Extent& extent : slab.extents) {
-      check_extent(extent, free_from, capacity);
-      free_from = extent.slab_offset + extent.bytes;
+    for (const FileRange& range : slab.file_ranges) {
+      check_range(range, free_from, capacity);
+      free_from = range.slab_offset + range.bytes;
       std::uint64_t covered = 0;
-      for (; piece != slab.pieces.end() && covered < extent.bytes; ++piece) {
-        check_piece(*piece, extent, covered);
+      for (; piece != slab.pieces.end() && covered < range.bytes; ++piece) {
+        check_piece(*piece, range, covered);
         covered += piece->end - piece->begin;
       }
-      require(covered == extent.bytes, "a file range does not hold the pieces read with it");
-      file_ranges_[extent.file].push_back({extent.file_offset, extent.file_offset + extent.bytes});
+      require(covered == range.bytes, "a file range does not hold the pieces read with it");
+      file_ranges_[range.file].push_back({range.file_offset, range.file_offset + range.bytes});
     }
     require(piece == slab.pieces.end(), "a piece is not read");
   }
 
-  void check_extent(const Extent& extent, std::uint64_t free_from, std::uint64_t capacity) const {
-    require(extent.file < schedule_.catalog.files().size(), "a file range is of no file");
-    const FileInfo& file = schedule_.catalog.files()[extent.file];
-    require(core::in_bounds(extent.file_offset, extent.bytes, file.size),
+  void check_range(const FileRange& range, std::uint64_t free_from, std::uint64_t capacity) const {
+    require(range.file < schedule_.catalog.files().size(), "a file range is of no file");
+    const FileInfo& file = schedule_.catalog.files()[range.file];
+    require(core::in_bounds(range.file_offset, range.bytes, file.size),
             "a file range ends after the file");
-    require(extent.slab_offset >= free_from, "two file ranges overlap in a slab");
-    require(core::in_bounds(extent.slab_offset, extent.bytes, capacity),
+    require(range.slab_offset >= free_from, "two file ranges overlap in a slab");
+    require(core::in_bounds(range.slab_offset, range.bytes, capacity),
             "a file range ends after the slab");
-    require(extent.slab_offset % page_bytes == extent.file_offset % page_bytes,
+    require(range.slab_offset % page_bytes == range.file_offset % page_bytes,
             "a slab offset is not congruent to its file offset");
   }
 
-  void check_piece(const Piece& piece, const Extent& extent, std::uint64_t offset_in_extent) {
+  void check_piece(const Piece& piece, const FileRange& range, std::uint64_t offset_in_range) {
     require(piece.tensor < tensor_ranges_.size(), "a piece is of no tensor");
     const TensorInfo& tensor = schedule_.catalog.tensors()[piece.tensor];
     if (piece.begin >= piece.end || piece.end > tensor.bytes) {
       fail_proof(tensor.name, "a piece ends after the tensor");
     }
-    if (tensor.file != extent.file ||
-        tensor.file_offset + piece.begin != extent.file_offset + offset_in_extent ||
-        piece.slab_offset != extent.slab_offset + offset_in_extent) {
+    if (tensor.file != range.file ||
+        tensor.file_offset + piece.begin != range.file_offset + offset_in_range ||
+        piece.slab_offset != range.slab_offset + offset_in_range) {
       fail_proof(tensor.name, "a piece does not lie where the file has it");
     }
     tensor_ranges_[piece.tensor].push_back({piece.begin, piece.end});

@@ -34,7 +34,7 @@ struct Piece {
 };
 
 /// One contiguous range of a file and where in the slab it lies.
-struct Extent {
+struct FileRange {
   std::uint32_t file = 0;
   std::uint64_t file_offset = 0;
   std::uint64_t bytes = 0;
@@ -44,8 +44,8 @@ struct Extent {
 /// What one rank reads for one wave. Several whole tensors, or exactly one chunk: a chunk's place
 /// in the arena is given by its tensor, so it could not share a contiguous run with others.
 struct Slab {
-  std::vector<Extent> extents;  ///< ascending slab_offset
-  std::vector<Piece> pieces;    ///< ascending slab_offset
+  std::vector<FileRange> file_ranges;  ///< ascending slab_offset
+  std::vector<Piece> pieces;           ///< ascending slab_offset
 };
 
 struct Schedule {

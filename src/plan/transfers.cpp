@@ -53,10 +53,10 @@ void TransferPlanner::pack_own(const Slab& slab, std::uint32_t rank, bool replic
 
 void TransferPlanner::pack_send(const Slab& slab, std::uint32_t destination) {
   const std::size_t first_item = outgoing_.items.size();
-  Run run{destination, RunMemory::send, send_cursor_, 0};
+  Run run{destination, RunMemory::pack_buffer, send_cursor_, 0};
   run.bytes = walker_.walk(
       slab, destination, false, [&](const RunEntry& entry, const RankColumns& columns) {
-        append_items(entry, columns, run.offset + entry.run_offset, PackTarget::send);
+        append_items(entry, columns, run.offset + entry.run_offset, PackTarget::pack_buffer);
       });
   if (run.bytes == 0) return;
   if (!send_from_slab(first_item, run)) {

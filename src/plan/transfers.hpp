@@ -11,7 +11,7 @@
 namespace safeshuffle::plan {
 
 /// Where a run lies in the memory of its rank.
-enum class RunMemory : std::uint8_t { arena, send, slab };
+enum class RunMemory : std::uint8_t { arena, pack_buffer, slab };
 
 /// One run, as one rank sees it. `peer` is the other side, or the root of a broadcast.
 struct Run {

@@ -38,17 +38,17 @@ class SlabFiller {
     const std::uint64_t file_offset = tensor.file_offset + unit.begin;
     if (!continues(tensor.file, file_offset)) {
       cursor_ = core::align_up(cursor_, page_bytes) + file_offset % page_bytes;
-      slab_.extents.push_back({tensor.file, file_offset, 0, cursor_});
+      slab_.file_ranges.push_back({tensor.file, file_offset, 0, cursor_});
     }
-    slab_.extents.back().bytes += unit.bytes();
+    slab_.file_ranges.back().bytes += unit.bytes();
     slab_.pieces.push_back({unit.tensor, unit.begin, unit.end, cursor_});
     cursor_ += unit.bytes();
     filled_ += unit.bytes();
   }
 
   bool continues(std::uint32_t file, std::uint64_t file_offset) const {
-    if (slab_.extents.empty()) return false;
-    const Extent& last = slab_.extents.back();
+    if (slab_.file_ranges.empty()) return false;
+    const FileRange& last = slab_.file_ranges.back();
     return last.file == file && last.file_offset + last.bytes == file_offset;
   }
 
@@ -82,8 +82,8 @@ std::uint32_t interleave(std::vector<std::vector<Slab>> rank_slabs, std::vector<
 }
 
 std::uint64_t slab_bytes(const Slab& slab) {
-  if (slab.extents.empty()) return 0;
-  const Extent& last = slab.extents.back();
+  if (slab.file_ranges.empty()) return 0;
+  const FileRange& last = slab.file_ranges.back();
   return core::align_up(last.slab_offset + last.bytes, page_bytes);
 }
 

@@ -10,7 +10,7 @@
 namespace safeshuffle::plan {
 
 /// Packs one rank's units, in order, into as few slabs as `window` allows. A slab may exceed the
-/// window by less than a page per extent, for congruence with file offsets.
+/// window by less than a page per range, for congruence with file offsets.
 std::vector<Slab> fill_slabs(const Catalog& catalog, const std::vector<ReadUnit>& units,
                              std::uint64_t window);
 

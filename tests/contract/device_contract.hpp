@@ -121,7 +121,7 @@ inline void check_pack(device::Device& device) {
                    .row_bytes = 40000,
                    .source_stride = 40000,
                    .destination_stride = 40000};
-    block.target = PackTarget::send;
+    block.target = PackTarget::pack_buffer;
     pack_and_wait(device, {rows, block}, buffers);
     Bytes expected(256 + 20 * 80);
     for (std::size_t row = 0; row < 20; ++row) {
@@ -177,7 +177,7 @@ inline void check_pack(device::Device& device) {
       while (!queue->idle()) std::this_thread::yield();
     };
     std::thread other(copy_to, PackTarget::arena);
-    copy_to(PackTarget::send);
+    copy_to(PackTarget::pack_buffer);
     other.join();
     CHECK((download(device, arena.get(), 90000) == download(device, send.get(), 90000)));
     CHECK((download(device, arena.get() + 300 * 299, 300) ==

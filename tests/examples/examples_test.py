@@ -30,17 +30,24 @@ def run(command, **environment):
     )  # fmt: skip
 
 
-def processes_of(parent):
-    """The children of a process, as they are now."""
-    return list(map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split()))
+def state_and_parent(process):
+    """As /proc tells them; state Z if there is no such process."""
+    try:
+        state, parent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return "Z", 0
+    return state, int(parent)
 
 
 def is_there(process):
     """Whether a process runs; the dead that nobody has asked after do not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    return state_and_parent(process)[0] != "Z"
+
+
+def processes_of(parent):
+    """The children of a process, as they are now."""
+    everyone = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    return [process for process in everyone if state_and_parent(process)[1] == parent]
 
 
 def kill_all(processes):

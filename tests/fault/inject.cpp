@@ -4,7 +4,7 @@
 //
 //   rank=N          the rank that is hit                            (default: all)
 //   call=NAME       open, pread, pwrite, rename, link, or send (MPI_Isend)
-//   path=TEXT       stands in the path of the file                  (default: any)
+//   path=TEXT       is part of the path of the file                 (default: any)
 //   flags=N         all these bits are set in what open is given    (default: 0)
 //   from=N          the first offset in the file, or tag, that is hit (default: 0)
 //   thread=WHICH    main or worker                                  (default: any)

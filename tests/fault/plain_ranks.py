@@ -25,17 +25,18 @@ def tcp_address():
         yield f"tcp://127.0.0.1:{reserved.getsockname()[1]}"
 
 
-def run(ranks, address, *arguments, faults=(), absent=(), lost=(), environment=None):
+def run(ranks, address, *arguments, faults=(), absent=(), lost=(), environment=None, own=None):
     """{rank: Result} of all ranks but those `absent`, which are not started. Ranks that get `lost`
-    are not waited for, but killed when the others have ended. `environment` overrides what the
-    ranks are told."""
+    are not waited for, but killed when the others have ended. `environment` overrides what all
+    ranks are told; `own`, by rank, what one of them is told."""
+    own = own or {}
     command = [*os.environ.get("RANK_WRAPPER", "").split(), os.environ["SAFESHUFFLE"]]
     command += map(str, arguments)
     common = job.environment_with(faults) | {"WORLD_SIZE": str(ranks)}
     common |= {"SAFESHUFFLE_RENDEZVOUS": address} | (environment or {})
     with ExitStack() as stack:
         started = {
-            rank: stack.enter_context(Rank(command, place(rank) | common))
+            rank: stack.enter_context(Rank(command, place(rank) | common | own.get(rank, {})))
             for rank in range(ranks)
             if rank not in absent
         }

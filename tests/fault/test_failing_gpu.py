@@ -10,7 +10,7 @@ from case import LOAD_OPTIONS, FaultCase
 TIMEOUT_SECONDS = 3
 RANKS = 3
 FAILING = 1
-CUDA_ERROR, LOST = 6, 9
+CUDA_ERROR, NO_MEMORY, LOST = 6, 7, 9
 COUNTS = (1, 2, 4, 7, 12, 20)  # operations up to and with the one that fails
 CAUSE = "cudaErrorIllegalAddress|unhandled cuda error"  # as CUDA, or NCCL, has it
 
@@ -49,6 +49,15 @@ class FailingGpu(FaultCase):
                 self.assert_fails(result, CUDA_ERROR, f"rank {FAILING}: ")
                 self.assertRegex(result.messages[0], CAUSE)
                 self.assert_nothing_saved()
+
+    def test_no_memory_without_mpi(self):
+        little = {FAILING: {"SIMULATED_GPU_MEMORY": "1000000"}}  # not enough for control messages
+        with plain_ranks.tcp_address() as address:
+            results = plain_ranks.run(RANKS, address, *self.command(), own=little)
+        for rank, result in results.items():
+            self.assertEqual(result.code, NO_MEMORY, result.errors)
+            self.assertEqual(len(result.messages), 1 if rank == 0 else 0)
+        self.assertIn(f"rank {FAILING}: ", results[0].messages[0])
 
     def test_without_mpi(self):
         for count in COUNTS:

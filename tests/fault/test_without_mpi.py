@@ -1,4 +1,5 @@
-"""Ranks that are plain processes, with GPUs and without MPI: they meet, load, and lose one another.
+"""Ranks that are plain processes, with GPUs and without MPI: they meet, load, and fail
+together, or lose one another.
 
 Environment, beyond that of plain_ranks.py: TIMEOUT_SECONDS, which must be longer than NCCL takes to
 connect, and PHASES, to lose ranks in some of them only; both optional.
@@ -103,6 +104,32 @@ class Loads(WithoutMpi):
         self.assertEqual([result.code for result in results.values()], [3] * RANKS)
         self.assert_failed(results[0], {3}, "rank 1: ", model.file_name(1), "Input/output error")
         self.assertEqual(results[1].messages + results[2].messages, [])
+
+
+class NoGpu(WithoutMpi):
+    """Some ranks see no GPU: what one of them has to say, all say, and at once."""
+
+    def assert_same_failure(self, *blind, address):
+        hidden = {"CUDA_VISIBLE_DEVICES": "", "SIMULATED_GPUS": "0"}
+        results = self.load_plainly(
+            RANKS, *LOAD_OPTIONS, address=address, timeout=job.LAUNCH_TIMEOUT_SECONDS,
+            own=dict.fromkeys(blind, hidden),
+        )  # fmt: skip
+        for result in results.values():
+            self.assert_failed(result, {6}, "no GPU is visible")
+            self.assertEqual(result.messages, results[0].messages)
+            self.assertLess(result.seconds, job.SLACK_SECONDS)
+        self.assertIn(results[0].messages[0].split(":")[0], [f"rank {rank}" for rank in blind])
+        self.assert_nobody_left()
+
+    def test_one_rank(self):
+        for blind in range(RANKS):
+            for address in (self.address, f"file://{self.work}/meeting"):
+                with self.subTest(blind=blind, address=address):
+                    self.assert_same_failure(blind, address=address)
+
+    def test_two_ranks(self):
+        self.assert_same_failure(1, 2, address=self.address)
 
 
 class LostRank(WithoutMpi):

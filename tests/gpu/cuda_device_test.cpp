@@ -119,13 +119,17 @@ TEST_CASE("a queue goes on after what is enqueued on a stream that it follows", 
 
 TEST_CASE("a stream that is captured is refused before that can disturb the capture",
           "[gpu][device]") {
+  // The legacy default stream would have to wait for a blocking one that is captured.
+  const bool legacy = GENERATE(false, true);
+  const unsigned flags = legacy ? cudaStreamDefault : cudaStreamNonBlocking;
   cudaStream_t stream = nullptr;
-  device::check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating");
+  device::check_cuda(cudaStreamCreateWithFlags(&stream, flags), "creating");
   {
-    device::CudaDevice device(0, stream);
+    const cudaStream_t followed = legacy ? cudaStreamLegacy : stream;
+    device::CudaDevice device(0, followed);
     device::check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capturing");
     CHECK_THROWS_AS(device.make_queue(), ConfigError);
-    CHECK_THROWS_AS(device::CudaDevice(0, stream), ConfigError);
+    CHECK_THROWS_AS(device::CudaDevice(0, followed), ConfigError);
     cudaGraph_t graph = nullptr;
     device::check_cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     if (graph != nullptr) device::check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");

@@ -57,7 +57,9 @@ TEST_CASE("20 loads leave no device memory behind", "[gpu][load]") {
   load_and_drop();  // what CUDA takes once
   const std::size_t before = taken_bytes();
   for (int round = 0; round < 20; ++round) load_and_drop();
-  CHECK(taken_bytes() <= before);
+  // Others take device memory too, and the driver now and then more for itself.
+  constexpr std::size_t least_leak = 20 * (std::size_t{3} << 20);  // the pack tables alone
+  CHECK(taken_bytes() < before + least_leak / 2);
 }
 
 TEST_CASE("a model that does not fit is a MemoryError that names the bytes", "[gpu][load]") {

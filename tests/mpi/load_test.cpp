@@ -94,6 +94,7 @@ TEST_CASE("the report is the same on all ranks and its phases add up", "[load]")
     CHECK(rank.read_hidden_seconds >= 0);
     CHECK(rank.read_hidden_seconds <= rank.read_busy_seconds);
     CHECK(rank.kept_bytes == plan.ranks()[rank.rank].kept_bytes);
+    CHECK_FALSE(rank.reader_cpus.empty());
     CHECK(rank.spans.empty());
   }
   const double mine = report.ranks[comm.rank()].total_seconds;

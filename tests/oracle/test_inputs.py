@@ -205,7 +205,7 @@ class Refused(Inputs):
         (d / INDEX).unlink()
         copy = {"model.norm.weight": self.tensors["model.norm.weight"]}
         checkpoint.write_by_reference(d / "z.safetensors", copy)
-        return FORMAT_ERROR, "z.safetensors.*model.norm.weight.*also stands in"
+        return FORMAT_ERROR, "z.safetensors.*model.norm.weight.*is also in"
 
     def no_files(self, d):
         for path in d.iterdir():

@@ -28,9 +28,9 @@ inline void wait_until(const std::function<bool()>& done) {
   }
 }
 
-/// Fills device memory through staging, in pieces that do not line up.
+/// Fills device memory through staging, in pieces that do not line up; not too many of them.
 inline void upload(device::Device& device, std::byte* destination, const Bytes& data) {
-  constexpr std::size_t slot_bytes = 4096 + 17;
+  const std::size_t slot_bytes = std::max<std::size_t>(4096 + 17, data.size() / 64 | 1);
   const auto staging = device.make_staging(slot_bytes, 2);
   std::atomic<std::size_t> landed{0};
   std::size_t pieces = 0;

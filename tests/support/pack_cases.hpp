@@ -149,7 +149,7 @@ inline PackTable every_misalignment() {
       for (std::uint64_t destination = 0; destination < 16; ++destination) {
         table.add({pair, 3, 1 + (source * 5 + destination) % 37, source % 4, destination % 5,
                    source, destination,
-                   destination % 2 == 0 ? PackTarget::arena : PackTarget::send});
+                   destination % 2 == 0 ? PackTarget::arena : PackTarget::pack_buffer});
       }
     }
   }
@@ -164,7 +164,7 @@ inline PackTable random_table(std::uint64_t seed) {
     table.add({pairs[random.below(pairs.size())], 1 + random.below(40), 1 + random.below(300),
                random.below(2) * random.below(100), random.below(2) * random.below(100),
                random.below(16), random.below(16),
-               random.below(2) == 0 ? PackTarget::arena : PackTarget::send});
+               random.below(2) == 0 ? PackTarget::arena : PackTarget::pack_buffer});
   }
   return table;
 }
@@ -178,8 +178,8 @@ inline PackTable row_shapes(ConvertPair types) {
     table.add({.types = types, .rows = rows, .elements = elements});
     table.add({.types = types, .rows = rows, .elements = elements, .source_gap = 64});
     table.add({.types = types, .rows = rows, .elements = elements, .destination_gap = 32});
-    table.add({types, rows, elements, elements * 2, 0, 1, 4, PackTarget::send});
-    table.add({types, rows, elements, 7, elements * 4, 15, 8, PackTarget::send});
+    table.add({types, rows, elements, elements * 2, 0, 1, 4, PackTarget::pack_buffer});
+    table.add({types, rows, elements, 7, elements * 4, 15, 8, PackTarget::pack_buffer});
   }
   return table;
 }

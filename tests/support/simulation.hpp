@@ -64,9 +64,9 @@ class Simulation {
   void read(const plan::Slab& slab, std::uint32_t rank, RankWave& state) const {
     state.slab.resize(schedule_.ranks[rank].slab_bytes);
     state.send.resize(schedule_.ranks[rank].pack_bytes);
-    for (const plan::Extent& extent : slab.extents) {
-      for (std::uint64_t i = 0; i < extent.bytes; ++i) {
-        state.slab.at(extent.slab_offset + i) = file_byte(extent.file, extent.file_offset + i);
+    for (const plan::FileRange& range : slab.file_ranges) {
+      for (std::uint64_t i = 0; i < range.bytes; ++i) {
+        state.slab.at(range.slab_offset + i) = file_byte(range.file, range.file_offset + i);
       }
     }
   }
@@ -77,7 +77,7 @@ class Simulation {
         for (std::uint64_t i = 0; i < item.row_bytes; ++i) {
           const std::byte value = state.slab.at(item.source + row * item.source_stride + i);
           const std::uint64_t to = item.destination + row * item.destination_stride + i;
-          if (item.target == PackTarget::send) {
+          if (item.target == PackTarget::pack_buffer) {
             state.send.at(to) = value;
           } else {
             write(rank, to, value);
@@ -92,7 +92,7 @@ class Simulation {
       const RankWave& sender = ranks[receive.peer];
       const auto send = std::find_if(sender.outgoing.sends.begin(), sender.outgoing.sends.end(),
                                      [&](const plan::Run& run) { return run.peer == rank; });
-      const auto& memory = send->memory == plan::RunMemory::send ? sender.send : sender.slab;
+      const auto& memory = send->memory == plan::RunMemory::pack_buffer ? sender.send : sender.slab;
       for (std::uint64_t i = 0; i < receive.bytes; ++i) {
         write(rank, receive.offset + i, memory.at(send->offset + i));
       }

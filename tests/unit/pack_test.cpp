@@ -31,7 +31,7 @@ void naive_element(DType from, DType to, const std::byte* source, std::byte* des
 
 void naive_pack(const std::vector<PackItem>& items, const device::PackBuffers& buffers) {
   for (const PackItem& item : items) {
-    std::byte* target = item.target == PackTarget::arena ? buffers.arena : buffers.send;
+    std::byte* target = item.target == PackTarget::arena ? buffers.arena : buffers.pack_buffer;
     for (std::uint64_t row = 0; row < item.rows; ++row) {
       const std::byte* source = buffers.slab + item.source + row * item.source_stride;
       std::byte* destination = target + item.destination + row * item.destination_stride;
@@ -69,7 +69,7 @@ TEST_CASE("large items are cut for several threads without losing or moving a by
     table.add({{DType::U8, DType::U8}, 1, 3 * mi + 77, 0, 0, 3, 5});
   }
   SECTION("one converted block") {
-    table.add({{DType::F32, DType::BF16}, 1, mi - 3, 0, 0, 1, 3, PackTarget::send});
+    table.add({{DType::F32, DType::BF16}, 1, mi - 3, 0, 0, 1, 3, PackTarget::pack_buffer});
   }
   SECTION("adjoining rows") {
     table.add({{DType::BF16, DType::F16}, 1001, 777, 0, 0, 1, 0});
@@ -78,12 +78,12 @@ TEST_CASE("large items are cut for several threads without losing or moving a by
     table.add({{DType::BF16, DType::F32}, 2, mi + 1, 10, 20, 1, 0});
   }
   SECTION("rows that tasks cut in the middle") {
-    table.add({{DType::U8, DType::U8}, 1000, 2501, 13, 0, 7, 1, PackTarget::send});
+    table.add({{DType::U8, DType::U8}, 1000, 2501, 13, 0, 7, 1, PackTarget::pack_buffer});
   }
   SECTION("a run of items of odd lengths") {
     for (std::uint64_t i = 0; i < 9; ++i) {
       table.add({{DType::U8, DType::U8}, 1, mi / 2 + 13 * i - 1, 0, 0, i, 0});
-      table.add({{DType::F32, DType::F16}, 5, 3001 + i, 3, 2, i, i, PackTarget::send});
+      table.add({{DType::F32, DType::F16}, 5, 3001 + i, 3, 2, i, i, PackTarget::pack_buffer});
     }
   }
   SECTION("a great many tiny rows") {

@@ -325,7 +325,7 @@ TEST_CASE("an unknown or absent model type lists the known ones", "[placement]")
   } catch (const ConfigError& error) {
     const std::string message = error.what();
     for (const char* part : {"model_type", "llama", "RefinedWebModel", "gemma3_text", "phi3",
-                             "bloom", "gpt_neox", "mixtral", "--tp-plan FILE", "replicate"}) {
+                             "bloom", "gpt_neox", "mixtral", "--tp-plan", "replicate"}) {
       CAPTURE(message, part);
       CHECK(message.find(part) != std::string::npos);
     }

@@ -61,13 +61,13 @@ const std::vector<Damage>& damages() {
       {"a piece of no tensor", [](Schedule& s) { s.slabs[0].pieces[0].tensor = 99; }},
       {"a piece at the wrong place of the slab",
        [](Schedule& s) { s.slabs[0].pieces[0].slab_offset += 16; }},
-      {"a shifted file range", [](Schedule& s) { s.slabs[0].extents[0].file_offset += 4096; }},
-      {"a shortened file range", [](Schedule& s) { s.slabs[0].extents[0].bytes -= 1; }},
-      {"a file range of another file", [](Schedule& s) { s.slabs[0].extents[0].file = 1; }},
-      {"a file range of no file", [](Schedule& s) { s.slabs[0].extents[0].file = 7; }},
+      {"a shifted file range", [](Schedule& s) { s.slabs[0].file_ranges[0].file_offset += 4096; }},
+      {"a shortened file range", [](Schedule& s) { s.slabs[0].file_ranges[0].bytes -= 1; }},
+      {"a file range of another file", [](Schedule& s) { s.slabs[0].file_ranges[0].file = 1; }},
+      {"a file range of no file", [](Schedule& s) { s.slabs[0].file_ranges[0].file = 7; }},
       {"an incongruent slab offset",
        [](Schedule& s) {
-         s.slabs[0].extents[0].slab_offset += 1;
+         s.slabs[0].file_ranges[0].slab_offset += 1;
          for (plan::Piece& piece : s.slabs[0].pieces) piece.slab_offset += 1;
        }},
       {"an impossible conversion", [](Schedule& s) { s.dtypes[2] = DType::F16; }},
@@ -106,10 +106,10 @@ void mutate(Schedule& schedule, std::mt19937& random) {
       if (!slab.pieces.empty()) pick(slab.pieces).slab_offset += delta;
       break;
     case 5:
-      if (!slab.extents.empty()) pick(slab.extents).file_offset += delta;
+      if (!slab.file_ranges.empty()) pick(slab.file_ranges).file_offset += delta;
       break;
     case 6:
-      if (!slab.extents.empty()) pick(slab.extents).slab_offset += delta;
+      if (!slab.file_ranges.empty()) pick(slab.file_ranges).slab_offset += delta;
       break;
     case 7:
       std::swap(slab, pick(schedule.slabs));

@@ -33,13 +33,13 @@ namespace {
 
 const std::string secret("a secret\0of 128 bytes, more or less", 35);
 
-using Make = std::function<std::string()>;
+using Step = std::function<std::string()>;
 
-std::string make_secret() {
+std::string return_secret() {
   return secret;
 }
 
-std::string make_failure() {
+[[noreturn]] std::string fail() {
   raise({.kind = ErrorKind::io,
          .code = 5,
          .file = "/dev/gpu",
@@ -48,16 +48,31 @@ std::string make_failure() {
          .cause = "no unique id"});
 }
 
-/// What a rank got: the blob, or an error, which then stands in place of the blob as text, too.
+std::string umlauts(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += "\u00e4";
+  return text;
+}
+
+[[noreturn]] std::string fail_at_length() {
+  const std::string text = "x" + umlauts(1'000'000);
+  raise({.kind = ErrorKind::io, .file = text, .tensor = text, .offset = {}, .cause = text});
+}
+
+Step fail_with(const std::string& cause) {
+  return [cause]() -> std::string { throw MemoryError(cause); };
+}
+
+/// What a rank got: the blob, or an error, which then takes the place of the blob as text, too.
 struct Outcome {
   std::string blob;
   ErrorRecord error;
 };
 
 Outcome meet(const comm::Meeting& meeting, std::chrono::milliseconds limit,
-             const Make& make = make_secret) {
+             const Step& step = return_secret) {
   try {
-    return {comm::rendezvous(meeting, make, core::Deadline(limit)), {}};
+    return {comm::rendezvous(meeting, step, core::Deadline(limit)), {}};
   } catch (...) {
     const ErrorRecord error = comm::current_error();
     return {describe(error), error};
@@ -65,8 +80,8 @@ Outcome meet(const comm::Meeting& meeting, std::chrono::milliseconds limit,
 }
 
 std::future<Outcome> meet_later(const comm::Meeting& meeting, std::chrono::milliseconds limit,
-                                const Make& make = make_secret) {
-  return std::async(std::launch::async, [=] { return meet(meeting, limit, make); });
+                                const Step& step = return_secret) {
+  return std::async(std::launch::async, [=] { return meet(meeting, limit, step); });
 }
 
 /// A port that nobody else gets meanwhile, but at which tests may listen.
@@ -148,15 +163,15 @@ comm::Socket connect_stranger(const Place& place, std::string says) {
 
 }  // namespace
 
-TEST_CASE("all ranks get what rank 0 makes", "[rendezvous]") {
+TEST_CASE("all ranks get what the step of rank 0 returns", "[rendezvous]") {
   const Place place(GENERATE(as<std::string>(), "tcp", "file"));
   const std::uint32_t world = GENERATE(1U, 2U, 3U, 5U, 8U);
-  std::atomic<int> made = 0;
+  std::atomic<std::uint32_t> steps = 0;
   std::vector<std::future<Outcome>> ranks;
   for (std::uint32_t rank = world; rank-- > 0;) {
-    ranks.push_back(meet_later(place.at(rank, world), 20s, [&made, rank] {
-      made += rank == 0 ? 1 : 100;
-      return secret;
+    ranks.push_back(meet_later(place.at(rank, world), 20s, [&steps, rank] {
+      ++steps;
+      return rank == 0 ? secret : std::string(10000, 'x');
     }));
   }
   for (auto& rank : ranks) {
@@ -164,7 +179,7 @@ TEST_CASE("all ranks get what rank 0 makes", "[rendezvous]") {
     CHECK(outcome.blob == secret);
     CHECK(outcome.error.cause == "");
   }
-  CHECK(made == 1);
+  CHECK(steps == world);
   CHECK(place.is_clean());
 }
 
@@ -242,30 +257,126 @@ TEST_CASE("a rank that gives up leaves its place to itself", "[rendezvous]") {
   CHECK(rank_0.get().blob == secret);
 }
 
-TEST_CASE("all ranks throw what make throws", "[rendezvous]") {
+TEST_CASE("all ranks throw what the step of one throws", "[rendezvous]") {
   const Place place(GENERATE(as<std::string>(), "tcp", "file"));
-  auto rank_0 = meet_later(place.at(0, 3), 20s, make_failure);
-  auto first = meet_later(place.at(1, 3), 20s);
-  std::this_thread::sleep_for(50ms);
-  const Outcome late = meet(place.at(2, 3), 20s);
-  for (const Outcome& outcome : {rank_0.get(), first.get(), late}) {
-    CHECK(outcome.error.kind == ErrorKind::io);
-    CHECK(outcome.error.code == 5);
-    CHECK(outcome.error.rank == 0);
-    CHECK(outcome.error.file == "/dev/gpu");
-    CHECK(outcome.error.cause == "no unique id");
+  const std::uint32_t failing = GENERATE(0U, 1U, 2U);
+  const std::uint32_t last = GENERATE(0U, 1U, 2U);
+  const auto begin = core::Clock::now();
+  std::vector<std::future<Outcome>> ranks;
+  for (const std::uint32_t rank : {last + 1, last + 2, last}) {
+    if (rank == last) std::this_thread::sleep_for(50ms);
+    const std::uint32_t mine = rank % 3;
+    ranks.push_back(meet_later(place.at(mine, 3), 20s, mine == failing ? fail : return_secret));
   }
+  for (auto& rank : ranks) {
+    const ErrorRecord error = rank.get().error;
+    CHECK(error.kind == ErrorKind::io);
+    CHECK(error.code == 5);
+    CHECK(error.rank == static_cast<int>(failing));
+    CHECK(error.file == "/dev/gpu");
+    CHECK(error.cause == "no unique id");
+  }
+  CHECK(core::seconds_since(begin) < 10);
   CHECK(place.is_clean());
 }
 
-TEST_CASE("a world of one throws what make throws", "[rendezvous]") {
-  CHECK(meet({0, 1, {}}, 1s, make_failure).error.file == "/dev/gpu");
+TEST_CASE("nobody waits for the last rank to learn of a failure", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  auto rank_0 = meet_later(place.at(0, 4), 20s);
+  auto first = meet_later(place.at(1, 4), 20s);
+  const Outcome failed = meet(place.at(2, 4), 5s, fail);
+  CHECK(failed.error.rank == 2);
+  CHECK(first.get().blob == failed.blob);
+  CHECK(meet(place.at(3, 4), 5s).blob == failed.blob);
+  CHECK(rank_0.get().blob == failed.blob);
+}
+
+TEST_CASE("of several failures all ranks throw the same", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  std::vector<std::future<Outcome>> ranks;
+  for (std::uint32_t rank = 5; rank-- > 0;) {
+    const Step failure = fail_with("failure of rank " + std::to_string(rank));
+    ranks.push_back(meet_later(place.at(rank, 5), 20s, rank < 2 ? return_secret : failure));
+  }
+  const Outcome first = ranks.front().get();
+  CHECK(first.error.kind == ErrorKind::memory);
+  CHECK(first.error.rank >= 2);
+  CHECK(first.error.cause == "failure of rank " + std::to_string(first.error.rank));
+  for (std::size_t i = 1; i < ranks.size(); ++i) CHECK(ranks[i].get().blob == first.blob);
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("rank 0's own failure goes before all others", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  auto first = meet_later(place.at(1, 3), 20s, fail_with("not this"));
+  auto second = meet_later(place.at(2, 3), 20s, fail_with("nor this"));
+  std::this_thread::sleep_for(50ms);
+  CHECK(meet(place.at(0, 3), 20s, fail).error.file == "/dev/gpu");
+  CHECK(first.get().error.file == "/dev/gpu");
+  CHECK(second.get().error.file == "/dev/gpu");
+}
+
+TEST_CASE("of failures that come together that of the lowest rank is taken", "[rendezvous]") {
+  const Place place("tcp");
+  std::vector<comm::Socket> guests;
+  // While rank 0 is at something else, so that it sees both at once.
+  const Step step = [&] {
+    for (const std::uint32_t rank : {2U, 1U}) {
+      const auto failure = comm::failure_of(fail_with("here"), rank);
+      const comm::Greeting greeting{3, rank, {}, "nonce " + std::to_string(rank), failure};
+      guests.push_back(connect_stranger(place, comm::frame(comm::encode(greeting))));
+    }
+    return secret;
+  };
+  const ErrorRecord error = meet(place.at(0, 3), 1s, step).error;
+  CHECK(error.cause == "here");
+  CHECK(error.rank == 1);
+}
+
+TEST_CASE("a rank that fails and does not reach rank 0 throws its own error", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  const ErrorRecord error = meet(place.at(1, 2), 100ms, fail).error;
+  CHECK(error.kind == ErrorKind::io);
+  CHECK(error.file == "/dev/gpu");
+  CHECK(error.rank == 1);
+  CHECK(place.is_clean());
+}
+
+TEST_CASE("a failure that comes after the others have gone is that of its rank", "[rendezvous]") {
+  const Place place("tcp");
+  auto rank_0 = meet_later(place.at(0, 3), 2s);
+  const std::string greeting = comm::frame(comm::encode(comm::Greeting{3, 1, {}, "nonce"}));
+  std::optional<comm::Socket> first = connect_stranger(place, greeting);
+  CHECK(meet(place.at(2, 3), 20s).blob == secret);
+  first.reset();  // without having acknowledged the answer
+  CHECK(meet(place.at(1, 3), 20s, fail).error.file == "/dev/gpu");
+  CHECK(rank_0.get().error.kind == ErrorKind::timeout);
+}
+
+TEST_CASE("texts of a failure are cut where they are too long to be told", "[rendezvous]") {
+  const Place place(GENERATE(as<std::string>(), "tcp", "file"));
+  const std::uint32_t failing = GENERATE(0U, 1U);
+  auto rank_0 = meet_later(place.at(0, 2), 20s, failing == 0 ? fail_at_length : return_secret);
+  const ErrorRecord error =
+      meet(place.at(1, 2), 20s, failing == 1 ? fail_at_length : return_secret).error;
+  CHECK(error.kind == ErrorKind::io);
+  CHECK(error.rank == static_cast<int>(failing));
+  for (const std::string& text : {error.file, error.tensor, error.cause}) {
+    CHECK(text == "x" + umlauts(511) + "...");
+  }
+  CHECK(rank_0.get().error.cause == error.cause);
+}
+
+TEST_CASE("a world of one throws what its step throws", "[rendezvous]") {
+  const ErrorRecord error = meet({0, 1, {}}, 1s, fail).error;
+  CHECK(error.file == "/dev/gpu");
+  CHECK(error.rank == 0);
 }
 
 TEST_CASE("ranks that differ in the world size refuse each other", "[rendezvous]") {
   const Place place(GENERATE(as<std::string>(), "tcp", "file"));
   const std::uint32_t rank = GENERATE(1U, 7U);
-  auto rank_0 = meet_later(place.at(0, 3), 600ms);
+  auto rank_0 = meet_later(place.at(0, 3), 2s);
   auto good = meet_later(place.at(2, 3), 20s);
   std::this_thread::sleep_for(30ms);
   const Outcome stray = meet(place.at(rank, 8), 20s);
@@ -429,7 +540,7 @@ TEST_CASE("versions that cannot meet are told apart from garbage", "[rendezvous]
 TEST_CASE("jobs of different names do not mix at one port", "[rendezvous]") {
   const Place place("tcp");
   auto rank_0 = meet_later({0, 2, place.address() + "/job-1"}, 5s);
-  const ErrorRecord stray = meet({1, 2, place.address() + "/job-2"}, 100ms).error;
+  const ErrorRecord stray = meet({1, 2, place.address() + "/job-2"}, 500ms).error;
   CHECK(stray.kind == ErrorKind::timeout);
   CHECK(contains(stray.cause, "another job"));
   CHECK(meet({1, 2, place.address() + "/job-1"}, 5s).blob == secret);
@@ -463,7 +574,7 @@ TEST_CASE("what a killed job has left does no harm", "[rendezvous]") {
 
 TEST_CASE("an answer of an earlier job is not taken", "[rendezvous]") {
   const Place place("file");
-  auto earlier = meet_later(place.at(0, 2), 200ms, make_failure);
+  auto earlier = meet_later(place.at(0, 2), 200ms, fail);
   std::this_thread::sleep_for(100ms);
   const std::string stale = support::read_file(place.address());
   earlier.get();

@@ -1,4 +1,4 @@
-// What stands in for open.cpp in a build without CUDA.
+// What takes the place of open.cpp in a build without CUDA.
 #include "safeshuffle/error.hpp"
 
 #include "device/cuda/open.hpp"

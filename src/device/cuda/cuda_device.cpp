@@ -12,8 +12,11 @@ namespace {
 void require_not_capturing(const Gpu& gpu, cudaStream_t stream) {
   const GpuScope scope(gpu);
   auto status = cudaStreamCaptureStatusNone;
-  check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-  if (status != cudaStreamCaptureStatusNone) {
+  const cudaError_t code = cudaStreamIsCapturing(stream, &status);
+  // Of the legacy stream: another one is captured, which work on it would have to wait for.
+  const bool implicitly = code == cudaErrorStreamCaptureImplicit;
+  if (!implicitly) check_cuda(code, "cudaStreamIsCapturing");
+  if (implicitly || status != cudaStreamCaptureStatusNone) {
     throw ConfigError("the stream is being captured into a graph; a load cannot be part of one");
   }
 }
@@ -28,6 +31,10 @@ CudaDevice::CudaDevice(int ordinal, std::optional<cudaStream_t> after)
 
 std::string CudaDevice::description() const {
   return session_->gpu().name() + " at " + session_->gpu().bus_id();
+}
+
+core::CpuSet CudaDevice::near_cpus() const {
+  return core::cpus_near(session_->gpu().bus_id());
 }
 
 std::shared_ptr<std::byte> CudaDevice::allocate(std::uint64_t bytes) {

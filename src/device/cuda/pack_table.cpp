@@ -44,13 +44,14 @@ std::uint64_t largest_lead(const PackItem& item, const std::byte* destination) {
 }
 
 PackEntry make_entry(const PackItem& item, const PackBuffers& buffers) {
-  PackEntry entry{.source = buffers.slab + item.source,
-                  .destination = (item.target == PackTarget::arena ? buffers.arena : buffers.send) +
-                                 item.destination,
-                  .row_bytes = destination_row_bytes(item),
-                  .source_stride = item.source_stride,
-                  .destination_stride = item.destination_stride,
-                  .conversion = conversion(item.from, item.to)};
+  PackEntry entry{
+      .source = buffers.slab + item.source,
+      .destination = (item.target == PackTarget::arena ? buffers.arena : buffers.pack_buffer) +
+                     item.destination,
+      .row_bytes = destination_row_bytes(item),
+      .source_stride = item.source_stride,
+      .destination_stride = item.destination_stride,
+      .conversion = conversion(item.from, item.to)};
   const std::uint64_t lead = largest_lead(item, entry.destination);
   entry.row_vectors = core::ceil_div(lead + entry.row_bytes, vector_bytes);
   entry.vectors = item.rows * entry.row_vectors;

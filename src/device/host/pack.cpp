@@ -58,7 +58,7 @@ class ItemMover {
   ItemMover(const PackItem& item, const PackBuffers& buffers)
       : item_(item),
         source_(buffers.slab + item.source),
-        destination_((item.target == PackTarget::arena ? buffers.arena : buffers.send) +
+        destination_((item.target == PackTarget::arena ? buffers.arena : buffers.pack_buffer) +
                      item.destination) {
     if (item.from == item.to) return;
     convert_ = select_convert(item.from, item.to);

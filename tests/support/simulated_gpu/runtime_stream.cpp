@@ -50,9 +50,9 @@ void call_back(cudaHostFn_t function, void* argument) {
 
 using namespace simulated_gpu;
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
   return device_call("cudaStreamCreateWithFlags", [&](Device& device) {
-    const auto stream = Stream::start(device);
+    const auto stream = Stream::start(device, flags);
     device.add_stream(stream);
     *handle = streams().add(stream);
   });
@@ -92,6 +92,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
   return device_call("cudaStreamIsCapturing", [&](Device&) {
+    const bool legacy = handle == nullptr || handle == cudaStreamLegacy;
+    require(!legacy || captures_of_blocking_streams() == 0, cudaErrorStreamCaptureImplicit);
     const bool active = find_stream(handle)->capturing();
     *status = active ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   });
@@ -100,15 +102,19 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   return device_call("cudaStreamBeginCapture", [&](Device&) {
     require(mode == cudaStreamCaptureModeGlobal, cudaErrorNotSupported);
-    require(!find_stream(handle)->capturing().exchange(true), cudaErrorIllegalState);
+    const auto stream = find_stream(handle);
+    require(!stream->capturing().exchange(true), cudaErrorIllegalState);
     ++captures_of_this_thread();
+    if (stream->blocking()) ++captures_of_blocking_streams();
   });
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   return device_call("cudaStreamEndCapture", [&](Device&) {
-    require(find_stream(handle)->capturing().exchange(false), cudaErrorIllegalState);
+    const auto stream = find_stream(handle);
+    require(stream->capturing().exchange(false), cudaErrorIllegalState);
     --captures_of_this_thread();
+    if (stream->blocking()) --captures_of_blocking_streams();
     *graph = nullptr;
   });
 }

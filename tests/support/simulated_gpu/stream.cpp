@@ -44,8 +44,8 @@ Marker::Clock::time_point Marker::time() const {
   return time_;
 }
 
-std::shared_ptr<Stream> Stream::start(Device& device) {
-  auto stream = std::make_shared<Stream>(device);
+std::shared_ptr<Stream> Stream::start(Device& device, unsigned flags) {
+  auto stream = std::make_shared<Stream>(device, flags);
   std::thread([stream] { stream->work(); }).detach();
   return stream;
 }
@@ -136,6 +136,11 @@ std::shared_ptr<Stream> find_stream(cudaStream_t handle) {
 
 int& captures_of_this_thread() {
   thread_local int captures = 0;
+  return captures;
+}
+
+std::atomic<int>& captures_of_blocking_streams() {
+  static std::atomic<int> captures{0};
   return captures;
 }
 

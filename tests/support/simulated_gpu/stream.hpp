@@ -43,10 +43,15 @@ class Stream {
  public:
   using Operation = std::function<void()>;
 
-  static std::shared_ptr<Stream> start(Device& device);
-  explicit Stream(Device& device) : device_(device) {}
+  /// `flags` as for cudaStreamCreateWithFlags.
+  static std::shared_ptr<Stream> start(Device& device, unsigned flags = cudaStreamNonBlocking);
+  Stream(Device& device, unsigned flags) : device_(device), flags_(flags) {}
 
   Device& device() const noexcept { return device_; }
+
+  /// Whether its work and that of the legacy default stream would wait for each other. Only that
+  /// captures know of it is simulated.
+  bool blocking() const noexcept { return (flags_ & cudaStreamNonBlocking) == 0; }
 
   /// What belongs to no memory: it takes place even after the GPU has failed.
   void enqueue(Operation operation);
@@ -69,6 +74,7 @@ class Stream {
   void end_operation();
 
   Device& device_;
+  unsigned flags_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::deque<Operation> operations_;
@@ -97,6 +103,9 @@ std::shared_ptr<Stream> find_stream(cudaStream_t handle);
 /// Streams that this thread captures, in the global mode: while there are some, it must not
 /// allocate.
 int& captures_of_this_thread();
+
+/// Blocking streams that are captured: the legacy default stream must not be used meanwhile.
+std::atomic<int>& captures_of_blocking_streams();
 
 /// Whether this thread runs a callback that the program has enqueued.
 bool& inside_callback();
