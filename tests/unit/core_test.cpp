@@ -14,6 +14,7 @@
 
 #include "core/arithmetic.hpp"
 #include "core/bounded_call.hpp"
+#include "core/cpus.hpp"
 #include "core/deadline.hpp"
 #include "core/posix_file.hpp"
 #include "core/random.hpp"
@@ -148,6 +149,7 @@ TEST_CASE("a thread that the system has no room for is a MemoryError", "[core]")
   const std::string cause = "cannot start a thread: Resource temporarily unavailable";
   CHECK(refused([] { core::start_thread([] {}).join(); }) == cause);
   CHECK(refused([] { core::ThreadPool(1); }) == cause);
+  CHECK(refused([] { core::run_on(core::allowed_cpus(), [] {}); }) == cause);
   CHECK(refused([] { core::returns_within(std::chrono::seconds(30), [] {}); }) == cause);
 }
 
