@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,7 @@
 #include "choice.hpp"
 #include "comm/agreement.hpp"
 #include "commands.hpp"
-#include "format/writer.hpp"
+#include "core/atomic_file.hpp"
 #include "launch.hpp"
 #include "plan_options.hpp"
 #include "progress.hpp"
@@ -79,9 +80,9 @@ void write_text(const Communicator& comm, const Options& options, const std::str
   if (file.empty()) return;
   comm::agree_on(comm.transport(), core::Deadline(options.timeout), [&]() -> std::string {
     if (comm.rank() != 0) return {};
-    format::FileWriter writer(file, {text + "\n", {}, text.size() + 1});
-    writer.flush();
-    writer.commit();
+    core::AtomicFile out(file);
+    out.write(0, std::as_bytes(std::span(text)));
+    out.commit();
     return {};
   });
 }
@@ -150,8 +151,8 @@ void load(LoadCommand& command) {
   if (!command.save_directory.empty()) {
     save_sharded(model, command.save_directory, comm, command.options);
   }
-  write_text(comm, command.options, command.report_file, to_json(report));
-  write_text(comm, command.options, command.trace_file, to_trace_json(report));
+  write_text(comm, command.options, command.report_file, to_json(report) + "\n");
+  write_text(comm, command.options, command.trace_file, to_trace_json(report) + "\n");
   if (comm.rank() == 0) {
     fmt::print("{}", command.progress == ProgressStyle::json ? json_result(command, report)
                                                              : text_result(command, report));

@@ -56,11 +56,14 @@ TensorSet load(const Plan& plan, const Communicator& comm, const Options& option
 std::vector<double> verify(const TensorSet& model, const Communicator& comm,
                            const Options& options = {});
 
-/// Writes each rank's tensors as DIR/model-rank-{rank}-part-0.safetensors. Collective: either all
-/// files appear under their names, complete, or none does; only if a process is killed in the
-/// moment in which all files get their names, some may have it, each complete. Throws IoError;
-/// ConfigError if the checkpoint itself lies in the directory, or files of a larger group do, which
-/// would be taken for part of this one.
+/// Writes each rank's tensors as DIR/model-rank-{rank}-part-0.safetensors, in place of earlier
+/// files of these names. Collective: either all files appear under their names, complete, or none
+/// does, and the earlier ones are as they were. Only if a process is killed in the moment in which
+/// all files get their names, some may be new and others the earlier ones, each complete; and a
+/// killed process may leave hidden files, DIR/.NAME.tmp-* (new) and .NAME.old-* (earlier; where the
+/// filesystem has no hard links, this may be its only name). Throws IoError; ConfigError if the
+/// checkpoint itself lies in the directory, or files of a larger group do, which would be taken for
+/// part of this one.
 void save_sharded(const TensorSet& model, const std::filesystem::path& directory,
                   const Communicator& comm, const Options& options = {});
 

@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <system_error>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -108,22 +107,11 @@ bool is_temporary(int code) {
 
 }  // namespace
 
-Socket::Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-Socket& Socket::operator=(Socket&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-Socket::~Socket() {
-  if (descriptor_ != -1) ::close(descriptor_);
-}
-
 bool Socket::receive(std::string& to, std::size_t most) {
   std::array<char, 4096> buffer;
   while (to.size() < most) {
     const std::size_t room = std::min(most - to.size(), buffer.size());
-    const ssize_t count = recv(descriptor_, buffer.data(), room, 0);
+    const ssize_t count = recv(descriptor(), buffer.data(), room, 0);
     if (count < 0) return is_temporary(errno);
     if (count == 0) return false;
     to.append(buffer.data(), static_cast<std::size_t>(count));
@@ -132,7 +120,7 @@ bool Socket::receive(std::string& to, std::size_t most) {
 }
 
 bool Socket::send(std::string& rest) {
-  const ssize_t count = ::send(descriptor_, rest.data(), rest.size(), MSG_NOSIGNAL);
+  const ssize_t count = ::send(descriptor(), rest.data(), rest.size(), MSG_NOSIGNAL);
   if (count < 0) return is_temporary(errno);
   rest.erase(0, static_cast<std::size_t>(count));
   return true;
@@ -140,7 +128,7 @@ bool Socket::send(std::string& rest) {
 
 bool Socket::wait(short events, const core::Deadline& deadline) const {
   constexpr std::chrono::milliseconds longest{60'000};
-  pollfd entry{descriptor_, events, 0};
+  pollfd entry{descriptor(), events, 0};
   while (!deadline.expired()) {
     const auto time = std::min(longest, deadline.remaining());
     if (poll(&entry, 1, static_cast<int>(time.count())) > 0) return true;

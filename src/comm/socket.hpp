@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/deadline.hpp"
+#include "core/descriptor.hpp"
 
 namespace safeshuffle::comm {
 
@@ -20,11 +21,8 @@ struct Endpoint {
 class Socket {
  public:
   explicit Socket(int descriptor = -1) noexcept : descriptor_(descriptor) {}
-  Socket(Socket&& other) noexcept;
-  Socket& operator=(Socket&& other) noexcept;
-  ~Socket();
 
-  int descriptor() const noexcept { return descriptor_; }
+  int descriptor() const noexcept { return descriptor_.value(); }
 
   /// Appends what has arrived, until `to` has `most` bytes. False once the peer is gone, whatever
   /// it has sent before.
@@ -37,7 +35,7 @@ class Socket {
   bool wait(short events, const core::Deadline& deadline) const;
 
  private:
-  int descriptor_;
+  core::Descriptor descriptor_;
 };
 
 /// Listens on the endpoint's port: on all interfaces, IPv6 and IPv4, or, if the host is a loopback

@@ -1,15 +1,16 @@
 #include "core/bounded_call.hpp"
 
 #include <future>
-#include <thread>
 #include <utility>
+
+#include "core/thread.hpp"
 
 namespace safeshuffle::core {
 
 bool returns_within(std::chrono::milliseconds patience, std::function<void()> call) {
   std::packaged_task<void()> task(std::move(call));
   const std::future<void> back = task.get_future();
-  std::thread(std::move(task)).detach();
+  start_thread(std::move(task)).detach();
   return back.wait_for(patience) == std::future_status::ready;
 }
 

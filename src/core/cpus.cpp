@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "core/thread.hpp"
+
 namespace safeshuffle::core {
 namespace {
 
@@ -96,10 +98,13 @@ CpuSet cpus_near(const std::string& pci_address, const std::string& sysfs) {
 
 void run_on(const CpuSet& cpus, const std::function<void()>& call) {
   if (cpus.empty()) return call();
-  std::async(std::launch::async, [&] {
+  std::packaged_task<void()> task([&] {
     bind_this_thread(cpus);
     call();
-  }).get();
+  });
+  std::future<void> done = task.get_future();
+  start_thread(std::move(task)).join();
+  done.get();
 }
 
 }  // namespace safeshuffle::core

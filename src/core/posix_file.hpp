@@ -1,21 +1,18 @@
 // Files by descriptor: what iostreams cannot do (sync to storage, refuse a FIFO without blocking on
-// it, tell errno). All failures are IoErrors with the file, the offset where there is one, and
+// it, tell errno). All failures are IoErrors that name the file and, where they apply, offset and
 // errno.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 
+#include "core/descriptor.hpp"
 #include "core/file_identity.hpp"
+#include "core/system_call.hpp"
 
 namespace safeshuffle::core {
-
-/// Throws the IoError of `code` (an errno) for `path`; the cause reads "<action>: <text of code>".
-[[noreturn]] void raise_errno(int code, const std::string& path, const std::string& action,
-                              std::optional<std::uint64_t> offset = {});
 
 /// Owner of one open regular file. Movable; reads are safe from several threads, writes to distinct
 /// ranges too.
@@ -28,11 +25,7 @@ class PosixFile {
   /// umask. Errors name `shown_as` instead of `path`.
   static PosixFile create(const std::string& path, std::string shown_as, unsigned mode = 0666);
 
-  PosixFile(PosixFile&& other) noexcept;
-  PosixFile& operator=(PosixFile&& other) noexcept;
-  ~PosixFile();
-
-  FileIdentity identity() const { return identify(descriptor_, path_); }
+  FileIdentity identity() const { return identify(descriptor_.value(), path_); }
 
   /// Fills `destination` from byte `offset` of the file on; a file that ends before is an error.
   void read(std::uint64_t offset, std::span<std::byte> destination) const;
@@ -47,9 +40,9 @@ class PosixFile {
   void sync() const;
 
  private:
-  PosixFile(int descriptor, std::string path) noexcept;
+  PosixFile(Descriptor descriptor, std::string path) noexcept;
 
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::string path_;
 };
 

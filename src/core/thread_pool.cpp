@@ -4,22 +4,21 @@
 #include <atomic>
 #include <memory>
 #include <new>
-#include <string>
-#include <system_error>
 #include <utility>
 
-#include "safeshuffle/error.hpp"
+#include "core/thread.hpp"
 
 namespace safeshuffle::core {
 
 ThreadPool::ThreadPool(std::size_t threads) {
   workers_.reserve(threads);
   try {
-    for (std::size_t i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
-  } catch (const std::system_error& error) {
+    for (std::size_t i = 0; i < threads; ++i) {
+      workers_.push_back(start_thread([this] { work(); }));
+    }
+  } catch (...) {
     stop();
-    throw MemoryError("cannot start thread " + std::to_string(workers_.size() + 1) + " of " +
-                      std::to_string(threads) + ": " + error.code().message());
+    throw;
   }
 }
 

@@ -6,6 +6,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/posix_file.hpp"
+#include "core/system_call.hpp"
 #include "format/checkpoint.hpp"
 #include "format/header.hpp"
 #include "format/index.hpp"

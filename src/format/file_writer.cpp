@@ -1,6 +1,3 @@
-#include <array>
-#include <charconv>
-#include <random>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
@@ -14,38 +11,16 @@ namespace {
 /// Data that may wait to be written to storage, in bytes: a flush then takes seconds, not minutes.
 constexpr std::uint64_t unflushed_limit = std::uint64_t{32} << 20;
 
-std::string random_digits() {
-  std::random_device device;
-  const std::uint64_t number = std::uint64_t{device()} << 32 | device();
-  std::array<char, 16> digits{};
-  const auto result = std::to_chars(digits.data(), digits.data() + digits.size(), number, 16);
-  return {digits.data(), result.ptr};
-}
-
-/// A name beside `path`, hidden so that it is never taken for part of a checkpoint.
-std::filesystem::path temporary_beside(const std::filesystem::path& path) {
-  std::string name = path.filename().string();
-  name.insert(name.begin(), '.');
-  return path.parent_path() / name.append(".tmp-").append(random_digits());
+[[noreturn]] void refuse(const core::AtomicFile& file, std::uint64_t offset, const char* cause) {
+  throw IoError(
+      ErrorRecord{.file = file.path().string(), .tensor = {}, .offset = offset, .cause = cause});
 }
 
 }  // namespace
 
 FileWriter::FileWriter(std::filesystem::path path, HeaderLayout layout)
-    : path_(std::move(path)),
-      temporary_(temporary_beside(path_)),
-      layout_(std::move(layout)),
-      file_(core::PosixFile::create(temporary_.string(), path_.string())) {
-  try {
-    file_.write(0, std::as_bytes(std::span(layout_.bytes)));
-  } catch (...) {
-    discard();
-    throw;
-  }
-}
-
-FileWriter::~FileWriter() {
-  if (!committed_) discard();
+    : layout_(std::move(layout)), file_(std::move(path)) {
+  file_.write(0, std::as_bytes(std::span(layout_.bytes)));
 }
 
 void FileWriter::write(std::size_t index, std::uint64_t offset_in_tensor,
@@ -54,12 +29,8 @@ void FileWriter::write(std::size_t index, std::uint64_t offset_in_tensor,
   const std::uint64_t begin = begins.at(index);
   const std::uint64_t end = index + 1 < begins.size() ? begins[index + 1] : layout_.file_size;
   if (!core::in_bounds(offset_in_tensor, data.size(), end - begin)) {
-    throw IoError(ErrorRecord{.file = path_.string(),
-                              .tensor = {},
-                              .offset = begin,
-                              .cause = "write past the end of the tensor that begins here"});
+    refuse(file_, begin, "write past the end of the tensor that begins here");
   }
-  flushed_ = false;
   file_.write(begin + offset_in_tensor, data);
   unflushed_ += data.size();
   if (unflushed_ < unflushed_limit) return;
@@ -72,28 +43,21 @@ void FileWriter::extend() {
 }
 
 void FileWriter::flush() {
-  const std::uint64_t size = file_.identity().size;
+  const std::uint64_t size = file_.size();
   if (size != layout_.file_size) {
-    throw IoError(ErrorRecord{.file = path_.string(),
-                              .tensor = {},
-                              .offset = size,
-                              .cause = "the data of the last tensors was not written"});
+    refuse(file_, size, "the data of the last tensors was not written");
   }
   file_.sync();
-  flushed_ = true;
+}
+
+void FileWriter::publish() {
+  flush();
+  file_.publish();
 }
 
 void FileWriter::commit() {
-  if (!flushed_) flush();
-  core::rename_file(temporary_.string(), path_.string());
-  committed_ = true;
-  const std::filesystem::path directory = path_.parent_path();
-  core::sync_directory(directory.empty() ? "." : directory.string());
-}
-
-void FileWriter::discard() noexcept {
-  std::error_code ignored;
-  std::filesystem::remove(temporary_, ignored);
+  if (!file_.published()) publish();
+  file_.commit();
 }
 
 }  // namespace safeshuffle::format

@@ -11,7 +11,7 @@
 
 #include "safeshuffle/metadata.hpp"
 
-#include "core/posix_file.hpp"
+#include "core/atomic_file.hpp"
 
 namespace safeshuffle::format {
 
@@ -36,15 +36,12 @@ HeaderLayout layout_header(const std::vector<TensorSpec>& tensors,
                            const std::map<std::string, std::string>& metadata = {},
                            std::uint64_t alignment = 8);
 
-/// Writes one file under a temporary name beside its final one. `commit` makes it appear under the
-/// final name, durable and complete; destroyed without it, nothing remains. Not thread-safe.
+/// Writes one file that appears under its name complete or, as an AtomicFile, not at all. Not
+/// thread-safe.
 class FileWriter {
  public:
   /// Creates the temporary file and writes the header. Throws IoError.
   FileWriter(std::filesystem::path path, HeaderLayout layout);
-  ~FileWriter();
-  FileWriter(const FileWriter&) = delete;
-  FileWriter& operator=(const FileWriter&) = delete;
 
   const HeaderLayout& layout() const noexcept { return layout_; }
 
@@ -55,24 +52,18 @@ class FileWriter {
   /// Extends the file to its full size without writing, leaving holes.
   void extend();
 
-  /// Flushes to storage, so that `commit` is only a rename. Throws IoError, also if the file has
+  /// Flushes to storage, so that `publish` is only a rename. Throws IoError, also if the file has
   /// not reached its full size.
   void flush();
 
-  /// Renames to the final name, in place of a file that has it; flushes what is not yet
-  /// flushed. Throws IoError.
+  /// As of AtomicFile, of a file that has its full size.
+  void publish();
   void commit();
 
  private:
-  void discard() noexcept;
-
-  std::filesystem::path path_;
-  std::filesystem::path temporary_;
   HeaderLayout layout_;
-  core::PosixFile file_;
+  core::AtomicFile file_;
   std::uint64_t unflushed_ = 0;
-  bool flushed_ = false;
-  bool committed_ = false;
 };
 
 }  // namespace safeshuffle::format

@@ -3,10 +3,12 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <system_error>
-#include <unistd.h>
+
+#include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
 #include "core/file_identity.hpp"
+#include "core/system_call.hpp"
 #include "io/pieces.hpp"
 
 namespace safeshuffle::io {
@@ -31,36 +33,22 @@ bool aligned(const std::byte* address, std::uint64_t offset) {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (value_ >= 0) ::close(value_);
-}
-
 File::File(const FileInfo& info, bool direct, Syscalls& syscalls, Journal& journal)
     : info_(info),
       syscalls_(syscalls),
       journal_(journal),
       buffered_(open(0)),
-      direct_(direct && buffered_ ? open(O_DIRECT) : -1),
+      direct_(direct && buffered_ ? open(O_DIRECT) : core::Descriptor()),
       direct_works_(bool{direct_}) {
-  if (!buffered_) {
-    const int code = errno;
-    throw IoError(ErrorRecord{.code = code,
-                              .file = info.path,
-                              .tensor = {},
-                              .offset = {},
-                              .cause = "cannot open: " + text(code)});
-  }
+  if (!buffered_) core::raise_errno(errno, info.path, "cannot open");
   if (direct && !direct_) journal_.fallback(info_.path, "open: " + text(errno));
   require_identity(info_, core::identify(buffered_.value(), info_.path));
   if (direct_) require_identity(info_, core::identify(direct_.value(), info_.path));
 }
 
-int File::open(int extra_flags) {
-  int descriptor = -1;
-  do {
-    descriptor = syscalls_.open(info_.path, O_RDONLY | O_CLOEXEC | extra_flags);
-  } while (descriptor < 0 && errno == EINTR);
-  return descriptor;
+core::Descriptor File::open(int extra_flags) {
+  return core::Descriptor(core::uninterrupted(
+      [&] { return syscalls_.open(info_.path, O_RDONLY | O_CLOEXEC | extra_flags); }));
 }
 
 void File::read(std::uint64_t offset, std::span<std::byte> to) {
@@ -85,7 +73,7 @@ std::size_t File::read_direct(std::uint64_t offset, std::span<std::byte> to) {
       journal_.fallback(info_.path, "read: " + text(EINVAL));
       return done;
     }
-    if (count < 0) throw read_error(info_, offset + done, errno, "cannot read: " + text(errno));
+    if (count < 0) core::raise_errno(errno, info_.path, "cannot read", offset + done);
     if (count == 0) break;
     done += static_cast<std::size_t>(count);
     journal_.direct_read();
@@ -96,27 +84,21 @@ std::size_t File::read_direct(std::uint64_t offset, std::span<std::byte> to) {
 void File::read_buffered(std::uint64_t offset, std::span<std::byte> to) {
   for (std::size_t done = 0; done < to.size();) {
     const ssize_t count = pread(buffered_, to.subspan(done), offset + done);
-    if (count < 0) throw read_error(info_, offset + done, errno, "cannot read: " + text(errno));
-    if (count == 0) throw read_error(info_, offset + done, 0, "file ended early");
+    if (count < 0) core::raise_errno(errno, info_.path, "cannot read", offset + done);
+    if (count == 0) core::raise_ended_early(info_.path, offset + done);
     done += static_cast<std::size_t>(count);
   }
 }
 
-ssize_t File::pread(const Descriptor& descriptor, std::span<std::byte> to, std::uint64_t offset) {
-  ssize_t count = -1;
-  do {
-    count = syscalls_.pread(descriptor.value(), to.data(), to.size(), static_cast<off_t>(offset));
-  } while (count < 0 && errno == EINTR);
-  return count;
+ssize_t File::pread(const core::Descriptor& descriptor, std::span<std::byte> to,
+                    std::uint64_t offset) {
+  return core::uninterrupted([&] {
+    return syscalls_.pread(descriptor.value(), to.data(), to.size(), static_cast<off_t>(offset));
+  });
 }
 
 void check_unchanged(const FileInfo& info) {
   require_identity(info, core::identify(info.path));
-}
-
-IoError read_error(const FileInfo& file, std::uint64_t offset, int code, const std::string& cause) {
-  return IoError(
-      ErrorRecord{.code = code, .file = file.path, .tensor = {}, .offset = offset, .cause = cause});
 }
 
 }  // namespace safeshuffle::io

@@ -26,6 +26,10 @@ Files::Files(std::vector<FileInfo> infos, bool direct, Syscalls& syscalls, Journ
       journal_(journal) {}
 
 std::shared_ptr<File> Files::open(std::uint32_t file) {
+  return find(file).get();  // opens it, without the lock: a network filesystem may take its time
+}
+
+Files::SharedFile Files::find(std::uint32_t file) {
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find(recent_, file, &Entry::index);
   if (found != recent_.end()) {
@@ -33,7 +37,10 @@ std::shared_ptr<File> Files::open(std::uint32_t file) {
     return recent_.back().file;
   }
   if (recent_.size() == capacity_) recent_.erase(recent_.begin());
-  recent_.push_back({file, std::make_shared<File>(info(file), direct_, syscalls_, journal_)});
+  const auto open_it = [this, file] {
+    return std::make_shared<File>(info(file), direct_, syscalls_, journal_);
+  };
+  recent_.push_back({file, std::async(std::launch::deferred, open_it)});
   return recent_.back().file;
 }
 

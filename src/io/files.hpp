@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -21,14 +22,20 @@ class Files {
   /// Throws std::out_of_range.
   const FileInfo& info(std::uint32_t file) const { return infos_.at(file); }
 
-  /// The open file; stays open while the result is held. Throws IoError.
+  /// The open file; stays open while the result is held. Throws IoError, the same one to all that
+  /// ask for a file that could not be opened. Opening one file delays nobody who wants another.
   std::shared_ptr<File> open(std::uint32_t file);
 
  private:
+  /// A file that the first to ask for it opens, while others that do so wait.
+  using SharedFile = std::shared_future<std::shared_ptr<File>>;
+
   struct Entry {
     std::uint32_t index = 0;
-    std::shared_ptr<File> file;
+    SharedFile file;
   };
+
+  SharedFile find(std::uint32_t file);
 
   const std::vector<FileInfo> infos_;
   const bool direct_;
@@ -36,7 +43,7 @@ class Files {
   Syscalls& syscalls_;
   Journal& journal_;
   std::mutex mutex_;
-  std::vector<Entry> recent_;  // open files, the one used last at the end
+  std::vector<Entry> recent_;  // the one used last at the end
 };
 
 }  // namespace safeshuffle::io

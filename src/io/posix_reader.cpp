@@ -131,10 +131,17 @@ class PosixReader final : public Reader {
     } catch (const Error& error) {
       fail(batch, rank, error.record());
     } catch (const std::exception& error) {
-      fail(batch, rank,
-           read_error(files_.info(piece.file), piece.offset, 0, error.what()).record());
+      fail(batch, rank, record_of(error, piece));
     }
     return false;
+  }
+
+  ErrorRecord record_of(const std::exception& error, const Piece& piece) const {
+    return {.kind = ErrorKind::io,
+            .file = files_.info(piece.file).path,
+            .tensor = {},
+            .offset = piece.offset,
+            .cause = error.what()};
   }
 
   void fail(Batch& batch, std::size_t rank, const ErrorRecord& record) {

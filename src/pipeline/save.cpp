@@ -10,6 +10,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "comm/agreement.hpp"
+#include "core/system_call.hpp"
 #include "format/writer.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/tensor_state.hpp"
@@ -67,13 +68,7 @@ std::unique_ptr<format::FileWriter> write_file(const TensorSet& model,
 void create_output(const std::filesystem::path& directory) {
   std::error_code code;
   std::filesystem::create_directories(directory, code);
-  if (!code) return;
-  raise({.kind = ErrorKind::io,
-         .code = code.value(),
-         .file = directory.string(),
-         .tensor = {},
-         .offset = {},
-         .cause = "cannot create the directory: " + code.message()});
+  if (code) core::raise_errno(code.value(), directory.string(), "cannot create the directory");
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string cause) {
@@ -119,19 +114,12 @@ void save_sharded(const TensorSet& model, const std::filesystem::path& directory
     writer = write_file(model, path, beat);
     return {};
   });
-  // Only renames are left; should one fail after all, the ranks that succeeded take theirs back.
-  bool renamed = false;
-  try {
-    comm::agree_on(comm.transport(), deadline, [&]() -> std::string {
-      writer->commit();
-      renamed = true;
-      return {};
-    });
-  } catch (...) {
-    std::error_code ignored;
-    if (renamed) std::filesystem::remove(path, ignored);
-    throw;
-  }
+  // Only renames are left; should one fail after all, all ranks take theirs back.
+  comm::agree_on(comm.transport(), deadline, [&]() -> std::string {
+    writer->publish();
+    return {};
+  });
+  writer->commit();
 }
 
 }  // namespace safeshuffle

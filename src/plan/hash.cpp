@@ -1,6 +1,5 @@
 #include "plan/hash.hpp"
 
-#include <memory>
 #include <string_view>
 #include <type_traits>
 
@@ -13,7 +12,7 @@ namespace {
 // Feeds values one by one, so that struct padding never counts.
 class Hasher {
  public:
-  Hasher() : state_(XXH3_createState(), XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
+  Hasher() { XXH3_64bits_reset(&state_); }
 
   template <class T>
   requires std::is_integral_v<T> || std::is_enum_v<T>
@@ -29,14 +28,12 @@ class Hasher {
     update(values.data(), values.size() * sizeof(std::uint64_t));
   }
 
-  std::uint64_t digest() const { return XXH3_64bits_digest(state_.get()); }
+  std::uint64_t digest() const { return XXH3_64bits_digest(&state_); }
 
  private:
-  void update(const void* data, std::size_t bytes) {
-    XXH3_64bits_update(state_.get(), data, bytes);
-  }
+  void update(const void* data, std::size_t bytes) { XXH3_64bits_update(&state_, data, bytes); }
 
-  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
+  XXH3_state_t state_;
 };
 
 void add(Hasher& hasher, const TensorInfo& tensor) {

@@ -3,8 +3,8 @@
 // made of words "key=value":
 //
 //   rank=N          the rank that is hit                            (default: all)
-//   call=NAME       open, pread, pwrite, rename, or send (MPI_Isend)
-//   path=TEXT       is part of the path of the file                   (default: any)
+//   call=NAME       open, pread, pwrite, rename, link, or send (MPI_Isend)
+//   path=TEXT       is part of the path of the file                 (default: any)
 //   flags=N         all these bits are set in what open is given    (default: 0)
 //   from=N          the first offset in the file, or tag, that is hit (default: 0)
 //   thread=WHICH    main or worker                                  (default: any)
@@ -191,6 +191,13 @@ int rename(const char* from, const char* to) noexcept {
   const Rule* rule = find(call);
   if (rule != nullptr && fails(*rule, call)) return -1;
   return next<int (*)(const char*, const char*)>("rename")(from, to);
+}
+
+int link(const char* from, const char* to) noexcept {
+  const Call call{"link", to, 0, 0};
+  const Rule* rule = find(call);
+  if (rule != nullptr && fails(*rule, call)) return -1;
+  return next<int (*)(const char*, const char*)>("link")(from, to);
 }
 
 int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,

@@ -11,6 +11,10 @@ FILE = model.file_name(2)  # read by rank 2
 DATA = 1024  # past every header
 
 
+def saved_name(rank):
+    return f"model-rank-{rank}-part-0.safetensors"
+
+
 class Reading(FaultCase):
     def test_no_fault(self):
         result = self.load("--verify", "full", "--save-sharded", self.saved)
@@ -87,11 +91,63 @@ class Saving(FaultCase):
         self.fail_save("cannot create: Permission denied", call="open", value=errno.EACCES,
                        flags=os.O_CREAT)  # fmt: skip
 
-    def fail_save(self, *words, **fault):
-        fault |= {"rank": 1, "path": "model-rank-1", "action": "errno"}
+    def test_directory_not_flushed_on_one_rank(self):
+        """The file has its final name already."""
+        fault = {"rank": 1, "call": "open", "path": self.saved, "flags": os.O_DIRECTORY}
+        fault |= {"action": "errno", "value": errno.EMFILE}
         result = self.load("--save-sharded", self.saved, faults=[fault])
-        self.assert_fails(result, 3, "rank 1: ", "model-rank-1-part-0.safetensors", *words)
+        self.assert_fails(result, 3, "rank 1: ", f"{self.saved}: cannot open: Too many open files")
         self.assert_nothing_saved()
+
+    def fail_save(self, *words, **fault):
+        result = self.save_with(fault)
+        self.assert_fails(result, 3, "rank 1: ", saved_name(1), *words)
+        self.assert_nothing_saved()
+
+    def save_with(self, *faults):
+        where = {"rank": 1, "path": "model-rank-1", "action": "errno"}
+        return self.load("--save-sharded", self.saved, faults=[where | fault for fault in faults])
+
+
+class SavingAgain(Saving):
+    """Where files of an earlier save lie."""
+
+    NO_LINKS = {"call": "link", "value": errno.EPERM}
+
+    def setUp(self):
+        super().setUp()
+        self.saved.mkdir()
+        self.earlier = {saved_name(rank): f"earlier file of rank {rank}" for rank in range(RANKS)}
+        for name, text in self.earlier.items():
+            (self.saved / name).write_text(text)
+
+    def test_success_replaces_all(self):
+        self.assert_replaced(self.load("--save-sharded", self.saved))
+
+    def test_success_without_hard_links(self):
+        self.assert_replaced(self.save_with(self.NO_LINKS))
+
+    def test_rename_fails_without_hard_links(self):
+        # The first rename sets the earlier file aside, the third puts it back.
+        rename = {"call": "rename", "value": errno.EIO, "skip": 1, "times": 1}
+        result = self.save_with(self.NO_LINKS, rename)
+        self.assert_fails(result, 3, "rank 1: ", saved_name(1), "cannot rename")
+        self.assert_nothing_saved()
+
+    def test_earlier_file_cannot_be_set_aside(self):
+        result = self.save_with(self.NO_LINKS, {"call": "rename", "value": errno.EPERM})
+        self.assert_fails(result, 3, "rank 1: ", saved_name(1), "cannot set aside the earlier file")
+        self.assert_nothing_saved()
+
+    def assert_nothing_saved(self):
+        left = {path.name: path.read_bytes() for path in self.saved.iterdir()}
+        self.assertEqual(left, {name: text.encode() for name, text in self.earlier.items()})
+
+    def assert_replaced(self, result):
+        self.assertEqual(result.code, 0, result.errors)
+        self.assertEqual({path.name for path in self.saved.iterdir()}, set(self.earlier))
+        for path in self.saved.iterdir():
+            self.assertNotIn(b"earlier", path.read_bytes())
 
 
 if __name__ == "__main__":

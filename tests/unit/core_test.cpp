@@ -1,5 +1,7 @@
-// core: arithmetic, dtypes, errors, threads.
+// core: arithmetic, dtypes, errors, files, threads.
+#include <array>
 #include <atomic>
+#include <functional>
 #include <future>
 #include <memory>
 #include <stdexcept>
@@ -12,10 +14,17 @@
 
 #include "core/arithmetic.hpp"
 #include "core/bounded_call.hpp"
+#include "core/cpus.hpp"
 #include "core/deadline.hpp"
+#include "core/posix_file.hpp"
+#include "core/random.hpp"
 #include "core/text.hpp"
+#include "core/thread.hpp"
 #include "core/thread_pool.hpp"
 #include "support/catch.hpp"
+#include "support/failure.hpp"
+#include "support/temporary_directory.hpp"
+#include "support/thread_limit.hpp"
 
 using namespace safeshuffle;
 
@@ -120,6 +129,35 @@ TEST_CASE("a call that does not come back is left to itself", "[core]") {
   }));
   release->set_value();
   over->get_future().wait();
+}
+
+TEST_CASE("a file without the bytes asked for says where it ends", "[core]") {
+  const support::TemporaryDirectory directory;
+  const auto file = core::PosixFile::open(directory.write("x", "1234"));
+  std::array<std::byte, 4> bytes{};
+  const ErrorRecord record = support::failure<IoError>([&] { file.read(1, bytes); });
+  CHECK(record.file == directory / "x");
+  CHECK(record.offset == 4);
+  CHECK(record.cause == "file ended early");
+}
+
+TEST_CASE("a thread that the system has no room for is a MemoryError", "[core]") {
+  const testing::NoMoreThreads limit;
+  const auto refused = [](const std::function<void()>& start) {
+    return support::failure<MemoryError>(start).cause;
+  };
+  const std::string cause = "cannot start a thread: Resource temporarily unavailable";
+  CHECK(refused([] { core::start_thread([] {}).join(); }) == cause);
+  CHECK(refused([] { core::ThreadPool(1); }) == cause);
+  CHECK(refused([] { core::run_on(core::allowed_cpus(), [] {}); }) == cause);
+  CHECK(refused([] { core::returns_within(std::chrono::seconds(30), [] {}); }) == cause);
+}
+
+TEST_CASE("random bytes differ, and read as hexadecimal digits", "[core]") {
+  CHECK(core::hexadecimal(std::string("\x00\x0f\xa5\xff", 4)) == "000fa5ff");
+  CHECK(core::random_bytes(16).size() == 16);
+  CHECK(core::random_bytes(16) != core::random_bytes(16));
+  CHECK(core::random_bytes(0).empty());
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -16,6 +16,7 @@
 #include "format/checkpoint.hpp"
 #include "support/catch.hpp"
 #include "synth/contents.hpp"
+#include "synth/file_set.hpp"
 #include "synth/scale.hpp"
 
 using namespace safeshuffle;
@@ -240,6 +241,21 @@ TEST_CASE("interrupted work leaves nothing behind", "[synth]") {
   fs::create_directory(scratch / "old");
   CHECK_THROWS_AS(generate(small_layout(), scratch / "old", options), Interrupted);
   CHECK(fs::is_empty(scratch / "old"));
+}
+
+TEST_CASE("files of a set appear together or not at all", "[synth]") {
+  const Scratch scratch;
+  {
+    FileSet files(scratch / "set");
+    files.add_text("a", "1");
+    files.add_text("b", "2");
+    CHECK_THROWS_AS(files.add_text("../set", "3"), ConfigError);
+    fs::create_directory(scratch / "set/b");
+    CHECK_THROWS_AS(files.commit(), IoError);
+  }
+  CHECK_FALSE(fs::exists(scratch / "set/a"));
+  fs::remove(scratch / "set/b");
+  CHECK(fs::is_empty(scratch / "set"));
 }
 
 TEST_CASE("progress counts all tensor bytes", "[synth]") {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <fcntl.h>
 #include <fstream>
+#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -26,7 +27,8 @@ class FaultySyscalls final : public io::Syscalls {
  public:
   int open(const std::string& path, int flags) override {
     if ((flags & O_DIRECT) != 0 && refuse_direct_open) return fail<int>(EINVAL);
-    ++opened;
+    if (before_open) before_open(path);
+    if (++opened == 1 && refuse_first_open) return fail<int>(EACCES);
     return Syscalls::open(path, flags);
   }
 
@@ -49,9 +51,11 @@ class FaultySyscalls final : public io::Syscalls {
 
   bool refuse_direct_open = false;
   bool refuse_direct_read = false;
+  bool refuse_first_open = false;
   bool interrupt = false;
   off_t fail_at = -1;
   std::size_t at_most = ~std::size_t{0};
+  std::function<void(const std::string&)> before_open;
   std::function<void(off_t)> before_read;
   std::atomic<int> calls{0};
   std::atomic<int> opened{0};
@@ -81,10 +85,11 @@ struct Bench {
   explicit Bench(DirectIo direct = DirectIo::off, unsigned threads = 3)
       : options{IoEngine::posix, direct, threads, chunk} {}
 
-  io::BatchStatus read_all() {
-    reader = io::make_posix_reader(options, {file}, staging, calls);
-    const io::ReadRange range{0, 0, file.size, memory.data()};
-    reader->submit({&range, 1});
+  io::BatchStatus read_all() { return read({file}, {{0, 0, file.size, memory.data()}}); }
+
+  io::BatchStatus read(std::vector<FileInfo> files, const std::vector<io::ReadRange>& ranges) {
+    reader = io::make_posix_reader(options, std::move(files), staging, calls);
+    reader->submit(ranges);
     io::BatchStatus status;
     while (!status.done) status = reader->poll(0, std::chrono::seconds(1));
     return status;
@@ -259,6 +264,39 @@ TEST_CASE("buffered reads never ask for direct I/O and open a file once", "[io]"
   CHECK(bench.calls.opened == 1);
   CHECK(bench.reader->path().mode == "buffered");
   CHECK(bench.reader->path().fallbacks.empty());
+}
+
+TEST_CASE("a file that is slow to open delays no reader of another", "[io]") {
+  Bench bench(DirectIo::off, 2);
+  const FileInfo other = testing::write_sample(bench.directory.file("b"), 1, 4096);
+  std::promise<void> other_opened;
+  auto waits = other_opened.get_future();
+  bool in_time = false;
+  bench.calls.before_open = [&](const std::string& path) {
+    if (path == other.path) return other_opened.set_value();
+    in_time = waits.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
+  };
+  const io::BatchStatus status =
+      bench.read({bench.file, other},
+                 {{0, 0, 4096, bench.memory.data()}, {1, 0, 4096, bench.memory.data() + 4096}});
+  CHECK_FALSE(status.error);
+  CHECK(in_time);
+  CHECK(testing::is_sample(bench.memory.span().first(4096), 0, 0));
+  CHECK(testing::is_sample(bench.memory.span().subspan(4096, 4096), 1, 0));
+}
+
+TEST_CASE("a file that cannot be opened is an error for all that wait for it", "[io]") {
+  Bench bench(DirectIo::off, 3);
+  bench.calls.refuse_first_open = true;
+  bench.calls.before_open = [](const std::string&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for the others to come
+  };
+  const io::BatchStatus status = bench.read_all();
+  REQUIRE(status.error);
+  CHECK(status.error->code == EACCES);
+  CHECK(status.error->cause == "cannot open: Permission denied");
+  CHECK(status.bytes == 0);
+  CHECK(bench.calls.opened == 1);
 }
 
 TEST_CASE("one thread reads a file in order of offset", "[io]") {

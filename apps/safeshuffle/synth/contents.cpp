@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <functional>
 
@@ -10,8 +9,6 @@
 
 namespace safeshuffle::synth {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
 // An IEEE-like type: sign, then exponent, then mantissa.
 template <typename Bits, unsigned MantissaBits>

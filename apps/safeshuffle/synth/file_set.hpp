@@ -4,13 +4,16 @@
 #include <filesystem>
 #include <list>
 #include <string>
+#include <string_view>
 
+#include "core/atomic_file.hpp"
 #include "format/writer.hpp"
 
 namespace safeshuffle::synth {
 
-/// A directory and the new files in it. Destroyed before `commit`, it removes the files, and the
-/// directory if it created that. Not thread-safe; distinct writers may be used by distinct threads.
+/// A directory and the new files in it. Destroyed without a `commit` that succeeded, it removes the
+/// files, and the directory if it created that. Not thread-safe; distinct writers may be used by
+/// distinct threads.
 class FileSet {
  public:
   /// Creates `directory` if needed. Throws IoError.
@@ -23,21 +26,21 @@ class FileSet {
   /// name exists.
   format::FileWriter& add(const std::string& name, format::HeaderLayout layout);
 
-  /// Adds a file that holds just `text`.
-  void add_text(const std::string& name, std::string text);
+  /// Adds a file that holds just `text`. Throws as `add`.
+  void add_text(const std::string& name, std::string_view text);
 
-  /// Makes all files appear under their names, in the order they were added. Throws IoError, with
-  /// none of them left.
+  /// Makes all files appear under their names, the texts last. Throws IoError.
   void commit();
 
  private:
+  std::filesystem::path vacant(const std::string& name) const;
   void discard() noexcept;
 
   std::filesystem::path directory_;
   bool created_ = false;
   bool committed_ = false;
   std::list<format::FileWriter> writers_;
-  std::list<std::filesystem::path> paths_;
+  std::list<core::AtomicFile> texts_;
 };
 
 }  // namespace safeshuffle::synth

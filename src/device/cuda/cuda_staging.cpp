@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/arithmetic.hpp"
+#include "core/thread.hpp"
 #include "device/cuda/call.hpp"
 
 namespace safeshuffle::device {
@@ -23,7 +24,7 @@ CudaStaging::CudaStaging(SharedSession session, std::size_t slot_bytes, std::siz
     events_.push_back(make_event(session_));
     free_.push_back(slot);
   }
-  waiter_ = std::thread([this] { wait_for_copies(); });
+  waiter_ = core::start_thread([this] { wait_for_copies(); });
 }
 
 CudaStaging::~CudaStaging() {

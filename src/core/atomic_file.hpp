@@ -1,0 +1,68 @@
+// Files that appear under their names whole, or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "core/posix_file.hpp"
+
+namespace safeshuffle::core {
+
+/// Writes a new file under a temporary name beside its final one. Destroyed without `commit`, it
+/// leaves everything as it was. A process that is killed meanwhile may leave hidden files beside
+/// the final name: `.NAME.tmp-*`, the new file, and, while it is published but not committed,
+/// `.NAME.old-*`, the earlier one. All functions throw IoErrors, which name the final path. Not
+/// thread-safe; after an error of `publish` or `commit` it can only be destroyed.
+class AtomicFile {
+ public:
+  /// Creates the temporary file with the permissions `mode` less the umask.
+  explicit AtomicFile(std::filesystem::path path, unsigned mode = 0666);
+
+  /// As above, under a temporary name that the caller has chosen; no such file may exist, and it
+  /// must lie in the directory of `path`.
+  AtomicFile(std::filesystem::path path, std::filesystem::path temporary, unsigned mode);
+
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::uint64_t size() const { return file_.identity().size; }
+
+  /// Writes all of `data` at byte `offset`.
+  void write(std::uint64_t offset, std::span<const std::byte> data);
+
+  /// Cuts or extends the file to `size` bytes; what is new is a hole.
+  void resize(std::uint64_t size);
+
+  /// Waits until all that was written is on storage.
+  void sync();
+
+  /// Makes the file appear under its final name, on storage, in place of an earlier one. That is
+  /// kept for the destructor to put back.
+  void publish();
+
+  bool published() const noexcept { return published_; }
+
+  /// Makes what `publish` did final; publishes first, if that has not been done, and fails only
+  /// then.
+  void commit();
+
+ private:
+  void set_aside();
+  void undo() noexcept;
+  void put_back() noexcept;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  std::filesystem::path aside_;  // a name of the earlier file; empty: there is none
+  bool only_aside_ = false;      // it has no other
+  PosixFile file_;
+  bool synced_ = false;
+  bool published_ = false;
+  bool committed_ = false;
+};
+
+}  // namespace safeshuffle::core

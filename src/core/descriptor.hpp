@@ -1,0 +1,27 @@
+// Ownership of what the system knows by a number: files, directories, sockets.
+#pragma once
+
+#include <utility>
+
+namespace safeshuffle::core {
+
+/// Closes the descriptor it owns, if any. Movable.
+class Descriptor {
+ public:
+  /// Takes what a system call has returned; -1 is none.
+  explicit Descriptor(int value = -1) noexcept : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Descriptor();
+
+  int value() const noexcept { return value_; }
+  explicit operator bool() const noexcept { return value_ != -1; }
+
+ private:
+  int value_;
+};
+
+}  // namespace safeshuffle::core
