@@ -78,7 +78,7 @@ void add_output_options(CLI::App& parser, LoadCommand& command) {
 void write_text(const Communicator& comm, const Options& options, const std::string& file,
                 const std::string& text) {
   if (file.empty()) return;
-  comm::agree_on(comm.transport(), core::Deadline(options.timeout), [&]() -> std::string {
+  comm::agree_on(comm.transport(), options.timeout, [&]() -> std::string {
     if (comm.rank() != 0) return {};
     core::AtomicFile out(file);
     out.write(0, std::as_bytes(std::span(text)));

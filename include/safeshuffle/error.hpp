@@ -66,15 +66,16 @@ enum class FormatErrc : std::int32_t {
   index_mismatch,        ///< the index and the headers disagree on a tensor
 };
 
-/// Everything known of one failure. Fields that do not apply are empty.
+/// Everything known of one failure. Fields that do not apply are empty; designated initialisers may
+/// leave them out.
 struct ErrorRecord {
   ErrorKind kind = ErrorKind::config;
-  std::int32_t code = 0;   ///< FormatErrc (format), errno (io), or the native MPI/CUDA/NCCL code
-  std::int32_t rank = -1;  ///< first failing rank; -1 outside a collective call
-  std::string file;        ///< path of the file at fault
-  std::string tensor;      ///< name of the tensor at fault
-  std::optional<std::uint64_t> offset;  ///< byte offset in `file`
-  std::string cause;                    ///< what went wrong, one sentence without the fields above
+  std::int32_t code = 0;    ///< FormatErrc (format), errno (io), or the native MPI/CUDA/NCCL code
+  std::int32_t rank = -1;   ///< first failing rank; -1 outside a collective call
+  std::string file = {};    ///< path of the file at fault
+  std::string tensor = {};  ///< name of the tensor at fault
+  std::optional<std::uint64_t> offset = {};  ///< byte offset in `file`
+  std::string cause = {};  ///< what went wrong, one sentence without the fields above
 };
 
 /// One line for people: rank, file, tensor, offset and cause, those that are known.
@@ -97,11 +98,7 @@ class ErrorOf final : public Error {
  public:
   explicit ErrorOf(ErrorRecord record) : Error((record.kind = error_kind, std::move(record))) {}
   explicit ErrorOf(std::string cause)
-      : Error(ErrorRecord{.kind = error_kind,
-                          .file = {},
-                          .tensor = {},
-                          .offset = {},
-                          .cause = std::move(cause)}) {}
+      : Error(ErrorRecord{.kind = error_kind, .cause = std::move(cause)}) {}
 };
 
 using InternalError = ErrorOf<ErrorKind::internal>;

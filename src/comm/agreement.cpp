@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/deadline.hpp"
 #include "core/wire.hpp"
 
 namespace safeshuffle::comm {
@@ -24,12 +25,7 @@ ErrorKind checked_kind(std::uint64_t value) {
 }
 
 ErrorRecord plain_record(ErrorKind kind, std::int32_t code, std::string cause) {
-  return {.kind = kind,
-          .code = code,
-          .file = {},
-          .tensor = {},
-          .offset = {},
-          .cause = std::move(cause)};
+  return {.kind = kind, .code = code, .cause = std::move(cause)};
 }
 
 // The first byte of what a rank contributes.
@@ -49,9 +45,8 @@ std::string contribution(std::string_view mine, const std::optional<ErrorRecord>
 
 // One round: what all ranks contribute, unless one failed.
 std::vector<std::string> gather(Transport& transport, std::string_view mine,
-                                core::Deadline deadline) {
-  deadline.restart();
-  std::vector<std::string> all = transport.all_gather(mine, deadline);
+                                std::chrono::milliseconds timeout) {
+  std::vector<std::string> all = transport.all_gather(mine, core::Deadline(timeout));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) not_a_record();
     if (all[rank].front() == failed) raise_from(rank, std::string_view(all[rank]).substr(1));
@@ -110,31 +105,33 @@ ErrorRecord current_error() {
 }
 
 std::vector<std::string> agree(Transport& transport, std::string_view mine,
-                               const std::optional<ErrorRecord>& error, core::Deadline deadline) {
+                               const std::optional<ErrorRecord>& error,
+                               std::chrono::milliseconds timeout) {
   const std::string contributed = contribution(mine, error);
   std::vector<std::string> all;
   do {
-    all = gather(transport, contributed, deadline);
+    all = gather(transport, contributed, timeout);
   } while (std::any_of(all.begin(), all.end(), is_busy));
   for (std::string& text : all) text.erase(0, 1);
   return all;
 }
 
-std::vector<std::string> agree_on(Transport& transport, core::Deadline deadline,
+std::vector<std::string> agree_on(Transport& transport, std::chrono::milliseconds timeout,
                                   const std::function<std::string()>& step) {
-  return agree_on_long(transport, deadline, [&step](const Beat&) { return step(); });
+  return agree_with_heartbeat(transport, timeout, [&step](const Heartbeat&) { return step(); });
 }
 
-std::vector<std::string> agree_on_long(Transport& transport, core::Deadline deadline,
-                                       const std::function<std::string(const Beat&)>& step) {
+std::vector<std::string> agree_with_heartbeat(
+    Transport& transport, std::chrono::milliseconds timeout,
+    const std::function<std::string(const Heartbeat&)>& step) {
   std::string mine;
   std::optional<ErrorRecord> error;
   bool in_round = false;
-  core::Deadline next(deadline.limit() / 4);
-  const Beat beat = [&] {
+  core::Deadline next(timeout / 4);
+  const Heartbeat beat = [&] {
     if (!next.expired()) return;
     in_round = true;
-    gather(transport, {&busy, 1}, deadline);
+    gather(transport, {&busy, 1}, timeout);
     in_round = false;
     next.restart();
   };
@@ -144,7 +141,7 @@ std::vector<std::string> agree_on_long(Transport& transport, core::Deadline dead
     if (in_round) throw;  // all ranks know already
     error = current_error();
   }
-  return agree(transport, mine, error, deadline);
+  return agree(transport, mine, error, timeout);
 }
 
 }  // namespace safeshuffle::comm

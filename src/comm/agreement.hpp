@@ -1,6 +1,7 @@
 // Agreement on errors: all ranks throw the same one or none.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -10,7 +11,6 @@
 #include "safeshuffle/error.hpp"
 
 #include "comm/transport.hpp"
-#include "core/deadline.hpp"
 
 namespace safeshuffle::comm {
 
@@ -23,21 +23,24 @@ ErrorRecord decode_error(std::string_view bytes);
 ErrorRecord current_error();
 
 /// Collective. Returns every rank's `mine` if no rank passes an error; else throws, on all ranks,
-/// the error of the lowest rank that has one, with `rank` filled in.
+/// the error of the lowest rank that has one, with `rank` filled in. Here and below, a peer that
+/// does not take part within `timeout` is a TimeoutError.
 std::vector<std::string> agree(Transport& transport, std::string_view mine,
-                               const std::optional<ErrorRecord>& error, core::Deadline deadline);
+                               const std::optional<ErrorRecord>& error,
+                               std::chrono::milliseconds timeout);
 
 /// Runs `step` and agrees on its outcome: what it throws, all ranks throw. Collective.
-std::vector<std::string> agree_on(Transport& transport, core::Deadline deadline,
+std::vector<std::string> agree_on(Transport& transport, std::chrono::milliseconds timeout,
                                   const std::function<std::string()>& step);
 
 /// Tells the peers, now and then, that this rank is still at work. Throws the error of a peer that
 /// failed meanwhile, which must not be caught within the step.
-using Beat = std::function<void()>;
+using Heartbeat = std::function<void()>;
 
-/// As `agree_on`, for a step that may take longer than the deadline: peers wait for a rank as long
-/// as its step calls `beat`, which is cheap, before a quarter of the deadline's limit is over.
-std::vector<std::string> agree_on_long(Transport& transport, core::Deadline deadline,
-                                       const std::function<std::string(const Beat&)>& step);
+/// As `agree_on`, for a step that may take longer than `timeout`: peers wait for a rank as long as
+/// its step calls the heartbeat, which is cheap, before a quarter of `timeout` is over.
+std::vector<std::string> agree_with_heartbeat(
+    Transport& transport, std::chrono::milliseconds timeout,
+    const std::function<std::string(const Heartbeat&)>& step);
 
 }  // namespace safeshuffle::comm

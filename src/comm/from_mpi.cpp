@@ -14,19 +14,18 @@ namespace {
 // MPI itself cannot be relied on to move device memory.
 std::unique_ptr<comm::Transport> transport_for(std::unique_ptr<comm::Transport> mpi,
                                                const std::shared_ptr<device::Device>& device,
-                                               const core::Deadline& deadline) {
+                                               std::chrono::milliseconds timeout) {
   if (device->kind() == DeviceKind::host) return mpi;
   if (mpi->size() == 1) return comm::make_self_transport();
-  return comm::make_gpu_transport(std::move(mpi), device, deadline);
+  return comm::make_gpu_transport(std::move(mpi), device, timeout);
 }
 
 }  // namespace
 
 Communicator from_mpi(MPI_Comm comm, Device device, std::chrono::milliseconds timeout) {
-  const core::Deadline deadline(timeout);
   auto mpi = comm::make_mpi_transport(comm);
-  auto opened = comm::open_together(*mpi, device, comm::local_rank_of(comm), deadline);
-  auto transport = transport_for(std::move(mpi), opened, deadline);
+  auto opened = comm::open_together(*mpi, device, comm::local_rank_of(comm), timeout);
+  auto transport = transport_for(std::move(mpi), opened, timeout);
   return {std::move(transport), std::move(opened)};
 }
 

@@ -18,9 +18,9 @@ std::shared_ptr<device::CudaDevice> as_gpu(const SharedDevice& device) {
 }
 
 // Made by rank 0, told to all.
-std::string common_id(Transport& control, const core::Deadline& deadline) {
+std::string common_id(Transport& control, std::chrono::milliseconds timeout) {
   const auto make = [&] { return control.rank() == 0 ? make_nccl_id() : std::string(); };
-  return agree_on(control, deadline, make).front();
+  return agree_on(control, timeout, make).front();
 }
 
 // Rank 0 gives up first, so that it can tell the others who is missing.
@@ -42,11 +42,12 @@ std::string gpu_transport_obstacle() {
 }
 
 std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control,
-                                              SharedDevice device, const core::Deadline& deadline) {
+                                              SharedDevice device,
+                                              std::chrono::milliseconds timeout) {
   const auto gpu = as_gpu(device);
-  const std::string id = common_id(*control, deadline);
+  const std::string id = common_id(*control, timeout);
   std::unique_ptr<Transport> transport;
-  agree_on(*control, deadline, [&] {
+  agree_on(*control, timeout, [&] {
     auto group = begin_set_up(id, control->rank(), control->size(), *gpu);
     transport = make_nccl_transport(std::move(group), gpu, control);
     return std::string();

@@ -1,6 +1,7 @@
 // Transports between GPUs, also where the library was built without NCCL.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -8,7 +9,6 @@
 #include "safeshuffle/bootstrap.hpp"
 
 #include "comm/transport.hpp"
-#include "core/deadline.hpp"
 #include "device/device.hpp"
 
 namespace safeshuffle::comm {
@@ -21,7 +21,7 @@ std::string gpu_transport_obstacle();
 /// a build without NCCL.
 std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control,
                                               std::shared_ptr<device::Device> device,
-                                              const core::Deadline& deadline);
+                                              std::chrono::milliseconds timeout);
 
 /// The same for ranks that have nothing but a place to meet. Each opens its GPU by `open`. They
 /// meet twice: what one throws, all throw.

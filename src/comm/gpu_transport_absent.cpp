@@ -18,7 +18,7 @@ std::string gpu_transport_obstacle() {
 
 std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport>,
                                               std::shared_ptr<device::Device>,
-                                              const core::Deadline&) {
+                                              std::chrono::milliseconds) {
   fail();
 }
 

@@ -27,7 +27,7 @@ std::string seconds_text(std::chrono::milliseconds time) {
 
 void raise_lost_peers(const std::string& what, const std::vector<std::uint32_t>& missing,
                       std::chrono::milliseconds limit) {
-  ErrorRecord record{.file = {}, .tensor = {}, .offset = {}, .cause = what};
+  ErrorRecord record{.cause = what};
   record.cause += ": no answer within " + seconds_text(limit);
   if (!missing.empty()) {
     record.rank = static_cast<std::int32_t>(missing.front());

@@ -16,8 +16,7 @@ inline void check_mpi(int code, const std::string& operation) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw TransportError(ErrorRecord{
-      .code = code, .file = {}, .tensor = {}, .offset = {}, .cause = operation + ": " + text});
+  throw TransportError(ErrorRecord{.code = code, .cause = operation + ": " + text});
 }
 
 }  // namespace safeshuffle::comm

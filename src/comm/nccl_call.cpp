@@ -21,8 +21,7 @@ std::string words(ncclResult_t code, ncclComm_t comm) {
 void check_nccl(ncclResult_t code, const char* operation, ncclComm_t comm,
                 const std::source_location& where) {
   if (code == ncclSuccess || code == ncclInProgress) return;
-  ErrorRecord record{
-      .code = static_cast<std::int32_t>(code), .file = {}, .tensor = {}, .offset = {}, .cause = {}};
+  ErrorRecord record{.code = static_cast<std::int32_t>(code)};
   record.cause = std::string(operation) + ": " + words(code, comm) + " (" +
                  std::filesystem::path(where.file_name()).filename().string() + ":" +
                  std::to_string(where.line()) + ")";

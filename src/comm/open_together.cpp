@@ -37,8 +37,8 @@ GpuCandidate decode_candidate(const std::string& bytes) {
 
 // Why not every rank can have a GPU of its own and reach the others; empty if each can.
 std::string common_obstacle(Transport& transport, const Device& which, std::uint32_t local_rank,
-                            const core::Deadline& deadline) {
-  const auto told = agree_on(transport, deadline, [&] { return describe_gpu(which, local_rank); });
+                            std::chrono::milliseconds timeout) {
+  const auto told = agree_on(transport, timeout, [&] { return describe_gpu(which, local_rank); });
   std::map<std::string, std::size_t> owners;
   for (std::size_t rank = 0; rank < told.size(); ++rank) {
     const GpuCandidate candidate = decode_candidate(told[rank]);
@@ -51,9 +51,9 @@ std::string common_obstacle(Transport& transport, const Device& which, std::uint
 }
 
 std::shared_ptr<device::Device> open(Transport& transport, const Device& which,
-                                     std::uint32_t local_rank, const core::Deadline& deadline) {
+                                     std::uint32_t local_rank, std::chrono::milliseconds timeout) {
   std::shared_ptr<device::Device> opened;
-  agree_on(transport, deadline, [&] {
+  agree_on(transport, timeout, [&] {
     opened = device::open_device(which, local_rank);
     return std::string();
   });
@@ -64,10 +64,10 @@ std::shared_ptr<device::Device> open(Transport& transport, const Device& which,
 
 std::shared_ptr<device::Device> open_together(Transport& transport, const Device& which,
                                               std::uint32_t local_rank,
-                                              const core::Deadline& deadline) {
-  if (which.kind != DeviceKind::automatic) return open(transport, which, local_rank, deadline);
-  const std::string obstacle = common_obstacle(transport, which, local_rank, deadline);
-  if (obstacle.empty()) return open(transport, Device::cuda(which.ordinal), local_rank, deadline);
+                                              std::chrono::milliseconds timeout) {
+  if (which.kind != DeviceKind::automatic) return open(transport, which, local_rank, timeout);
+  const std::string obstacle = common_obstacle(transport, which, local_rank, timeout);
+  if (obstacle.empty()) return open(transport, Device::cuda(which.ordinal), local_rank, timeout);
   return std::make_shared<device::HostDevice>(device::HostDevice::default_threads(), obstacle);
 }
 

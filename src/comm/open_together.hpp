@@ -1,11 +1,11 @@
 // Opening each rank's device, with one outcome for all.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
 #include "comm/transport.hpp"
-#include "core/deadline.hpp"
 #include "device/device.hpp"
 
 namespace safeshuffle::comm {
@@ -14,6 +14,6 @@ namespace safeshuffle::comm {
 /// else the host on all; the device's description then says why. What one rank throws, all throw.
 std::shared_ptr<device::Device> open_together(Transport& transport, const Device& which,
                                               std::uint32_t local_rank,
-                                              const core::Deadline& deadline);
+                                              std::chrono::milliseconds timeout);
 
 }  // namespace safeshuffle::comm

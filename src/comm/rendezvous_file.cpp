@@ -17,6 +17,8 @@
 #include "comm/reception.hpp"
 #include "comm/rendezvous_protocol.hpp"
 #include "core/posix_file.hpp"
+#include "core/random.hpp"
+#include "core/system_call.hpp"
 #include "core/wire.hpp"
 
 namespace safeshuffle::comm {
@@ -57,16 +59,6 @@ std::string read_framed(const std::string& path) {
   const auto text = unframe(core::read_text(path, limit), limit);
   if (!text) throw TransportError(path + " is incomplete");
   return *text;
-}
-
-std::string hexadecimal(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) {
-    const auto value = static_cast<unsigned char>(byte);
-    text += digits[value >> 4];
-    text += digits[value & 15];
-  }
-  return text;
 }
 
 std::string stem_of(const std::string& path) {
@@ -127,7 +119,7 @@ class FileHost {
   /// Removes what earlier meetings have left, and invites.
   explicit FileHost(std::string path) : path_(std::move(path)), temporary_(stem_of(path_)) {
     invitation_.meeting = fresh_nonce();
-    temporary_ += "0-" + hexadecimal(invitation_.meeting) + std::string(unfinished);
+    temporary_ += "0-" + core::hexadecimal(invitation_.meeting) + std::string(unfinished);
     require_replaceable();
     for (const std::string& file : guest_files(path_)) remove_quietly(file);
     publish();
@@ -246,7 +238,7 @@ class FileHost {
   }
 
   [[noreturn]] void refuse_path(const char* cause) const {
-    throw ConfigError(ErrorRecord{.file = path_, .tensor = {}, .offset = {}, .cause = cause});
+    throw ConfigError(ErrorRecord{.file = path_, .cause = cause});
   }
 
   std::string path_;
@@ -261,7 +253,8 @@ class FileGuest {
   FileGuest(const Meeting& meeting, std::string path, std::optional<ErrorRecord> failure)
       : path_(std::move(path)),
         greeting_{meeting.world, meeting.rank, {}, fresh_nonce(), std::move(failure)} {
-    file_ = stem_of(path_) + std::to_string(meeting.rank) + "-" + hexadecimal(greeting_.nonce);
+    file_ =
+        stem_of(path_) + std::to_string(meeting.rank) + "-" + core::hexadecimal(greeting_.nonce);
   }
 
   ~FileGuest() { remove_quietly(file_); }

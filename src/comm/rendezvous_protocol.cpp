@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <thread>
-#include <unistd.h>
 
 #include "comm/agreement.hpp"
 #include "comm/lost_peers.hpp"
+#include "core/random.hpp"
 #include "core/text.hpp"
 #include "core/wire.hpp"
 
@@ -58,9 +58,7 @@ ErrorRecord current_failure(std::uint32_t rank) {
 }  // namespace
 
 std::string fresh_nonce() {
-  std::string nonce(16, '\0');
-  if (getentropy(nonce.data(), nonce.size()) != 0) throw InternalError("no random numbers");
-  return nonce;
+  return core::random_bytes(16);
 }
 
 std::string frame(std::string_view text) {
@@ -146,9 +144,6 @@ void raise_not_reached(const std::optional<ErrorRecord>& failure, const std::str
                        std::chrono::milliseconds limit, const std::string& cause) {
   if (failure) raise(*failure);
   throw TimeoutError(ErrorRecord{.rank = 0,
-                                 .file = {},
-                                 .tensor = {},
-                                 .offset = {},
                                  .cause = "no answer from rank 0 at " + address + " within " +
                                           seconds_text(limit) + ": " + cause});
 }

@@ -23,11 +23,8 @@ constexpr int socket_type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 [[noreturn]] void raise_code(int code, const std::string& action) {
-  throw TransportError(ErrorRecord{.code = code,
-                                   .file = {},
-                                   .tensor = {},
-                                   .offset = {},
-                                   .cause = action + ": " + std::generic_category().message(code)});
+  throw TransportError(
+      ErrorRecord{.code = code, .cause = action + ": " + std::generic_category().message(code)});
 }
 
 Addresses look_up(const Endpoint& endpoint, int flags) {

@@ -27,13 +27,10 @@ std::string directory_of(const fs::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(fs::path path, unsigned mode)
-    : AtomicFile(path, hidden_beside(path, ".tmp-"), mode) {}
-
-AtomicFile::AtomicFile(fs::path path, fs::path temporary, unsigned mode)
+AtomicFile::AtomicFile(fs::path path)
     : path_(std::move(path)),
-      temporary_(std::move(temporary)),
-      file_(PosixFile::create(temporary_.string(), path_.string(), mode)) {}
+      temporary_(hidden_beside(path_, ".tmp-")),
+      file_(PosixFile::create(temporary_.string(), path_.string())) {}
 
 AtomicFile::~AtomicFile() {
   if (!committed_) undo();

@@ -17,13 +17,8 @@ namespace safeshuffle::core {
 /// thread-safe; after an error of `publish` or `commit` it can only be destroyed.
 class AtomicFile {
  public:
-  /// Creates the temporary file with the permissions `mode` less the umask.
-  explicit AtomicFile(std::filesystem::path path, unsigned mode = 0666);
-
-  /// As above, under a temporary name that the caller has chosen; no such file may exist, and it
-  /// must lie in the directory of `path`.
-  AtomicFile(std::filesystem::path path, std::filesystem::path temporary, unsigned mode);
-
+  /// Creates the temporary file.
+  explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -14,8 +14,6 @@ FileIdentity identity(const struct stat& status, const std::string& path) {
   if (!S_ISREG(status.st_mode)) {
     throw IoError(ErrorRecord{.code = S_ISDIR(status.st_mode) ? EISDIR : EINVAL,
                               .file = path,
-                              .tensor = {},
-                              .offset = {},
                               .cause = "not a regular file"});
   }
   return {static_cast<std::uint64_t>(status.st_size),

@@ -10,14 +10,12 @@ void raise_errno(int code, const std::string& path, const std::string& action,
                  std::optional<std::uint64_t> offset) {
   throw IoError(ErrorRecord{.code = code,
                             .file = path,
-                            .tensor = {},
                             .offset = offset,
                             .cause = action + ": " + std::generic_category().message(code)});
 }
 
 void raise_ended_early(const std::string& path, std::uint64_t offset) {
-  throw IoError(
-      ErrorRecord{.file = path, .tensor = {}, .offset = offset, .cause = "file ended early"});
+  throw IoError(ErrorRecord{.file = path, .offset = offset, .cause = "file ended early"});
 }
 
 }  // namespace safeshuffle::core

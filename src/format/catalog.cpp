@@ -30,7 +30,6 @@ std::vector<std::uint32_t> order_by_name(const std::vector<TensorInfo>& tensors)
   throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::duplicate_tensor),
                                 .file = second.path,
                                 .tensor = tensor.name,
-                                .offset = {},
                                 .cause = "the tensor is also in " + first.path});
 }
 

@@ -20,8 +20,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t max_text_bytes = max_header_bytes;
 
 [[noreturn]] void refuse(const std::string& path, std::string cause, std::string tensor = {}) {
-  throw IoError(ErrorRecord{
-      .file = path, .tensor = std::move(tensor), .offset = {}, .cause = std::move(cause)});
+  throw IoError(ErrorRecord{.file = path, .tensor = std::move(tensor), .cause = std::move(cause)});
 }
 
 /// Whether the directory has this name, even as a dangling symlink: opening that gives the user a

@@ -12,8 +12,7 @@ namespace {
 constexpr std::uint64_t unflushed_limit = std::uint64_t{32} << 20;
 
 [[noreturn]] void refuse(const core::AtomicFile& file, std::uint64_t offset, const char* cause) {
-  throw IoError(
-      ErrorRecord{.file = file.path().string(), .tensor = {}, .offset = offset, .cause = cause});
+  throw IoError(ErrorRecord{.file = file.path().string(), .offset = offset, .cause = cause});
 }
 
 }  // namespace

@@ -18,8 +18,7 @@ namespace {
 constexpr std::string_view metadata_key = "__metadata__";
 
 [[noreturn]] void refuse(std::string cause, const std::string& tensor = {}) {
-  throw ConfigError(
-      ErrorRecord{.file = {}, .tensor = tensor, .offset = {}, .cause = std::move(cause)});
+  throw ConfigError(ErrorRecord{.tensor = tensor, .cause = std::move(cause)});
 }
 
 /// `text` as a JSON string, quotes included.

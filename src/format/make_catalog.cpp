@@ -13,7 +13,6 @@ namespace {
   throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::index_mismatch),
                                 .file = file,
                                 .tensor = tensor,
-                                .offset = {},
                                 .cause = std::move(cause)});
 }
 

@@ -20,10 +20,7 @@ std::string text(int code) {
 
 void require_identity(const FileInfo& info, const core::FileIdentity& found) {
   if (found == core::FileIdentity{info.size, info.modified_ns}) return;
-  throw IoError(ErrorRecord{.file = info.path,
-                            .tensor = {},
-                            .offset = {},
-                            .cause = "file changed since its header was read"});
+  throw IoError(ErrorRecord{.file = info.path, .cause = "file changed since its header was read"});
 }
 
 bool aligned(const std::byte* address, std::uint64_t offset) {

@@ -139,7 +139,6 @@ class PosixReader final : public Reader {
   ErrorRecord record_of(const std::exception& error, const Piece& piece) const {
     return {.kind = ErrorKind::io,
             .file = files_.info(piece.file).path,
-            .tensor = {},
             .offset = piece.offset,
             .cause = error.what()};
   }

@@ -75,9 +75,7 @@ DLDataType dtype_of(const TensorView& view) {
   if (!code) code = newer_code(view.dtype);
   if (!code) {
     throw ConfigError(ErrorRecord{
-        .file = {},
         .tensor = std::string(view.name),
-        .offset = {},
         .cause = "DLPack, as this library was built, has no " + std::string(name(view.dtype))});
   }
   return {static_cast<std::uint8_t>(*code), static_cast<std::uint8_t>(bits(view.dtype)), 1};

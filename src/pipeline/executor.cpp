@@ -165,9 +165,6 @@ void Executor::await_reading(const WaveBatch& reading) {
 
 void Executor::fail_stalled(std::uint32_t wave) const {
   throw TimeoutError(ErrorRecord{.rank = static_cast<std::int32_t>(transport_.rank()),
-                                 .file = {},
-                                 .tensor = {},
-                                 .offset = {},
                                  .cause = "reading wave " + std::to_string(wave) +
                                           ": no progress within " +
                                           comm::seconds_text(deadline_.limit())});
@@ -210,11 +207,7 @@ void Executor::check_fallbacks() {
   if (!options_.strict) return;
   const io::IoPath path = reader_->path();
   if (path.fallbacks.empty()) return;
-  note_failure({.kind = ErrorKind::fallback,
-                .file = {},
-                .tensor = {},
-                .offset = {},
-                .cause = "strict: " + path.fallbacks.front()});
+  note_failure({.kind = ErrorKind::fallback, .cause = "strict: " + path.fallbacks.front()});
 }
 
 Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {

@@ -24,8 +24,8 @@ void check_options(const Options& options) {
   if (options.timeout < shortest_timeout) throw ConfigError("the time-out must be at least 1 s");
 }
 
-core::Deadline deadline_of(const Options& options) {
-  return core::Deadline(std::max(options.timeout, shortest_timeout));
+std::chrono::milliseconds timeout_of(const Options& options) {
+  return std::max(options.timeout, shortest_timeout);
 }
 
 }  // namespace safeshuffle::pipeline

@@ -1,9 +1,9 @@
 // The ranges of options, and the patience with peers that follows from them.
 #pragma once
 
-#include "safeshuffle/options.hpp"
+#include <chrono>
 
-#include "core/deadline.hpp"
+#include "safeshuffle/options.hpp"
 
 namespace safeshuffle::pipeline {
 
@@ -12,6 +12,6 @@ void check_options(const Options& options);
 
 /// How long peers are waited for: `options.timeout`, but never less than its smallest value, so
 /// that ranks can agree even on the error that it is too small.
-core::Deadline deadline_of(const Options& options);
+std::chrono::milliseconds timeout_of(const Options& options);
 
 }  // namespace safeshuffle::pipeline

@@ -1,5 +1,6 @@
 // The load from first to last.
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -22,13 +23,13 @@
 namespace safeshuffle {
 namespace {
 
-using pipeline::deadline_of;
 using pipeline::PhaseClock;
 using pipeline::PhaseScope;
+using pipeline::timeout_of;
 
 // Agreed on, because a rank that threw alone would leave the others waiting.
 void check_together(const Options& options, const Communicator& comm) {
-  comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
+  comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
     pipeline::check_options(options);
     return {};
   });
@@ -53,7 +54,7 @@ PlanOptions within_budget(const PlanOptions& options, const Communicator& comm) 
 
 Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Options& options) {
   std::optional<Plan> plan;
-  comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
+  comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
     auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
                      within_budget(options.plan, comm));
@@ -64,7 +65,7 @@ Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Opti
 
 // No plan is followed unproven. Every rank sees every hash, so all of them throw or none.
 void compare_plans(const Plan& plan, const Communicator& comm, const Options& options) {
-  const auto hashes = comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
+  const auto hashes = comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
     if (plan.world() != comm.size()) {
       throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
                         std::to_string(comm.size()));
@@ -76,9 +77,6 @@ void compare_plans(const Plan& plan, const Communicator& comm, const Options& op
     if (hashes[rank] == hashes.front()) continue;
     raise({.kind = ErrorKind::plan,
            .rank = static_cast<std::int32_t>(rank),
-           .file = {},
-           .tensor = {},
-           .offset = {},
            .cause = "made another plan than rank 0: do all ranks run the same program with the "
                     "same options?"});
   }
@@ -135,7 +133,7 @@ std::unique_ptr<pipeline::Executor> allocate_together(const Plan& plan, const Co
                                                       const Options& options, PhaseClock& clock) {
   const PhaseScope scope(clock, Phase::allocate);
   std::unique_ptr<pipeline::Executor> executor;
-  comm::agree_on(comm.transport(), deadline_of(options), [&]() -> std::string {
+  comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
     executor = std::make_unique<pipeline::Executor>(plan, comm, options, clock);
     return {};
   });
@@ -145,7 +143,7 @@ std::unique_ptr<pipeline::Executor> allocate_together(const Plan& plan, const Co
 TensorSet hand_over(const Plan& plan, const Communicator& comm, const pipeline::Executor& executor,
                     const Options& options, PhaseClock& clock) {
   std::shared_ptr<TensorSet::State> state;
-  const auto reports = comm::agree_on(comm.transport(), deadline_of(options), [&] {
+  const auto reports = comm::agree_on(comm.transport(), timeout_of(options), [&] {
     state = pipeline::make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
     return pipeline::encode(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
   });
@@ -159,7 +157,7 @@ TensorSet execute(const Plan& plan, const Communicator& comm, const Options& opt
   const auto executor = allocate_together(plan, comm, options, clock);
   executor->run();
   clock.enter(Phase::wait);
-  comm::agree(comm.transport(), {}, executor->error(), deadline_of(options));
+  comm::agree(comm.transport(), {}, executor->error(), timeout_of(options));
   return hand_over(plan, comm, *executor, options, clock);
 }
 
@@ -176,7 +174,7 @@ TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,
   PhaseClock clock(Phase::open, options.trace);
   check_together(options, comm);
   auto opened =
-      pipeline::open_together(paths, options.tp_plan, comm.transport(), deadline_of(options));
+      pipeline::open_together(paths, options.tp_plan, comm.transport(), timeout_of(options));
   clock.enter(Phase::plan);
   return execute(plan_together(std::move(opened), comm, options), comm, options, clock);
 }

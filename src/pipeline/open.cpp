@@ -65,24 +65,21 @@ std::vector<format::RawHeader> decode_headers(const std::vector<std::string>& by
 }  // namespace
 
 Opened open_together(const std::vector<std::string>& paths, const std::string& tp_plan,
-                     comm::Transport& transport, core::Deadline deadline) {
-  deadline.restart();
-  const auto told = comm::agree_on(transport, deadline, [&]() -> std::string {
+                     comm::Transport& transport, std::chrono::milliseconds timeout) {
+  const auto told = comm::agree_on(transport, timeout, [&]() -> std::string {
     if (transport.rank() != 0) return {};
     return encode(Found{format::discover(paths), read_rules(tp_plan)});
   });
   const Found found = decode_found(told.front());
 
-  deadline.restart();
-  const auto raw = comm::agree_on(transport, deadline, [&] {
+  const auto raw = comm::agree_on(transport, timeout, [&] {
     return read_headers(found.listing.files, transport.rank(), transport.size());
   });
 
   Checkpoint checkpoint;
   checkpoint.config_json = found.listing.config_json;
   TpPlan rules = TpPlan::replicate_all();
-  deadline.restart();
-  comm::agree_on(transport, deadline, [&]() -> std::string {
+  comm::agree_on(transport, timeout, [&]() -> std::string {
     checkpoint.catalog =
         format::make_catalog(found.listing, decode_headers(raw, found.listing.files.size()));
     rules = make_tp_plan(tp_plan, found.rules_json, checkpoint.config_json, transport.size());

@@ -1,13 +1,13 @@
 // Opening a checkpoint together: each file's header is read by one rank, all ranks get the catalog.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include "safeshuffle/loader.hpp"
 
 #include "comm/transport.hpp"
-#include "core/deadline.hpp"
 
 namespace safeshuffle::pipeline {
 
@@ -20,6 +20,6 @@ struct Opened {
 /// Collective. Rank 0 finds the files and reads the rules; rank r reads the headers of files
 /// r, r + N, … Errors are agreed on.
 Opened open_together(const std::vector<std::string>& paths, const std::string& tp_plan,
-                     comm::Transport& transport, core::Deadline deadline);
+                     comm::Transport& transport, std::chrono::milliseconds timeout);
 
 }  // namespace safeshuffle::pipeline

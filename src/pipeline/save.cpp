@@ -1,5 +1,6 @@
 // Saving each rank's tensors as a safetensors file of its own.
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
@@ -41,7 +42,7 @@ format::HeaderLayout layout(const std::vector<const TensorView*>& views) {
 }
 
 void write_tensor(format::FileWriter& writer, std::size_t index, const TensorSet& model,
-                  TensorView view, std::vector<std::byte>& buffer, const comm::Beat& beat) {
+                  TensorView view, std::vector<std::byte>& buffer, const comm::Heartbeat& beat) {
   const std::uint64_t total = view.bytes;
   for (std::uint64_t done = 0; done < total; done += view.bytes, view.data += view.bytes) {
     view.bytes = std::min(save_chunk, total - done);
@@ -54,7 +55,7 @@ void write_tensor(format::FileWriter& writer, std::size_t index, const TensorSet
 
 std::unique_ptr<format::FileWriter> write_file(const TensorSet& model,
                                                const std::filesystem::path& path,
-                                               const comm::Beat& beat) {
+                                               const comm::Heartbeat& beat) {
   const auto views = in_file_order(model);
   auto writer = std::make_unique<format::FileWriter>(path, layout(views));
   std::vector<std::byte> buffer;
@@ -72,11 +73,7 @@ void create_output(const std::filesystem::path& directory) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string cause) {
-  raise({.kind = ErrorKind::config,
-         .file = path.string(),
-         .tensor = {},
-         .offset = {},
-         .cause = std::move(cause)});
+  raise({.kind = ErrorKind::config, .file = path.string(), .cause = std::move(cause)});
 }
 
 std::string shard_name(std::uint32_t rank) {
@@ -103,19 +100,20 @@ void check_output(const std::filesystem::path& directory, const Plan& plan) {
 
 void save_sharded(const TensorSet& model, const std::filesystem::path& directory,
                   const Communicator& comm, const Options& options) {
-  const core::Deadline deadline = pipeline::deadline_of(options);
+  const std::chrono::milliseconds timeout = pipeline::timeout_of(options);
   const std::filesystem::path path = directory / shard_name(comm.rank());
   std::unique_ptr<format::FileWriter> writer;
-  comm::agree_on_long(comm.transport(), deadline, [&](const comm::Beat& beat) -> std::string {
-    pipeline::check_options(options);
-    pipeline::check_group(model, comm);
-    create_output(directory);
-    check_output(directory, model.plan());
-    writer = write_file(model, path, beat);
-    return {};
-  });
+  comm::agree_with_heartbeat(comm.transport(), timeout,
+                             [&](const comm::Heartbeat& beat) -> std::string {
+                               pipeline::check_options(options);
+                               pipeline::check_group(model, comm);
+                               create_output(directory);
+                               check_output(directory, model.plan());
+                               writer = write_file(model, path, beat);
+                               return {};
+                             });
   // Only renames are left; should one fail after all, all ranks take theirs back.
-  comm::agree_on(comm.transport(), deadline, [&]() -> std::string {
+  comm::agree_on(comm.transport(), timeout, [&]() -> std::string {
     writer->publish();
     return {};
   });

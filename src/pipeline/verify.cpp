@@ -47,7 +47,6 @@ class SourceFile {
     raise({.kind = ErrorKind::verification,
            .file = path_,
            .tensor = std::string(name),
-           .offset = {},
            .cause = "the file no longer has this tensor"});
   }
 
@@ -65,7 +64,7 @@ class SourceFile {
 class TensorVerifier {
  public:
   TensorVerifier(const TensorSet& model, const TensorView& view, const SourceFile& source,
-                 const comm::Beat& beat)
+                 const comm::Heartbeat& beat)
       : model_(model),
         view_(view),
         source_(source),
@@ -162,7 +161,7 @@ class TensorVerifier {
   const TensorSet& model_;
   const TensorView& view_;
   const SourceFile& source_;
-  const comm::Beat& beat_;
+  const comm::Heartbeat& beat_;
   TensorInfo stored_;
   std::vector<std::byte> expected_;
   std::vector<std::byte> loaded_;
@@ -175,7 +174,7 @@ std::uint64_t held_bytes(const TensorSet& model) {
   return bytes;
 }
 
-void verify_rank(const TensorSet& model, const Options& options, const comm::Beat& beat) {
+void verify_rank(const TensorSet& model, const Options& options, const comm::Heartbeat& beat) {
   const Catalog& catalog = model.plan().catalog();
   Progress progress{.total_bytes = held_bytes(model)};
   std::map<std::uint32_t, std::vector<const TensorView*>> by_file;
@@ -198,14 +197,15 @@ void verify_rank(const TensorSet& model, const Options& options, const comm::Bea
 
 std::vector<double> verify(const TensorSet& model, const Communicator& comm,
                            const Options& options) {
-  const auto step = [&](const comm::Beat& beat) {
+  const auto step = [&](const comm::Heartbeat& beat) {
     pipeline::check_options(options);
     pipeline::check_group(model, comm);
     const core::Clock::time_point start = core::Clock::now();
     verify_rank(model, options, beat);
     return core::WireWriter().put(core::seconds_since(start)).take();
   };
-  const auto by_rank = comm::agree_on_long(comm.transport(), pipeline::deadline_of(options), step);
+  const auto by_rank =
+      comm::agree_with_heartbeat(comm.transport(), pipeline::timeout_of(options), step);
   std::vector<double> seconds;
   for (const std::string& bytes : by_rank) seconds.push_back(core::WireReader(bytes).real());
   return seconds;

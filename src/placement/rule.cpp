@@ -15,9 +15,7 @@ std::string shape_text(const Shape& shape) {
 }
 
 [[noreturn]] void fail(const TensorInfo& tensor, const std::string& cause) {
-  throw PlanError(ErrorRecord{.file = {},
-                              .tensor = tensor.name,
-                              .offset = std::nullopt,
+  throw PlanError(ErrorRecord{.tensor = tensor.name,
                               .cause = "shape " + shape_text(tensor.shape) + ": " + cause});
 }
 

@@ -41,9 +41,7 @@ core::EmbeddedFile built_in(const std::string& type) {
 }
 
 [[noreturn]] void fail_unmatched(const TensorInfo& tensor) {
-  throw PlanError(ErrorRecord{.file = {},
-                              .tensor = tensor.name,
-                              .offset = std::nullopt,
+  throw PlanError(ErrorRecord{.tensor = tensor.name,
                               .cause = "no rule matches it, and \"on_unmatched\" is \"error\""});
 }
 

@@ -34,9 +34,7 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
     const Placement& placement = schedule.placements[i];
     if (placement.kind == Placement::Kind::single && placement.rank >= schedule.world) {
       raise({.kind = ErrorKind::plan,
-             .file = {},
              .tensor = schedule.catalog.tensors()[i].name,
-             .offset = {},
              .cause = "it is placed on rank " + std::to_string(placement.rank) +
                       ", but there are only " + std::to_string(schedule.world) + " ranks"});
     }
@@ -84,9 +82,7 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
   const TensorInfo& tensor = first_beyond(schedule, rank.rank, budget);
   raise({.kind = ErrorKind::memory,
          .rank = static_cast<std::int32_t>(rank.rank),
-         .file = {},
          .tensor = tensor.name,
-         .offset = {},
          .cause = "the memory budget of " + std::to_string(budget) + " bytes cannot hold the " +
                   std::to_string(rank.peak_device_bytes) + " bytes of the plan (shards " +
                   std::to_string(rank.arena_bytes) + ", slabs 2 x " +

@@ -190,7 +190,7 @@ inline void agrees_on_the_lowest_failing_rank(comm::Transport& transport) {
   const std::uint32_t first = transport.size() / 2;  // this rank and all after it fail
   std::optional<ErrorRecord> seen;
   try {
-    comm::agree_on(transport, patience(), [&]() -> std::string {
+    comm::agree_on(transport, patience().limit(), [&]() -> std::string {
       if (transport.rank() < first) return "fine";
       throw FormatError(ErrorRecord{.code = 7,
                                     .file = numbered("file", transport.rank()),
@@ -209,24 +209,25 @@ inline void agrees_on_the_lowest_failing_rank(comm::Transport& transport) {
 }
 
 inline void agrees_on_success(comm::Transport& transport) {
-  const auto all =
-      comm::agree_on(transport, patience(), [&] { return numbered("rank", transport.rank()); });
+  const auto all = comm::agree_on(transport, patience().limit(),
+                                  [&] { return numbered("rank", transport.rank()); });
   REQUIRE(all.size() == transport.size());
   CHECK(all.back() == numbered("rank", transport.size() - 1));
 }
 
 /// The last rank's step takes longer than the deadline.
 inline void waits_for_a_slow_rank(comm::Transport& transport) {
-  const core::Deadline short_patience(std::chrono::milliseconds(1000));
-  const auto all = comm::agree_on_long(transport, short_patience, [&](const comm::Beat& beat) {
-    if (transport.rank() + 1 < transport.size()) return std::string("quick");
-    const core::Deadline longer(short_patience.limit() * 5 / 4);
-    while (!longer.expired()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      beat();
-    }
-    return std::string("slow");
-  });
+  constexpr std::chrono::milliseconds short_patience{1000};
+  const auto all =
+      comm::agree_with_heartbeat(transport, short_patience, [&](const comm::Heartbeat& beat) {
+        if (transport.rank() + 1 < transport.size()) return std::string("quick");
+        const core::Deadline longer(short_patience * 5 / 4);
+        while (!longer.expired()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          beat();
+        }
+        return std::string("slow");
+      });
   CHECK(all.back() == "slow");
   CHECK(all.size() == transport.size());
 }
@@ -237,14 +238,15 @@ inline void agrees_on_an_error_meanwhile(comm::Transport& transport) {
   bool finished = false;
   bool thrown = false;
   try {
-    const core::Deadline some_patience(std::chrono::seconds(2));
-    comm::agree_on_long(transport, some_patience, [&](const comm::Beat& beat) -> std::string {
-      if (transport.rank() == 0) throw IoError("broken");
-      const core::Deadline enough(std::chrono::seconds(60));
-      while (!enough.expired()) beat();
-      finished = true;
-      return {};
-    });
+    constexpr std::chrono::seconds some_patience{2};
+    comm::agree_with_heartbeat(transport, some_patience,
+                               [&](const comm::Heartbeat& beat) -> std::string {
+                                 if (transport.rank() == 0) throw IoError("broken");
+                                 const core::Deadline enough(std::chrono::seconds(60));
+                                 while (!enough.expired()) beat();
+                                 finished = true;
+                                 return {};
+                               });
   } catch (const IoError& error) {
     thrown = error.record().rank == 0 && error.record().cause == "broken";
   }

@@ -78,11 +78,11 @@ TEST_CASE("any exception becomes a record", "[comm]") {
 
 TEST_CASE("one rank agrees with itself", "[comm]") {
   const auto transport = comm::make_self_transport();
-  const core::Deadline deadline(std::chrono::seconds(1));
-  CHECK(comm::agree_on(*transport, deadline, [] { return "-text"; }) ==
+  constexpr std::chrono::seconds timeout{1};
+  CHECK(comm::agree_on(*transport, timeout, [] { return "-text"; }) ==
         std::vector<std::string>{"-text"});
   try {
-    comm::agree_on(*transport, deadline, []() -> std::string { raise(full); });
+    comm::agree_on(*transport, timeout, []() -> std::string { raise(full); });
     FAIL("no exception");
   } catch (const FormatError& error) {
     CHECK(error.record().rank == 0);

@@ -133,20 +133,3 @@ TEST_CASE("a directory is not replaced by a file", "[core][atomic]") {
   CHECK(directory.names() == only_x);
   CHECK(fs::is_directory(directory / "x"));
 }
-
-TEST_CASE("the temporary name and the permissions can be chosen", "[core][atomic]") {
-  const TemporaryDirectory directory;
-  {
-    AtomicFile file(directory / "x", directory / "mine", 0600);
-    CHECK(directory.names() == std::vector<std::string>{"mine"});
-    const ErrorRecord record =
-        failure<IoError>([&] { AtomicFile(directory / "x", directory / "mine", 0600); });
-    CHECK(record.code == EEXIST);
-    CHECK(record.file == directory / "x");
-    CHECK(directory.names() == std::vector<std::string>{"mine"});
-    file.commit();
-  }
-  CHECK(fs::status(directory / "x").permissions() ==
-        (fs::perms::owner_read | fs::perms::owner_write));
-  CHECK(directory.names() == only_x);
-}

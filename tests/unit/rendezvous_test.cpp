@@ -40,12 +40,7 @@ std::string return_secret() {
 }
 
 [[noreturn]] std::string fail() {
-  raise({.kind = ErrorKind::io,
-         .code = 5,
-         .file = "/dev/gpu",
-         .tensor = {},
-         .offset = {},
-         .cause = "no unique id"});
+  raise({.kind = ErrorKind::io, .code = 5, .file = "/dev/gpu", .cause = "no unique id"});
 }
 
 std::string umlauts(int count) {
@@ -56,7 +51,7 @@ std::string umlauts(int count) {
 
 [[noreturn]] std::string fail_at_length() {
   const std::string text = "x" + umlauts(1'000'000);
-  raise({.kind = ErrorKind::io, .file = text, .tensor = text, .offset = {}, .cause = text});
+  raise({.kind = ErrorKind::io, .file = text, .tensor = text, .cause = text});
 }
 
 Step fail_with(const std::string& cause) {

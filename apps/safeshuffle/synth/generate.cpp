@@ -23,8 +23,7 @@ constexpr std::size_t chunk_bytes = std::size_t{4} << 20;
 constexpr const char* index_name = "model.safetensors.index.json";
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string cause) {
-  throw ConfigError(
-      ErrorRecord{.file = path.string(), .tensor = {}, .offset = {}, .cause = std::move(cause)});
+  throw ConfigError(ErrorRecord{.file = path.string(), .cause = std::move(cause)});
 }
 
 void check_vacant(const std::filesystem::path& directory) {
@@ -43,8 +42,6 @@ void check_space(const std::filesystem::path& directory, std::uint64_t needed) {
   const auto space = std::filesystem::space(directory, error);
   if (error || space.available >= needed) return;
   throw IoError(ErrorRecord{.file = directory.string(),
-                            .tensor = {},
-                            .offset = {},
                             .cause = "the checkpoint takes " + std::to_string(needed) +
                                      " bytes, but only " + std::to_string(space.available) +
                                      " are free"});

@@ -84,8 +84,6 @@ void apply_style(Layout& layout, const HeaderStyle& style) {
     const auto reached = arrange(file, style);
     if (!reached) continue;
     throw ConfigError(ErrorRecord{.file = file.name,
-                                  .tensor = {},
-                                  .offset = {},
                                   .cause = "declared with " + std::to_string(*file.size) +
                                            " bytes, but its tensors and header take " +
                                            std::to_string(*reached)});

@@ -56,8 +56,7 @@ format::HeaderLayout header_of(const Layout& layout, const LayoutFile& file) {
   auto header = format::layout_header(file.tensors, layout.metadata, layout.alignment);
   if (!file.size) return header;
   if (header.file_size > *file.size) {
-    throw ConfigError(ErrorRecord{
-        .file = file.name, .tensor = {}, .offset = {}, .cause = "larger than its declared size"});
+    throw ConfigError(ErrorRecord{.file = file.name, .cause = "larger than its declared size"});
   }
   pad(header, *file.size - header.file_size);
   return header;

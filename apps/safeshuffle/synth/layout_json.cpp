@@ -279,7 +279,7 @@ Layout parse_layout(std::string_view json, const std::string& origin) {
   } catch (const Error& error) {
     fail(error.record());
   } catch (const nlohmann::json::exception& error) {
-    fail({.file = {}, .tensor = {}, .offset = {}, .cause = error.what()});
+    fail({.cause = error.what()});
   }
   return {};
 }

@@ -8,8 +8,7 @@ namespace safeshuffle::synth {
 namespace {
 
 [[noreturn]] void fail(const std::string& tensor, std::string cause) {
-  throw ConfigError(
-      ErrorRecord{.file = {}, .tensor = tensor, .offset = {}, .cause = std::move(cause)});
+  throw ConfigError(ErrorRecord{.tensor = tensor, .cause = std::move(cause)});
 }
 
 bool is_number(std::string_view text) {

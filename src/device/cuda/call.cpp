@@ -8,9 +8,6 @@ ErrorRecord cuda_error(cudaError_t code, const std::string& operation,
                        const std::source_location& where) {
   const std::string file = std::filesystem::path(where.file_name()).filename().string();
   return {.code = static_cast<std::int32_t>(code),
-          .file = {},
-          .tensor = {},
-          .offset = {},
           .cause = operation + ": " + cudaGetErrorName(code) + ", " + cudaGetErrorString(code) +
                    " (" + file + ":" + std::to_string(where.line()) + ")"};
 }

@@ -68,9 +68,6 @@ void require_gpu(int ordinal) {
 [[noreturn]] void fail_without_driver() {
   cudaGetLastError();
   throw TransportError(ErrorRecord{.code = cudaErrorInsufficientDriver,
-                                   .file = {},
-                                   .tensor = {},
-                                   .offset = {},
                                    .cause = "no CUDA driver, or one that is too old"});
 }
 

@@ -27,9 +27,6 @@ std::string free_memory_text() {
                                    const std::string& where) {
   cudaGetLastError();
   throw MemoryError(ErrorRecord{.code = static_cast<std::int32_t>(code),
-                                .file = {},
-                                .tensor = {},
-                                .offset = {},
                                 .cause = "cannot allocate " + std::to_string(bytes) + " bytes of " +
                                          where + ": " + cudaGetErrorString(code)});
 }

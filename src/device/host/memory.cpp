@@ -17,9 +17,6 @@ constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
 [[noreturn]] void fail(std::uint64_t bytes, int error) {
   throw MemoryError(
       ErrorRecord{.code = error,
-                  .file = {},
-                  .tensor = {},
-                  .offset = {},
                   .cause = "cannot allocate " + std::to_string(bytes) +
                            " bytes of host memory: " + std::generic_category().message(error)});
 }
