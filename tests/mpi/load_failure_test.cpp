@@ -198,7 +198,7 @@ TEST_CASE("shards are not saved where they would be taken for part of something 
 
   const SharedDirectory saved;
   const std::string stale =
-      test::numbered(saved.path() + "/model-rank-", world_size()) + "-part-0.safetensors";
+      testing::numbered(saved.path() + "/model-rank-", world_size()) + "-part-0.safetensors";
   saved.fill([&] { std::ofstream(stale) << "of a larger group"; });
   const auto larger_group = common_error([&] { save_sharded(loaded, saved.path(), comm); });
   REQUIRE(larger_group);
@@ -221,7 +221,7 @@ TEST_CASE("a tensor that changed its type since it was loaded is found by verifi
   half.plan.dtype = DTypePolicy::f16;
   const TensorSet loaded = load(model.path(), comm, half);
   const Catalog other =
-      test::make_catalog({{{"cut0", DType::I32, {80, 128}}, {"whole0", DType::BF16, {4096}}}});
+      testing::make_catalog({{{"cut0", DType::I32, {80, 128}}, {"whole0", DType::BF16, {4096}}}});
   model.directory.fill([&] { write_model(model.path(), other, 1); });
   const auto error = common_error([&] { verify(loaded, comm, half); });
   REQUIRE(error);

@@ -66,7 +66,7 @@ void fail_to_load(const SharedModel& model) {
 
 TEST_CASE("views live as long as a copy of their set, whatever became of the communicator",
           "[load]") {
-  const SharedModel model(test::random_model(5), 5);
+  const SharedModel model(testing::random_model(5), 5);
   auto comm = std::make_unique<Communicator>(world_group());
   const std::uint32_t rank = comm->rank();
   std::optional<TensorSet> first = load(model.plan(), *comm);

@@ -15,7 +15,7 @@ using namespace safeshuffle::testing;
 
 TEST_CASE("random models arrive byte for byte", "[load]") {
   const auto seed = GENERATE(range(0U, 12U));
-  const SharedModel model(test::random_model(seed), seed);
+  const SharedModel model(testing::random_model(seed), seed);
   const Communicator& comm = shared_group();
   PlanOptions options = with_window(seed % 3 == 0 ? 4096 : 65536);
   options.assignment = static_cast<Assignment>(seed % 4);
@@ -39,7 +39,7 @@ TEST_CASE("a load by path finds, places and loads", "[load]") {
 }
 
 TEST_CASE("an empty checkpoint is loaded, verified and saved", "[load]") {
-  const SharedModel model({test::make_catalog({{}}), {}});
+  const SharedModel model({testing::make_catalog({{}}), {}});
   const Communicator& comm = shared_group();
   const TensorSet loaded = load(model.plan(), comm);
   const std::vector<double> seconds = verify(loaded, comm);
@@ -54,7 +54,7 @@ TEST_CASE("an empty checkpoint is loaded, verified and saved", "[load]") {
 }
 
 TEST_CASE("what is saved is what was loaded", "[load]") {
-  const SharedModel model(test::random_model(5), 5);
+  const SharedModel model(testing::random_model(5), 5);
   const Communicator& comm = shared_group();
   const TensorSet loaded = load(model.plan(), comm);
   save_sharded(loaded, model.directory / "saved", comm);
@@ -146,8 +146,8 @@ TEST_CASE("a wave is read while the wave before is packed and exchanged", "[load
 
 TEST_CASE("two groups load different models at once", "[load]") {
   const std::uint32_t half = world_rank() % 2;
-  const SharedModel one(test::random_model(21), 21);
-  const SharedModel two(test::random_model(22), 22);
+  const SharedModel one(testing::random_model(21), 21);
+  const SharedModel two(testing::random_model(22), 22);
   const SharedModel& mine = half == 0 ? one : two;
   MPI_Comm group = MPI_COMM_NULL;  // ranks in reverse: none has its rank of the world
   MPI_Comm_split(MPI_COMM_WORLD, static_cast<int>(half), -static_cast<int>(world_rank()), &group);

@@ -131,7 +131,7 @@ TEST_CASE("a borrowed communicator keeps the contract, and goes on to work", "[.
 TEST_CASE("random models arrive over a borrowed communicator", "[.][nccl]") {
   const EngineComm engine(1);
   const auto seed = GENERATE(range(0U, 4U));
-  const SharedModel model(test::random_model(seed), seed);
+  const SharedModel model(testing::random_model(seed), seed);
   const Communicator comm = borrow(engine.comm(), engine.stream());
   const TensorSet loaded = load(model.plan(with_window(16384)), comm);
   const bool right = is_right(loaded, comm.rank());

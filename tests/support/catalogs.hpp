@@ -9,7 +9,7 @@
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/placement.hpp"
 
-namespace safeshuffle::test {
+namespace safeshuffle::testing {
 
 /// "t7", "file-3".
 inline std::string numbered(std::string name, std::size_t number) {
@@ -116,4 +116,4 @@ inline RandomModel random_model(std::uint32_t seed) {
   return {make_catalog(files), placements};
 }
 
-}  // namespace safeshuffle::test
+}  // namespace safeshuffle::testing

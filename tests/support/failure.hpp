@@ -5,7 +5,7 @@
 
 #include "support/catch.hpp"
 
-namespace support {
+namespace safeshuffle::testing {
 
 /// The record of the `Exception` that `call` throws; fails the test if it throws none.
 template <typename Exception, typename Call>
@@ -19,4 +19,4 @@ safeshuffle::ErrorRecord failure(Call call) {
   return {};
 }
 
-}  // namespace support
+}  // namespace safeshuffle::testing

@@ -50,7 +50,7 @@ inline void write_model(const std::string& directory, const Catalog& catalog, st
 /// The placements of a made-up model in the order of its files' catalog, in which empty tensors may
 /// stand elsewhere.
 inline std::vector<Placement> placements_for(const Catalog& stored,
-                                             const test::RandomModel& model) {
+                                             const testing::RandomModel& model) {
   std::vector<Placement> placements;
   for (const TensorInfo& tensor : stored.tensors()) {
     const TensorInfo* made = model.catalog.find(tensor.name);

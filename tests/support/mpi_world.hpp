@@ -51,7 +51,7 @@ inline bool same_on_all(const std::string& mine) {
 class SharedDirectory {
  public:
   SharedDirectory() {
-    if (world_rank() == 0) directory_ = std::make_unique<support::TemporaryDirectory>();
+    if (world_rank() == 0) directory_ = std::make_unique<testing::TemporaryDirectory>();
     path_ = gather_texts(directory_ ? directory_->path().string() : "").front();
   }
   ~SharedDirectory() { MPI_Barrier(MPI_COMM_WORLD); }
@@ -69,7 +69,7 @@ class SharedDirectory {
   }
 
  private:
-  std::unique_ptr<support::TemporaryDirectory> directory_;  // on rank 0
+  std::unique_ptr<testing::TemporaryDirectory> directory_;  // on rank 0
   std::string path_;
 };
 

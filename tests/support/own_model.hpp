@@ -11,7 +11,7 @@ namespace safeshuffle::testing {
 
 struct OwnModel {
   explicit OwnModel(std::uint32_t seed) {
-    const test::RandomModel made = test::random_model(seed);
+    const testing::RandomModel made = testing::random_model(seed);
     write_model(directory.path().string(), made.catalog, seed);
     catalog = open_checkpoint(directory.path().string()).catalog;
     placements = placements_for(catalog, made);
@@ -21,7 +21,7 @@ struct OwnModel {
     return make_plan(catalog, placements, 1, options);
   }
 
-  support::TemporaryDirectory directory;
+  testing::TemporaryDirectory directory;
   Catalog catalog;
   std::vector<Placement> placements;
 };

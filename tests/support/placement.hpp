@@ -6,7 +6,7 @@
 
 #include "safeshuffle/placement.hpp"
 
-namespace safeshuffle::test {
+namespace safeshuffle::testing {
 
 inline TensorInfo tensor(std::string name, Shape shape) {
   TensorInfo info;
@@ -31,4 +31,4 @@ inline std::vector<Interval> kept(const TpPlan& plan, const TensorInfo& info, st
   return intervals;
 }
 
-}  // namespace safeshuffle::test
+}  // namespace safeshuffle::testing

@@ -8,7 +8,7 @@
 
 #include "format/writer.hpp"
 
-namespace support {
+namespace safeshuffle::testing {
 
 /// The 8 bytes of a header length.
 inline std::string header_length(std::uint64_t length) {
@@ -31,4 +31,4 @@ inline std::string byte_tensors(const std::vector<std::string>& names) {
   return safeshuffle::format::layout_header(tensors).bytes + std::string(names.size(), '\x2a');
 }
 
-}  // namespace support
+}  // namespace safeshuffle::testing

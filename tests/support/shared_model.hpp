@@ -12,7 +12,7 @@ namespace safeshuffle::testing {
 
 /// Written by rank 0. Collective, its end as well.
 struct SharedModel {
-  explicit SharedModel(const test::RandomModel& made, std::uint64_t seed = 1) {
+  explicit SharedModel(const testing::RandomModel& made, std::uint64_t seed = 1) {
     directory.fill([&] { write_model(path(), made.catalog, seed); });
     catalog = open_checkpoint(path()).catalog;
     placements = placements_for(catalog, made);
@@ -31,16 +31,16 @@ struct SharedModel {
 };
 
 /// Files of two tensors, 40 KiB to cut and 8 KiB to replicate.
-inline test::RandomModel plain_model(std::uint32_t files) {
-  std::vector<std::vector<test::Made>> made;
+inline testing::RandomModel plain_model(std::uint32_t files) {
+  std::vector<std::vector<testing::Made>> made;
   std::vector<Placement> placements;
   for (std::uint32_t file = 0; file < files; ++file) {
-    made.push_back({{test::numbered("cut", file), DType::F32, {80, 128}},
-                    {test::numbered("whole", file), DType::BF16, {4096}}});
-    placements.push_back(test::cut(0, 80, true));
-    placements.push_back(test::whole());
+    made.push_back({{testing::numbered("cut", file), DType::F32, {80, 128}},
+                    {testing::numbered("whole", file), DType::BF16, {4096}}});
+    placements.push_back(testing::cut(0, 80, true));
+    placements.push_back(testing::whole());
   }
-  return {test::make_catalog(made), placements};
+  return {testing::make_catalog(made), placements};
 }
 
 inline PlanOptions with_window(std::uint64_t window) {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace support {
+namespace safeshuffle::testing {
 
 class TemporaryDirectory {
  public:
@@ -57,4 +57,4 @@ inline std::string read_file(const std::string& path) {
   return content.str();
 }
 
-}  // namespace support
+}  // namespace safeshuffle::testing

@@ -17,9 +17,9 @@
 
 using namespace safeshuffle;
 using core::AtomicFile;
-using support::failure;
-using support::read_file;
-using support::TemporaryDirectory;
+using testing::failure;
+using testing::read_file;
+using testing::TemporaryDirectory;
 
 namespace {
 

@@ -41,7 +41,7 @@ Bootstrap started_with(const Variables& variables) {
 }
 
 std::string refused_with(const Variables& variables) {
-  return support::failure<ConfigError>([&] { started_with(variables); }).cause;
+  return testing::failure<ConfigError>([&] { started_with(variables); }).cause;
 }
 
 std::string address_with(Variables variables) {

@@ -45,7 +45,7 @@ TEST_CASE("a catalog finds tensors by name and by file", "[format][catalog]") {
 }
 
 TEST_CASE("a tensor in two files is refused with both files", "[format][catalog]") {
-  const ErrorRecord record = support::failure<FormatError>([] {
+  const ErrorRecord record = testing::failure<FormatError>([] {
     Catalog(files(2), {tensor("a", 0, 1), tensor("b", 0, 1), tensor("a", 1, 1)});
   });
   CHECK(record.file == "f1");

@@ -18,9 +18,9 @@
 using namespace safeshuffle;
 using format::discover;
 using format::Listing;
-using support::byte_tensors;
-using support::failure;
-using support::TemporaryDirectory;
+using testing::byte_tensors;
+using testing::failure;
+using testing::TemporaryDirectory;
 
 namespace fs = std::filesystem;
 
@@ -183,7 +183,7 @@ TEST_CASE("an index file is given alone", "[format][checkpoint]") {
 
 TEST_CASE("a file given under two names is refused", "[format][checkpoint]") {
   const TemporaryDirectory directory;
-  const std::string file = directory.write("x.safetensors", support::raw_file("{}", 0));
+  const std::string file = directory.write("x.safetensors", testing::raw_file("{}", 0));
   fs::create_symlink("x.safetensors", directory / "y.safetensors");
   const ErrorRecord record = failure<IoError>([&] {
     discover({file, directory / "y.safetensors"});
@@ -265,7 +265,7 @@ TEST_CASE("an index that is not valid is refused", "[format][checkpoint]") {
 
 TEST_CASE("reading a header stops at the header", "[format][checkpoint]") {
   const TemporaryDirectory directory;
-  const std::string path = directory.write("x", support::raw_file("{}", 0));
+  const std::string path = directory.write("x", testing::raw_file("{}", 0));
   fs::resize_file(path, std::uint64_t{1} << 40);
   const format::RawHeader header = format::read_header(path);
   CHECK(header.json == "{}");
@@ -282,7 +282,7 @@ TEST_CASE("reading a header refuses files that cannot have one", "[format][check
   };
   CHECK(code_of("") == FormatErrc::file_too_short);
   CHECK(code_of("1234567") == FormatErrc::file_too_short);
-  CHECK(code_of(support::header_length(0)) == FormatErrc::header_empty);
-  CHECK(code_of(support::header_length(1) + "") == FormatErrc::header_past_end);
+  CHECK(code_of(testing::header_length(0)) == FormatErrc::header_empty);
+  CHECK(code_of(testing::header_length(1) + "") == FormatErrc::header_past_end);
   CHECK(code_of("version https://git-lfs.github.com/spec/v1") == FormatErrc::header_too_large);
 }

@@ -131,10 +131,10 @@ TEST_CASE("a call that does not come back is left to itself", "[core]") {
 }
 
 TEST_CASE("a file without the bytes asked for says where it ends", "[core]") {
-  const support::TemporaryDirectory directory;
+  const testing::TemporaryDirectory directory;
   const auto file = core::PosixFile::open(directory.write("x", "1234"));
   std::array<std::byte, 4> bytes{};
-  const ErrorRecord record = support::failure<IoError>([&] { file.read(1, bytes); });
+  const ErrorRecord record = testing::failure<IoError>([&] { file.read(1, bytes); });
   CHECK(record.file == directory / "x");
   CHECK(record.offset == 4);
   CHECK(record.cause == "file ended early");
@@ -143,7 +143,7 @@ TEST_CASE("a file without the bytes asked for says where it ends", "[core]") {
 TEST_CASE("a thread that the system has no room for is a MemoryError", "[core]") {
   const testing::NoMoreThreads limit;
   const auto refused = [](const std::function<void()>& start) {
-    return support::failure<MemoryError>(start).cause;
+    return testing::failure<MemoryError>(start).cause;
   };
   const std::string cause = "cannot start a thread: Resource temporarily unavailable";
   CHECK(refused([] { core::start_thread([] {}).join(); }) == cause);

@@ -33,7 +33,7 @@ TEST_CASE("what is no list of CPUs is none", "[core][cpus]") {
 TEST_CASE("the CPUs near a PCI device are those of its node that are allowed", "[core][cpus]") {
   const CpuSet allowed = core::allowed_cpus();
   REQUIRE_FALSE(allowed.empty());
-  const support::TemporaryDirectory sysfs;
+  const testing::TemporaryDirectory sysfs;
   sysfs.write("bus/pci/devices/0000:1b:00.0/local_cpulist",
               std::to_string(*allowed.begin()) + ",1000-1010\n");
   CHECK(core::cpus_near("0000:1B:00.0", sysfs.path()) == CpuSet{*allowed.begin()});

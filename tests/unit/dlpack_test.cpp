@@ -25,7 +25,7 @@ using Exported = std::unique_ptr<DLManagedTensor, Deleter>;
 
 /// One file of these tensors, of which the bytes count up from 1; loaded on the host.
 TensorSet load_model(const std::vector<format::TensorSpec>& specs) {
-  const support::TemporaryDirectory directory;
+  const testing::TemporaryDirectory directory;
   const std::string path = directory / "model.safetensors";
   format::FileWriter writer(path, format::layout_header(specs, {}));
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -99,7 +99,7 @@ TEST_CASE("types are said in DLPack's words", "[dlpack]") {
 TEST_CASE("types that DLPack does not have are refused", "[dlpack]") {
   const DType dtype = GENERATE(DType::F4, DType::F6_E2M3, DType::F6_E3M2);
   const TensorSet model = load_model({{"odd", dtype, {8}}});
-  const auto error = support::failure<ConfigError>([&] { exported(model, "odd"); });
+  const auto error = testing::failure<ConfigError>([&] { exported(model, "odd"); });
   CHECK(error.tensor == "odd");
   CHECK(error.cause.find(name(dtype)) != std::string::npos);
 }

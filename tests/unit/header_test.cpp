@@ -14,7 +14,7 @@ using namespace safeshuffle;
 using format::Header;
 using format::parse_header;
 using format::parse_header_length;
-using support::failure;
+using testing::failure;
 
 namespace {
 
@@ -65,17 +65,17 @@ struct Malformed {
 }  // namespace
 
 TEST_CASE("a header length is checked before anything is read", "[format][header]") {
-  CHECK(parse_header_length(support::header_length(2), 10, path) == 2);
-  CHECK(parse_header_length(support::header_length(100'000'000), 100'000'008, path) == 100'000'000);
+  CHECK(parse_header_length(testing::header_length(2), 10, path) == 2);
+  CHECK(parse_header_length(testing::header_length(100'000'000), 100'000'008, path) == 100'000'000);
   CHECK(is(length_defect("", 0), FormatErrc::file_too_short));
   CHECK(is(length_defect("1234567", 7), FormatErrc::file_too_short));
-  CHECK(is(length_defect(support::header_length(0), 8), FormatErrc::header_empty));
-  CHECK(is(length_defect(support::header_length(100'000'001), std::uint64_t{1} << 40),
+  CHECK(is(length_defect(testing::header_length(0), 8), FormatErrc::header_empty));
+  CHECK(is(length_defect(testing::header_length(100'000'001), std::uint64_t{1} << 40),
            FormatErrc::header_too_large));
-  CHECK(is(length_defect(support::header_length(std::uint64_t{1} << 63), 8),
+  CHECK(is(length_defect(testing::header_length(std::uint64_t{1} << 63), 8),
            FormatErrc::header_too_large));
   CHECK(is(length_defect(std::string(8, '\xff'), 8), FormatErrc::header_too_large));
-  CHECK(is(length_defect(support::header_length(3), 10), FormatErrc::header_past_end));
+  CHECK(is(length_defect(testing::header_length(3), 10), FormatErrc::header_past_end));
 }
 
 TEST_CASE("a header that does not fit its file is refused without the prefix too",

@@ -8,7 +8,7 @@
 #include "support/placement.hpp"
 
 using namespace safeshuffle;
-using test::tensor;
+using testing::tensor;
 
 namespace {
 
@@ -42,7 +42,7 @@ TEST_CASE("placing a catalog is placing each of its tensors", "[placement]") {
   for (std::size_t i = 0; i < placements.size(); ++i) {
     const TensorInfo& info = catalog.tensors()[i];
     CAPTURE(info.name);
-    CHECK(shard_shape(info, placements[i], 1, 4) == test::shard(plan, info, 1, 4));
+    CHECK(shard_shape(info, placements[i], 1, 4) == testing::shard(plan, info, 1, 4));
   }
 }
 

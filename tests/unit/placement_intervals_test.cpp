@@ -208,7 +208,7 @@ TEST_CASE("extents near 2^64 do not wrap", "[placement]") {
 
 TEST_CASE("who holds what, and in which shape", "[placement]") {
   using Kind = Placement::Kind;
-  const TensorInfo info = test::tensor("w", {4, 6});
+  const TensorInfo info = testing::tensor("w", {4, 6});
   CHECK(holds({Kind::replicated, {}, 0}, 3));
   CHECK(holds({Kind::sharded, {}, 0}, 3));
   CHECK(holds({Kind::single, {}, 3}, 3));

@@ -12,9 +12,9 @@
 #include "support/placement.hpp"
 
 using namespace safeshuffle;
-using test::kept;
-using test::shard;
-using test::tensor;
+using testing::kept;
+using testing::shard;
+using testing::tensor;
 
 namespace {
 

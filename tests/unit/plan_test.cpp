@@ -14,7 +14,7 @@
 #include "support/catch.hpp"
 
 using namespace safeshuffle;
-using namespace safeshuffle::test;
+using namespace safeshuffle::testing;
 
 namespace {
 

@@ -10,10 +10,10 @@
 #include "plan/schedule.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
-#include "support/simulation.hpp"
+#include "support/in_memory_load.hpp"
 
 using namespace safeshuffle;
-using namespace safeshuffle::test;
+using namespace safeshuffle::testing;
 using plan::Schedule;
 
 namespace {
@@ -125,7 +125,7 @@ void mutate(Schedule& schedule, std::mt19937& random) {
 TEST_CASE("the undamaged schedule is sound, by proof and by simulation", "[proof]") {
   const Schedule schedule = sound_schedule();
   CHECK_NOTHROW(plan::prove(schedule));
-  CHECK(Simulation(schedule).result_is_right());
+  CHECK(InMemoryLoad(schedule).result_is_right());
 }
 
 TEST_CASE("every damage is found", "[proof]") {
@@ -157,7 +157,7 @@ TEST_CASE("random plans do what the placements say", "[proof]") {
       options.assignment = assignment;
       const Plan plan = make_plan(model.catalog, model.placements, world, options);
       CAPTURE(seed, world, static_cast<int>(assignment));
-      CHECK(Simulation(plan.schedule()).result_is_right());
+      CHECK(InMemoryLoad(plan.schedule()).result_is_right());
     }
   }
 }
@@ -179,7 +179,7 @@ TEST_CASE("whatever the proof accepts after random damage still loads right", "[
       continue;
     }
     CAPTURE(seed, i);
-    CHECK(Simulation(schedule).result_is_right());
+    CHECK(InMemoryLoad(schedule).result_is_right());
   }
   CHECK(found > 10);
 }

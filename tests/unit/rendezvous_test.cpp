@@ -117,11 +117,11 @@ class Place {
     return {rank, world, address()};
   }
   comm::Endpoint endpoint() const { return {"127.0.0.1", port_->number()}; }
-  const support::TemporaryDirectory& directory() const { return directory_; }
+  const testing::TemporaryDirectory& directory() const { return directory_; }
   bool is_clean() const { return directory_.names().empty(); }
 
  private:
-  support::TemporaryDirectory directory_;
+  testing::TemporaryDirectory directory_;
   std::optional<ReservedPort> port_;
 };
 
@@ -571,7 +571,7 @@ TEST_CASE("an answer of an earlier job is not taken", "[rendezvous]") {
   const Place place("file");
   auto earlier = meet_later(place.at(0, 2), 200ms, fail);
   std::this_thread::sleep_for(100ms);
-  const std::string stale = support::read_file(place.address());
+  const std::string stale = testing::read_file(place.address());
   earlier.get();
   REQUIRE(contains(stale, "no unique id"));
   place.directory().write("meeting", stale);
@@ -603,7 +603,7 @@ TEST_CASE("a file that is not of a meeting is not replaced", "[rendezvous]") {
   const ErrorRecord error = meet(place.at(0, 2), 1s).error;
   CHECK(error.kind == ErrorKind::config);
   CHECK(error.file == place.address());
-  CHECK(support::read_file(place.address()) == "notes");
+  CHECK(testing::read_file(place.address()) == "notes");
   place.directory().write("meeting", "");
   CHECK(meet(place.at(0, 2), 10ms).error.kind == ErrorKind::timeout);
 }

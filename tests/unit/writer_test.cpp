@@ -21,8 +21,8 @@ using format::FileWriter;
 using format::HeaderLayout;
 using format::layout_header;
 using format::TensorSpec;
-using support::failure;
-using support::TemporaryDirectory;
+using testing::failure;
+using testing::TemporaryDirectory;
 
 namespace {
 
@@ -124,7 +124,7 @@ TEST_CASE("a committed file is complete, in any order of writes", "[format][writ
   writer.flush();
   CHECK_FALSE(std::filesystem::exists(path));
   writer.commit();
-  CHECK(support::read_file(path) == writer.layout().bytes + "123456");
+  CHECK(testing::read_file(path) == writer.layout().bytes + "123456");
   CHECK(directory.names() == std::vector<std::string>{"x y.safetensors"});
 }
 
@@ -134,7 +134,7 @@ TEST_CASE("a committed file takes the place of an older one", "[format][writer]"
       directory.write("x", "older and longer than the file to be written .....");
   FileWriter writer(path, layout_header({}));
   writer.commit();
-  CHECK(support::read_file(path) == writer.layout().bytes);
+  CHECK(testing::read_file(path) == writer.layout().bytes);
 }
 
 TEST_CASE("without a commit nothing remains and nothing changes", "[format][writer]") {
@@ -146,7 +146,7 @@ TEST_CASE("without a commit nothing remains and nothing changes", "[format][writ
     writer.write(0, 0, bytes_of("1234"));
   }
   CHECK(directory.names() == std::vector<std::string>{"x"});
-  CHECK(support::read_file(path) == "older");
+  CHECK(testing::read_file(path) == "older");
 }
 
 TEST_CASE("an unfinished file is not committed", "[format][writer]") {
@@ -159,7 +159,7 @@ TEST_CASE("an unfinished file is not committed", "[format][writer]") {
   CHECK_FALSE(std::filesystem::exists(path));
   writer.extend();
   writer.commit();
-  CHECK(support::read_file(path) == writer.layout().bytes + "1234" + std::string(2, '\0'));
+  CHECK(testing::read_file(path) == writer.layout().bytes + "1234" + std::string(2, '\0'));
 }
 
 TEST_CASE("a write stays inside its tensor", "[format][writer]") {

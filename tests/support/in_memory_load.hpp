@@ -11,7 +11,7 @@
 #include "plan/schedule.hpp"
 #include "plan/transfers.hpp"
 
-namespace safeshuffle::test {
+namespace safeshuffle::testing {
 
 /// Byte `offset` of file `file`; differs between neighbours.
 inline std::byte file_byte(std::uint32_t file, std::uint64_t offset) {
@@ -21,9 +21,9 @@ inline std::byte file_byte(std::uint32_t file, std::uint64_t offset) {
 
 /// All ranks of a load without conversion. Every write is counted, so that `result_is_right` sees
 /// bytes written twice or never.
-class Simulation {
+class InMemoryLoad {
  public:
-  explicit Simulation(const plan::Schedule& schedule)
+  explicit InMemoryLoad(const plan::Schedule& schedule)
       : schedule_(schedule), planner_(schedule), arenas_(schedule.world), writes_(schedule.world) {
     for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
       arenas_[rank].resize(schedule.ranks[rank].arena_bytes);
@@ -159,4 +159,4 @@ class Simulation {
   std::vector<std::vector<int>> writes_;
 };
 
-}  // namespace safeshuffle::test
+}  // namespace safeshuffle::testing
