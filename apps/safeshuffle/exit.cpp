@@ -10,7 +10,7 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "comm/agreement.hpp"
+#include "core/error_wire.hpp"
 #include "launch.hpp"
 
 namespace safeshuffle::app {
@@ -54,7 +54,7 @@ std::chrono::milliseconds turn(const ErrorRecord& error) {
 }  // namespace
 
 int report_failure() {
-  const ErrorRecord error = comm::current_error();
+  const ErrorRecord error = core::current_error();
   if (in_group() && !is_agreed(error)) end_group(error);
   if (launched_rank() == 0) print(describe(error));
   return static_cast<int>(error.kind);

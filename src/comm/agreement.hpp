@@ -14,14 +14,6 @@
 
 namespace safeshuffle::comm {
 
-/// Bytes of a record, and back; for sending between ranks of the same build.
-std::string encode(const ErrorRecord& record);
-ErrorRecord decode_error(std::string_view bytes);
-
-/// The record of the exception being handled (call inside a catch block): that of an Error, or one
-/// made from bad_alloc (memory), a failure of the system (io), or anything else (internal).
-ErrorRecord current_error();
-
 /// Collective. Returns every rank's `mine` if no rank passes an error; else throws, on all ranks,
 /// the error of the lowest rank that has one, with `rank` filled in. Here and below, a peer that
 /// does not take part within `timeout` is a TimeoutError.

@@ -1,9 +1,10 @@
 #include "comm/lost_peers.hpp"
 
-#include <sstream>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
+
+#include "core/text.hpp"
 
 namespace safeshuffle::comm {
 namespace {
@@ -19,16 +20,10 @@ std::string listed(const std::vector<std::uint32_t>& ranks) {
 
 }  // namespace
 
-std::string seconds_text(std::chrono::milliseconds time) {
-  std::ostringstream text;
-  text << std::chrono::duration<double>(time).count() << " s";
-  return text.str();
-}
-
 void raise_lost_peers(const std::string& what, const std::vector<std::uint32_t>& missing,
                       std::chrono::milliseconds limit) {
   ErrorRecord record{.cause = what};
-  record.cause += ": no answer within " + seconds_text(limit);
+  record.cause += ": no answer within " + core::seconds_text(limit);
   if (!missing.empty()) {
     record.rank = static_cast<std::int32_t>(missing.front());
     record.cause += " from " + listed(missing);

@@ -8,9 +8,6 @@
 
 namespace safeshuffle::comm {
 
-/// "3 s", "0.5 s".
-std::string seconds_text(std::chrono::milliseconds time);
-
 /// Throws a TimeoutError that names `missing`, the peers without an answer (empty: unknown); its
 /// rank is the first of them. `what` is what they were waited for in.
 [[noreturn]] void raise_lost_peers(const std::string& what,

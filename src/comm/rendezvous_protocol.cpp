@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "comm/agreement.hpp"
-#include "comm/lost_peers.hpp"
+#include "core/error_wire.hpp"
 #include "core/random.hpp"
 #include "core/text.hpp"
 #include "core/wire.hpp"
@@ -47,7 +46,7 @@ std::string blob_of(const std::function<std::string()>& step) {
 /// The exception being handled, as one of `rank` and of a size that all messages can hold.
 ErrorRecord current_failure(std::uint32_t rank) {
   constexpr std::size_t longest_text = 1024;
-  ErrorRecord record = current_error();
+  ErrorRecord record = core::current_error();
   if (record.rank < 0) record.rank = static_cast<std::int32_t>(rank);
   for (std::string* text : {&record.file, &record.tensor, &record.cause}) {
     *text = core::shortened(*text, longest_text);
@@ -80,7 +79,7 @@ std::optional<std::string> unframe(std::string_view bytes, std::size_t limit) {
 std::string encode(const Greeting& greeting) {
   core::WireWriter out;
   out.put(greeting.world).put(greeting.rank).put(greeting.job).put(greeting.nonce);
-  out.put(greeting.failure ? encode(*greeting.failure) : "");
+  out.put(greeting.failure ? core::encode(*greeting.failure) : "");
   return greeting_mark + out.take();
 }
 
@@ -93,7 +92,7 @@ Greeting decode_greeting(std::string_view text) {
   greeting.job = in.text();
   greeting.nonce = in.text();
   const std::string failure = in.text();
-  if (!failure.empty()) greeting.failure = decode_error(failure);
+  if (!failure.empty()) greeting.failure = core::decode_error(failure);
   return greeting;
 }
 
@@ -116,7 +115,7 @@ std::string answer_of(const std::function<std::string()>& step) {
 }
 
 std::string answer_of(const ErrorRecord& failure) {
-  return failure_mark + encode(failure);
+  return failure_mark + core::encode(failure);
 }
 
 std::string later(std::string_view cause) {
@@ -136,7 +135,7 @@ void require_final(std::string_view text) {
 
 std::string open_answer(std::string_view answer) {
   require_final(answer);
-  if (is_failure(answer)) raise(decode_error(answer.substr(1)));
+  if (is_failure(answer)) raise(core::decode_error(answer.substr(1)));
   return std::string(answer.substr(1));
 }
 
@@ -145,7 +144,7 @@ void raise_not_reached(const std::optional<ErrorRecord>& failure, const std::str
   if (failure) raise(*failure);
   throw TimeoutError(ErrorRecord{.rank = 0,
                                  .cause = "no answer from rank 0 at " + address + " within " +
-                                          seconds_text(limit) + ": " + cause});
+                                          core::seconds_text(limit) + ": " + cause});
 }
 
 void Pause::operator()(const core::Deadline& deadline) {

@@ -1,6 +1,7 @@
 #include "core/text.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 namespace safeshuffle::core {
 namespace {
@@ -25,6 +26,12 @@ std::string shortened(std::string_view text, std::size_t limit) {
   if (text.size() <= limit) return std::string(text);
   while (limit > 0 && continues_character(text[limit])) --limit;
   return std::string(text.substr(0, limit)) + "...";
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  std::ostringstream text;
+  text << std::chrono::duration<double>(time).count() << " s";
+  return text.str();
 }
 
 }  // namespace safeshuffle::core

@@ -1,6 +1,7 @@
-// Text from files, made fit for messages and tables.
+// Text fit for messages and tables.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -12,5 +13,8 @@ std::string printable(std::string_view text);
 
 /// The first `limit` bytes of `text`, cut between UTF-8 characters, and "..." if that is not all.
 std::string shortened(std::string_view text, std::size_t limit);
+
+/// "3 s", "0.5 s".
+std::string seconds_text(std::chrono::milliseconds time);
 
 }  // namespace safeshuffle::core

@@ -6,10 +6,11 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "comm/agreement.hpp"
 #include "comm/lost_peers.hpp"
 #include "core/backoff.hpp"
+#include "core/error_wire.hpp"
 #include "core/process.hpp"
+#include "core/text.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
@@ -167,7 +168,7 @@ void Executor::fail_stalled(std::uint32_t wave) const {
   throw TimeoutError(ErrorRecord{.rank = static_cast<std::int32_t>(transport_.rank()),
                                  .cause = "reading wave " + std::to_string(wave) +
                                           ": no progress within " +
-                                          comm::seconds_text(deadline_.limit())});
+                                          core::seconds_text(deadline_.limit())});
 }
 
 // Whoever gave up on a peer must not wait for ever for its own storage instead.
@@ -199,7 +200,7 @@ void Executor::attempt(const Step& step) {
   try {
     step();
   } catch (...) {
-    note_failure(comm::current_error());
+    note_failure(core::current_error());
   }
 }
 

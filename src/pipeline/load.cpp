@@ -75,10 +75,10 @@ void compare_plans(const Plan& plan, const Communicator& comm, const Options& op
   });
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
     if (hashes[rank] == hashes.front()) continue;
-    raise({.kind = ErrorKind::plan,
-           .rank = static_cast<std::int32_t>(rank),
-           .cause = "made another plan than rank 0: do all ranks run the same program with the "
-                    "same options?"});
+    throw PlanError(ErrorRecord{
+        .rank = static_cast<std::int32_t>(rank),
+        .cause = "made another plan than rank 0: do all ranks run the same program with the "
+                 "same options?"});
   }
 }
 

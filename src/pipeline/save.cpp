@@ -73,7 +73,7 @@ void create_output(const std::filesystem::path& directory) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string cause) {
-  raise({.kind = ErrorKind::config, .file = path.string(), .cause = std::move(cause)});
+  throw ConfigError(ErrorRecord{.file = path.string(), .cause = std::move(cause)});
 }
 
 std::string shard_name(std::uint32_t rank) {

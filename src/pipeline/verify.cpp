@@ -44,10 +44,8 @@ class SourceFile {
   const TensorInfo& tensor(std::string_view name) const {
     const auto found = tensors_.find(name);
     if (found != tensors_.end()) return found->second;
-    raise({.kind = ErrorKind::verification,
-           .file = path_,
-           .tensor = std::string(name),
-           .cause = "the file no longer has this tensor"});
+    throw VerificationError(ErrorRecord{
+        .file = path_, .tensor = std::string(name), .cause = "the file no longer has this tensor"});
   }
 
   void read(const TensorInfo& tensor, std::uint64_t offset, std::vector<std::byte>& out) const {
@@ -151,11 +149,10 @@ class TensorVerifier {
   }
 
   [[noreturn]] void fail(std::uint64_t offset, const std::string& cause) const {
-    raise({.kind = ErrorKind::verification,
-           .file = source_.path(),
-           .tensor = std::string(view_.name),
-           .offset = offset,
-           .cause = cause});
+    throw VerificationError(ErrorRecord{.file = source_.path(),
+                                        .tensor = std::string(view_.name),
+                                        .offset = offset,
+                                        .cause = cause});
   }
 
   const TensorSet& model_;

@@ -33,10 +33,10 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   for (std::size_t i = 0; i < schedule.placements.size(); ++i) {
     const Placement& placement = schedule.placements[i];
     if (placement.kind == Placement::Kind::single && placement.rank >= schedule.world) {
-      raise({.kind = ErrorKind::plan,
-             .tensor = schedule.catalog.tensors()[i].name,
-             .cause = "it is placed on rank " + std::to_string(placement.rank) +
-                      ", but there are only " + std::to_string(schedule.world) + " ranks"});
+      throw PlanError(ErrorRecord{
+          .tensor = schedule.catalog.tensors()[i].name,
+          .cause = "it is placed on rank " + std::to_string(placement.rank) +
+                   ", but there are only " + std::to_string(schedule.world) + " ranks"});
     }
   }
 }
@@ -80,15 +80,14 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
 [[noreturn]] void fail_budget(const Schedule& schedule, std::uint64_t budget) {
   const RankSummary& rank = neediest(schedule);
   const TensorInfo& tensor = first_beyond(schedule, rank.rank, budget);
-  raise({.kind = ErrorKind::memory,
-         .rank = static_cast<std::int32_t>(rank.rank),
-         .tensor = tensor.name,
-         .cause = "the memory budget of " + std::to_string(budget) + " bytes cannot hold the " +
-                  std::to_string(rank.peak_device_bytes) + " bytes of the plan (shards " +
-                  std::to_string(rank.arena_bytes) + ", slabs 2 x " +
-                  std::to_string(rank.slab_bytes) + ", pack buffer " +
-                  std::to_string(rank.pack_bytes) + "; this tensor has " +
-                  std::to_string(tensor.bytes) + " stored bytes)"});
+  throw MemoryError(ErrorRecord{
+      .rank = static_cast<std::int32_t>(rank.rank),
+      .tensor = tensor.name,
+      .cause = "the memory budget of " + std::to_string(budget) + " bytes cannot hold the " +
+               std::to_string(rank.peak_device_bytes) + " bytes of the plan (shards " +
+               std::to_string(rank.arena_bytes) + ", slabs 2 x " + std::to_string(rank.slab_bytes) +
+               ", pack buffer " + std::to_string(rank.pack_bytes) + "; this tensor has " +
+               std::to_string(tensor.bytes) + " stored bytes)"});
 }
 
 void cut(Schedule& schedule, DTypePolicy dtype) {

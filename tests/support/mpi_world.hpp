@@ -13,8 +13,8 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "comm/agreement.hpp"
 #include "comm/mpi_transport.hpp"
+#include "core/error_wire.hpp"
 #include "support/temporary_directory.hpp"
 
 namespace safeshuffle::testing {
@@ -83,7 +83,7 @@ std::optional<ErrorRecord> common_error(const Call& call) {
   } catch (const Error& thrown) {
     error = thrown.record();
   }
-  if (!same_on_all(error ? comm::encode(*error) : std::string())) return {};
+  if (!same_on_all(error ? core::encode(*error) : std::string())) return {};
   return error;
 }
 

@@ -5,6 +5,7 @@
 #include <new>
 #include <random>
 
+#include "core/error_wire.hpp"
 #include "support/catch.hpp"
 
 using namespace safeshuffle;
@@ -16,7 +17,7 @@ ErrorRecord record_of(const Throw& raise_it) {
   try {
     raise_it();
   } catch (...) {
-    return comm::current_error();
+    return core::current_error();
   }
   FAIL("nothing was thrown");
   return {};
@@ -34,7 +35,7 @@ const ErrorRecord full{.kind = ErrorKind::format,
 
 TEST_CASE("error records survive encoding", "[comm]") {
   for (const ErrorRecord& record : {full, ErrorRecord{}}) {
-    const ErrorRecord back = comm::decode_error(comm::encode(record));
+    const ErrorRecord back = core::decode_error(core::encode(record));
     CHECK(back.kind == record.kind);
     CHECK(back.code == record.code);
     CHECK(back.rank == record.rank);
@@ -46,17 +47,17 @@ TEST_CASE("error records survive encoding", "[comm]") {
 }
 
 TEST_CASE("bytes that are no record are refused", "[comm]") {
-  const std::string good = comm::encode(full);
+  const std::string good = core::encode(full);
   for (std::size_t length = 0; length < good.size(); ++length) {
-    CHECK_THROWS_AS(comm::decode_error(good.substr(0, length)), TransportError);
+    CHECK_THROWS_AS(core::decode_error(good.substr(0, length)), TransportError);
   }
-  CHECK_THROWS_AS(comm::decode_error(good + "x"), TransportError);
+  CHECK_THROWS_AS(core::decode_error(good + "x"), TransportError);
   std::mt19937 random(1);
   for (int round = 0; round < 10'000; ++round) {
     std::string bytes = good;
     bytes[random() % bytes.size()] = static_cast<char>(random());
     try {
-      comm::decode_error(bytes);
+      core::decode_error(bytes);
     } catch (const TransportError&) {
       continue;
     }

@@ -19,9 +19,9 @@
 #include <unistd.h>
 #include <vector>
 
-#include "comm/agreement.hpp"
 #include "comm/rendezvous_protocol.hpp"
 #include "comm/socket.hpp"
+#include "core/error_wire.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_directory.hpp"
@@ -69,7 +69,7 @@ Outcome meet(const comm::Meeting& meeting, std::chrono::milliseconds limit,
   try {
     return {comm::rendezvous(meeting, step, core::Deadline(limit)), {}};
   } catch (...) {
-    const ErrorRecord error = comm::current_error();
+    const ErrorRecord error = core::current_error();
     return {describe(error), error};
   }
 }
