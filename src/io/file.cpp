@@ -30,15 +30,15 @@ bool aligned(const std::byte* address, std::uint64_t offset) {
 
 }  // namespace
 
-File::File(const FileInfo& info, bool direct, Syscalls& syscalls, Journal& journal)
+File::File(const FileInfo& info, bool direct, Syscalls& syscalls, PathRecorder& recorder)
     : info_(info),
       syscalls_(syscalls),
-      journal_(journal),
+      recorder_(recorder),
       buffered_(open(0)),
       direct_(direct && buffered_ ? open(O_DIRECT) : core::Descriptor()),
       direct_works_(bool{direct_}) {
   if (!buffered_) core::raise_errno(errno, info.path, "cannot open");
-  if (direct && !direct_) journal_.fallback(info_.path, "open: " + text(errno));
+  if (direct && !direct_) recorder_.fallback(info_.path, "open: " + text(errno));
   require_identity(info_, core::identify(buffered_.value(), info_.path));
   if (direct_) require_identity(info_, core::identify(direct_.value(), info_.path));
 }
@@ -59,7 +59,7 @@ std::size_t File::read_direct(std::uint64_t offset, std::span<std::byte> to) {
   const std::size_t goal = core::align_down(to.size(), direct_alignment);
   if (goal == 0) return 0;
   if (!aligned(to.data(), offset)) {
-    if (offset % direct_alignment == 0) journal_.fallback(info_.path, "destination not aligned");
+    if (offset % direct_alignment == 0) recorder_.fallback(info_.path, "destination not aligned");
     return 0;
   }
   std::size_t done = 0;
@@ -67,13 +67,13 @@ std::size_t File::read_direct(std::uint64_t offset, std::span<std::byte> to) {
     const ssize_t count = pread(direct_, to.subspan(done, goal - done), offset + done);
     if (count < 0 && errno == EINVAL) {
       direct_works_ = false;
-      journal_.fallback(info_.path, "read: " + text(EINVAL));
+      recorder_.fallback(info_.path, "read: " + text(EINVAL));
       return done;
     }
     if (count < 0) core::raise_errno(errno, info_.path, "cannot read", offset + done);
     if (count == 0) break;
     done += static_cast<std::size_t>(count);
-    journal_.direct_read();
+    recorder_.direct_read();
   }
   return done;
 }

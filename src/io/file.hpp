@@ -9,7 +9,7 @@
 #include "safeshuffle/metadata.hpp"
 
 #include "core/descriptor.hpp"
-#include "io/journal.hpp"
+#include "io/path_recorder.hpp"
 #include "io/syscalls.hpp"
 
 namespace safeshuffle::io {
@@ -19,7 +19,7 @@ class File {
  public:
   /// Opens and checks. With `direct`, reads bypass the page cache where filesystem and alignment
   /// allow. Throws IoError.
-  File(const FileInfo& info, bool direct, Syscalls& syscalls, Journal& journal);
+  File(const FileInfo& info, bool direct, Syscalls& syscalls, PathRecorder& recorder);
 
   /// Fills `to` with the bytes from `offset` on. Throws IoError, also if the file ends early.
   void read(std::uint64_t offset, std::span<std::byte> to);
@@ -32,7 +32,7 @@ class File {
 
   const FileInfo& info_;
   Syscalls& syscalls_;
-  Journal& journal_;
+  PathRecorder& recorder_;
   const core::Descriptor buffered_;
   const core::Descriptor direct_;  // empty: not asked for, or refused at opening
   std::atomic<bool> direct_works_;

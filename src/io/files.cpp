@@ -18,12 +18,12 @@ std::size_t open_file_limit() {
 
 }  // namespace
 
-Files::Files(std::vector<FileInfo> infos, bool direct, Syscalls& syscalls, Journal& journal)
+Files::Files(std::vector<FileInfo> infos, bool direct, Syscalls& syscalls, PathRecorder& recorder)
     : infos_(std::move(infos)),
       direct_(direct),
       capacity_(open_file_limit()),
       syscalls_(syscalls),
-      journal_(journal) {}
+      recorder_(recorder) {}
 
 std::shared_ptr<File> Files::open(std::uint32_t file) {
   return find(file).get();  // opens it, without the lock: a network filesystem may take its time
@@ -38,7 +38,7 @@ Files::SharedFile Files::find(std::uint32_t file) {
   }
   if (recent_.size() == capacity_) recent_.erase(recent_.begin());
   const auto open_it = [this, file] {
-    return std::make_shared<File>(info(file), direct_, syscalls_, journal_);
+    return std::make_shared<File>(info(file), direct_, syscalls_, recorder_);
   };
   recent_.push_back({file, std::async(std::launch::deferred, open_it)});
   return recent_.back().file;

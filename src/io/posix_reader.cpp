@@ -19,7 +19,7 @@ struct Batch {
   std::size_t unread = 0;            // pieces that no thread has tried to read yet
   std::size_t unfinished = 0;        // pieces that have neither landed nor failed
   std::uint64_t bytes = 0;           // landed
-  std::size_t error_rank = 0;        // position of the error: that of its piece
+  std::size_t error_position = 0;    // of the piece that failed
   std::optional<ErrorRecord> error;
 };
 
@@ -37,7 +37,7 @@ class PosixReader final : public Reader {
               Syscalls& syscalls)
       : options_(options),
         staging_(staging),
-        files_(std::move(files), options.direct == DirectIo::on, syscalls, journal_),
+        files_(std::move(files), options.direct == DirectIo::on, syscalls, recorder_),
         pool_(std::make_unique<core::ThreadPool>(options.threads)) {}
 
   ~PosixReader() override {
@@ -66,7 +66,7 @@ class PosixReader final : public Reader {
 
   double busy_seconds() const override { return busy_.seconds(); }
 
-  IoPath path() const override { return {"posix", journal_.mode(), journal_.fallbacks()}; }
+  IoPath path() const override { return {"posix", recorder_.mode(), recorder_.fallbacks()}; }
 
  private:
   Batch& add_batch(const std::vector<Piece>& pieces) {
@@ -77,15 +77,15 @@ class PosixReader final : public Reader {
   }
 
   /// One piece from file to device, on a worker thread.
-  void process(Batch& batch, const Piece& piece, std::size_t rank) {
+  void process(Batch& batch, const Piece& piece, std::size_t position) {
     std::optional<device::StagingSlot> slot;
-    bool filled = attempt(batch, piece, rank, [&] {
+    bool filled = attempt(batch, piece, position, [&] {
       slot = staging_.acquire(piece.destination, piece.bytes);
       read(piece, slot->host);
     });
     if (last_read(batch)) check_files(batch);
     if (filled) {
-      filled = attempt(batch, piece, rank, [&] { commit(batch, *slot); });
+      filled = attempt(batch, piece, position, [&] { commit(batch, *slot); });
     } else if (slot) {
       staging_.discard(*slot);
     }
@@ -124,14 +124,14 @@ class PosixReader final : public Reader {
 
   /// Runs a step; whether it succeeded. A failure is noted in the batch.
   template <typename Step>
-  bool attempt(Batch& batch, const Piece& piece, std::size_t rank, const Step& step) {
+  bool attempt(Batch& batch, const Piece& piece, std::size_t position, const Step& step) {
     try {
       step();
       return true;
     } catch (const Error& error) {
-      fail(batch, rank, error.record());
+      fail(batch, position, error.record());
     } catch (const std::exception& error) {
-      fail(batch, rank, record_of(error, piece));
+      fail(batch, position, record_of(error, piece));
     }
     return false;
   }
@@ -143,11 +143,11 @@ class PosixReader final : public Reader {
             .cause = error.what()};
   }
 
-  void fail(Batch& batch, std::size_t rank, const ErrorRecord& record) {
+  void fail(Batch& batch, std::size_t position, const ErrorRecord& record) {
     const std::scoped_lock lock(mutex_);
-    if (batch.error && batch.error_rank <= rank) return;
+    if (batch.error && batch.error_position <= position) return;
     batch.error = record;
-    batch.error_rank = rank;
+    batch.error_position = position;
   }
 
   void finish(Batch& batch, std::uint64_t bytes) {
@@ -171,7 +171,7 @@ class PosixReader final : public Reader {
 
   const ReaderOptions options_;
   device::Staging& staging_;
-  Journal journal_;
+  PathRecorder recorder_;
   BusyClock busy_;
   Files files_;
   std::mutex mutex_;  // guards what follows, contents of batches included

@@ -113,7 +113,7 @@ void Executor::run_waves() {
     await_reading(reading);
     pack(transfers, wave);
     exchange(transfers, wave);
-    report_progress(true);
+    finish_wave();
     reading = next;
   }
 }
@@ -158,7 +158,7 @@ void Executor::await_reading(const WaveBatch& reading) {
       abandon_reader();
       fail_stalled(reading.wave);
     }
-    report_progress(false);
+    report_if_due();
   }
   clock_.note_read(reading.wave, reading.begin);
   check_fallbacks();
@@ -234,7 +234,7 @@ void Executor::exchange(const Transfers& transfers, std::uint32_t wave) {
       comm::raise_lost_peers("the exchange of wave " + std::to_string(wave), pending->missing(),
                              deadline_.limit());
     }
-    report_progress(false);
+    report_if_due();
     backoff.pause();
   }
 }
@@ -262,12 +262,18 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
   return buffers_->slabs[wave % 2].get() + run.offset;
 }
 
-void Executor::report_progress(bool wave_finished) {
-  if (wave_finished) progress_.bytes = bytes_after_wave_[progress_.wave++];
+void Executor::finish_wave() {
+  progress_.bytes = bytes_after_wave_[progress_.wave++];
+  report();
+}
+
+void Executor::report_if_due() {
+  if (core::Clock::now() - last_report_ >= progress_interval) report();
+}
+
+void Executor::report() {
   if (!options_.on_progress || error_) return;
-  const core::Clock::time_point now = core::Clock::now();
-  if (!wave_finished && now - last_report_ < progress_interval) return;
-  last_report_ = now;
+  last_report_ = core::Clock::now();
   attempt([&] { options_.on_progress(progress_); });
 }
 

@@ -84,7 +84,9 @@ class Executor {
   void exchange(const Transfers& transfers, std::uint32_t wave);
   comm::Exchange messages(const Transfers& transfers, std::uint32_t wave) const;
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
-  void report_progress(bool wave_finished);
+  void finish_wave();
+  void report_if_due();
+  void report();
 
   const plan::Schedule& schedule_;
   comm::Transport& transport_;

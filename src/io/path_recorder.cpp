@@ -1,24 +1,24 @@
-#include "io/journal.hpp"
+#include "io/path_recorder.hpp"
 
 namespace safeshuffle::io {
 
-void Journal::direct_read() {
+void PathRecorder::direct_read() {
   const std::scoped_lock lock(mutex_);
   direct_ = true;
 }
 
-void Journal::fallback(const std::string& file, const std::string& reason) {
+void PathRecorder::fallback(const std::string& file, const std::string& reason) {
   const std::scoped_lock lock(mutex_);
   reasons_.emplace(file, reason);
 }
 
-std::string Journal::mode() const {
+std::string PathRecorder::mode() const {
   const std::scoped_lock lock(mutex_);
   if (!direct_) return "buffered";
   return reasons_.empty() ? "direct" : "mixed";
 }
 
-std::vector<std::string> Journal::fallbacks() const {
+std::vector<std::string> PathRecorder::fallbacks() const {
   const std::scoped_lock lock(mutex_);
   std::vector<std::string> lines;
   lines.reserve(reasons_.size());

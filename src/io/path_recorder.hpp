@@ -9,7 +9,7 @@
 namespace safeshuffle::io {
 
 /// Collects the path that reads take. Thread-safe.
-class Journal {
+class PathRecorder {
  public:
   /// A read bypassed the page cache.
   void direct_read();
