@@ -1,7 +1,7 @@
 // The speed of a load onto one GPU, as a share of a plain copy from page-locked memory to the GPU,
 // taken in turns on as many bytes. The files have just been written and are in the page cache, or
 // in tmpfs, which is checked page by page. What does not fit into the directory is not run, which
-// the table says. Usage: gpu_load_bench DIRECTORY [GB FILES [THREADS]].
+// the table says. Usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_MIB [WINDOW_MIB]]]].
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -35,12 +35,23 @@ constexpr std::uint64_t tensor_bytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t copy_bytes = std::uint64_t{256} << 20;  // of one copy; the buffer is reused
 constexpr unsigned most_writers = 8;
 
-/// One model, loaded with several numbers of reader threads (0: the default).
+/// How it is loaded; 0: the default.
+struct Setting {
+  unsigned threads = 0;
+  unsigned chunk_mib = 0;
+  unsigned window_mib = 0;
+};
+
+/// One model, loaded in several ways.
 struct Case {
   std::uint64_t gigabytes = 1;
   std::uint64_t files = 1;
-  std::vector<unsigned> threads{0};
+  std::vector<Setting> settings{{}};
 };
+
+/// By threads, then by chunk and window: what the defaults could be.
+const std::vector<Setting> sweep{{},     {4},     {8},     {16},       {8, 1},     {8, 2},
+                                 {8, 4}, {16, 1}, {16, 2}, {8, 2, 32}, {8, 2, 256}};
 
 /// More where they are cheap.
 int repetitions(const Case& which) {
@@ -169,9 +180,12 @@ class PinnedCopy {
   device::Stream stream_{nullptr, {}};
 };
 
-double load_seconds(const Model& model, unsigned threads) {
+double load_seconds(const Model& model, const Setting& setting) {
+  constexpr std::uint64_t mib = std::uint64_t{1} << 20;
   Options options;
-  options.threads = threads;
+  options.threads = setting.threads;
+  options.chunk = setting.chunk_mib * mib;
+  if (setting.window_mib != 0) options.plan.window = setting.window_mib * mib;
   return load(model.path(), self(Device::cuda()), options).report().seconds;
 }
 
@@ -187,12 +201,13 @@ struct Times {
   std::vector<double> shares;
 };
 
-Times take_turns(const Model& model, unsigned threads, int repetitions, const PinnedCopy& copy) {
-  load_seconds(model, threads);  // what is done once
+Times take_turns(const Model& model, const Setting& setting, int repetitions,
+                 const PinnedCopy& copy) {
+  load_seconds(model, setting);  // what is done once
   Times times;
   for (int i = 0; i < repetitions; ++i) {
     times.copies.push_back(copy.seconds(model.bytes()));
-    times.loads.push_back(load_seconds(model, threads));
+    times.loads.push_back(load_seconds(model, setting));
     times.shares.push_back(times.copies.back() / times.loads.back());
   }
   return times;
@@ -203,10 +218,11 @@ void print_case(const Case& which) {
               static_cast<unsigned long long>(which.files));
 }
 
-void print_times(unsigned threads, std::uint64_t bytes, Times times) {
+void print_times(const Setting& setting, std::uint64_t bytes, Times times) {
   const double gigabytes = static_cast<double>(bytes) / 1e9;
   const double share = median(times.shares);
-  std::printf("%8u %6zu %10.1f %10.1f %7.2f (%.2f-%.2f)\n", threads, times.loads.size(),
+  std::printf("%8u %6u %7u %6zu %10.1f %10.1f %7.2f (%.2f-%.2f)\n", setting.threads,
+              setting.chunk_mib, setting.window_mib, times.loads.size(),
               gigabytes / median(times.loads), gigabytes / median(times.copies), share,
               times.shares.front(), times.shares.back());
   std::fflush(stdout);
@@ -224,33 +240,35 @@ bool fits(const std::string& directory, const Case& which) {
 void measure(const std::string& directory, const Case& which, const PinnedCopy& copy) {
   if (!fits(directory, which)) return;
   const Model model(directory, which);
-  for (const unsigned threads : which.threads) {
-    const Times times = take_turns(model, threads, repetitions(which), copy);
+  for (const Setting& setting : which.settings) {
+    const Times times = take_turns(model, setting, repetitions(which), copy);
     print_case(which);
-    print_times(threads, model.bytes(), times);
+    print_times(setting, model.bytes(), times);
   }
 }
 
 std::vector<Case> cases(int argc, char** argv) {
   if (argc > 3) {
     const auto number = [&](int i) { return i < argc ? std::strtoull(argv[i], nullptr, 10) : 0; };
-    return {{number(2), number(3), {static_cast<unsigned>(number(4))}}};
+    const auto setting = [&](int i) { return static_cast<unsigned>(number(i)); };
+    return {{number(2), number(3), {{setting(4), setting(5), setting(6)}}}};
   }
-  return {{1, 1}, {1, 8}, {4, 1}, {4, 8, {0, 4, 8, 16}}, {16, 1}, {16, 8}};
+  return {{1, 1}, {1, 8}, {4, 1}, {4, 8, sweep}, {16, 1}, {16, 8}};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: gpu_load_bench DIRECTORY [GB FILES [THREADS]]\n");
+    std::fprintf(stderr,
+                 "usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_MIB [WINDOW_MIB]]]]\n");
     return 2;
   }
   try {
     const PinnedCopy copy;
-    std::printf("%s: load and copy in turns; GB/s are medians; threads 0: the default\n", argv[1]);
-    std::printf("%5s %6s %8s %6s %10s %10s %7s\n", "GB", "files", "threads", "times", "load",
-                "copy", "share");
+    std::printf("%s: load and copy in turns; GB/s are medians; 0: the default\n", argv[1]);
+    std::printf("%5s %6s %8s %6s %7s %6s %10s %10s %7s\n", "GB", "files", "threads", "chunk",
+                "window", "times", "load", "copy", "share");
     for (const Case& each : cases(argc, argv)) measure(argv[1], each, copy);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpu_load_bench: %s\n", error.what());
