@@ -105,7 +105,7 @@ bool in_group() {
 void leave_group(bool failed) noexcept try {
   if (failed && mpi_rank() != nullptr && !mpi_began()) begin_mpi();
   if (mpi_began()) MPI_Finalize();
-} catch (const Error&) {  // the process ends with the exit code that it has
+} catch (...) {  // the process ends with the exit code that it has
 }
 
 void abort_group(int code) {

@@ -53,7 +53,7 @@ void add_io_options(CLI::App& parser, Options& options) {
   add_size(parser, "--chunk", options.chunk, "Bytes per read call")->default_str("8MiB");
   add_choice<Numa>(parser, "--numa", "MODE", options.numa,
                    {{"auto", Numa::automatic}, {"off", Numa::off}},
-                   "Whether threads move to the NUMA node of the device; no effect yet");
+                   "Whether reader threads and their memory go to the NUMA node of the GPU");
 }
 
 void add_output_options(CLI::App& parser, LoadCommand& command) {

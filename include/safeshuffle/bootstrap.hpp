@@ -61,10 +61,12 @@ struct Bootstrap {
 /// until all ranks have come. NCCL is then set up without waiting; the first load does that, within
 /// Options::timeout.
 ///
-/// Where a rank cannot open its GPU or begin to set up NCCL, all ranks throw its error, at once or
-/// when they come; of several errors rank 0's own, or the one that rank 0 has heard of first. A
-/// rank with an error of its own that does not reach rank 0 throws that one, when it has tried for
-/// `timeout`.
+/// Where a rank cannot open its GPU or has no memory for control messages on it, all ranks throw
+/// its error, at once or when they come, rank 0 when all have come or `timeout` is over; of several
+/// errors rank 0's own, or the one that rank 0 has heard of first. A rank with an error of its own
+/// that does not reach rank 0 throws that one, when it has tried for `timeout`. Errors of the
+/// meeting place itself (ConfigError, IoError) may be one rank's own, too; the others then time
+/// out.
 ///
 /// Throws ConfigError (nobody can meet there, the host device, a build without NCCL), MemoryError,
 /// TimeoutError, TransportError.

@@ -31,11 +31,14 @@ struct PlanOptions {
   /// is moved in several waves.
   std::uint64_t window = std::uint64_t{64} << 20;
 
-  /// Peak device bytes per rank (shards + slabs + pack buffer; in a load also pack tables and the
-  /// buffers of the transport, which NCCL has hundreds of megabytes of; not CUDA's own context);
-  /// 0: no limit. The window is reduced to fit; where even the smallest does not,
+  /// Most device bytes per rank: shards, slabs and pack buffer, and `reserved_bytes`; not CUDA's
+  /// own context. 0: no limit. The window is reduced to fit; where even the smallest does not,
   /// planning throws MemoryError.
   std::uint64_t memory_budget = 0;
+
+  /// Of the budget, what is taken beside the plan. `load` by path adds pack tables and the buffers
+  /// of the transport, of which NCCL has hundreds of megabytes.
+  std::uint64_t reserved_bytes = 0;
 };
 
 /// The engine that reads files.
@@ -70,8 +73,8 @@ struct Options {
   DirectIo direct = DirectIo::automatic;
 
   /// `automatic`: reader threads, and the page-locked memory that they fill, are on the GPU's NUMA
-  /// node, as far as the launcher lets the rank run there. `off`, and on the host: they are where
-  /// the launcher bound the rank.
+  /// node, if the launcher lets the rank run on as many CPUs there as it has reader threads. `off`,
+  /// and on the host: they are where the launcher bound the rank.
   Numa numa = Numa::automatic;
 
   /// Reader threads per rank; 0: 4, or the number of cores if that is less.

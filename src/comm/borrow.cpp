@@ -12,7 +12,8 @@ Communicator borrow(ncclComm_t comm, cudaStream_t stream) {
   comm::check_nccl(ncclCommCuDevice(comm, &ordinal), "ncclCommCuDevice", comm);
   const auto device = std::make_shared<device::CudaDevice>(ordinal, stream);
   auto group = comm::NcclGroup::borrow(comm, device->session()->shared_gpu());
-  return {comm::make_nccl_transport(std::move(group), device), device};
+  comm::NcclBuffers buffers(device, group->size(), true);
+  return {comm::make_nccl_transport(std::move(group), std::move(buffers)), device};
 }
 
 }  // namespace safeshuffle

@@ -1,5 +1,6 @@
 #include "comm/gpu_transport.hpp"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -48,8 +49,9 @@ std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control
   const std::string id = common_id(*control, timeout);
   std::unique_ptr<Transport> transport;
   agree_on(*control, timeout, [&] {
+    NcclBuffers buffers(gpu, control->size(), false);
     auto group = begin_set_up(id, control->rank(), control->size(), *gpu);
-    transport = make_nccl_transport(std::move(group), gpu, control);
+    transport = make_nccl_transport(std::move(group), std::move(buffers), control);
     return std::string();
   });
   return transport;
@@ -57,26 +59,15 @@ std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control
 
 std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap,
                                               const std::function<SharedDevice()>& open) {
+  std::optional<NcclBuffers> buffers;
+  const auto prepare = [&] {
+    buffers.emplace(as_gpu(open()), bootstrap.size, true);
+    return bootstrap.rank == 0 ? make_nccl_id() : std::string();
+  };
   const Meeting meeting{bootstrap.rank, bootstrap.size, bootstrap.address};
-  const core::Deadline deadline = patience(bootstrap);
-  std::shared_ptr<device::CudaDevice> gpu;
-  const std::string id = rendezvous(
-      meeting,
-      [&] {
-        gpu = as_gpu(open());
-        return bootstrap.rank == 0 ? make_nccl_id() : std::string();
-      },
-      deadline);
-  std::unique_ptr<Transport> transport;
-  rendezvous(
-      meeting,
-      [&] {
-        auto group = begin_set_up(id, bootstrap.rank, bootstrap.size, *gpu);
-        transport = make_nccl_transport(std::move(group), gpu);
-        return std::string();
-      },
-      deadline);
-  return transport;
+  const std::string id = rendezvous(meeting, prepare, patience(bootstrap));
+  auto group = begin_set_up(id, bootstrap.rank, bootstrap.size, *buffers->device);
+  return make_nccl_transport(std::move(group), std::move(*buffers));
 }
 
 }  // namespace safeshuffle::comm

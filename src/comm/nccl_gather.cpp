@@ -29,27 +29,28 @@ void copy(std::byte* destination, const std::byte* source, std::uint64_t bytes,
 
 }  // namespace
 
-NcclGather::NcclGather(std::shared_ptr<NcclGroup> group, device::CudaDevice& device)
-    : group_(std::move(group)),
-      chunk_(chunk_of(group_->size())),
+NcclGather::NcclGather(device::CudaDevice& device, std::uint32_t size)
+    : size_(size),
+      chunk_(chunk_of(size)),
       queue_(device.make_queue()),
       mine_(device.allocate(chunk_)),
-      all_(device.allocate(chunk_ * group_->size())),
+      all_(device.allocate(chunk_ * size)),
       pinned_mine_(device::allocate_pinned(device.session(), chunk_)),
-      pinned_all_(device::allocate_pinned(device.session(), chunk_ * group_->size())) {}
+      pinned_all_(device::allocate_pinned(device.session(), chunk_ * size)) {}
 
 std::uint64_t NcclGather::device_bytes() const noexcept {
-  return chunk_ * (1 + group_->size());
+  return chunk_ * (1 + size_);
 }
 
-std::vector<std::string> NcclGather::all_gather(std::string_view mine, core::Deadline deadline) {
-  group_->require_usable();
-  const std::vector<std::uint64_t> sizes = gather_sizes(mine.size(), deadline);
+std::vector<std::string> NcclGather::all_gather(const SharedGroup& group, std::string_view mine,
+                                                core::Deadline deadline) {
+  group->require_usable();
+  const std::vector<std::uint64_t> sizes = gather_sizes(group, mine.size(), deadline);
   const std::uint64_t longest = *std::ranges::max_element(sizes);
   std::vector<std::string> texts(sizes.size());
   for (std::uint64_t begin = 0; begin < longest; begin += chunk_) {
     const std::uint64_t bytes = std::min(chunk_, core::align_up(longest - begin, alignment));
-    gather(mine.substr(std::min<std::uint64_t>(begin, mine.size()), bytes), bytes, deadline);
+    gather(group, mine.substr(std::min<std::uint64_t>(begin, mine.size()), bytes), bytes, deadline);
     for (std::size_t rank = 0; rank < texts.size(); ++rank) {
       const std::uint64_t rest = sizes[rank] - texts[rank].size();
       texts[rank] += gathered(rank, bytes).substr(0, rest);
@@ -58,11 +59,11 @@ std::vector<std::string> NcclGather::all_gather(std::string_view mine, core::Dea
   return texts;
 }
 
-std::vector<std::uint64_t> NcclGather::gather_sizes(std::uint64_t mine,
+std::vector<std::uint64_t> NcclGather::gather_sizes(const SharedGroup& group, std::uint64_t mine,
                                                     const core::Deadline& deadline) {
   const std::string_view text(reinterpret_cast<const char*>(&mine), sizeof mine);
-  gather(text, alignment, deadline);
-  std::vector<std::uint64_t> sizes(group_->size());
+  gather(group, text, alignment, deadline);
+  std::vector<std::uint64_t> sizes(size_);
   for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
     std::memcpy(&sizes[rank], gathered(rank, alignment).data(), sizeof mine);
   }
@@ -70,12 +71,12 @@ std::vector<std::uint64_t> NcclGather::gather_sizes(std::uint64_t mine,
 }
 
 // `bytes` of every rank to the pinned memory; what a rank has not is left as it lies.
-void NcclGather::gather(std::string_view mine, std::uint64_t bytes,
+void NcclGather::gather(const SharedGroup& group, std::string_view mine, std::uint64_t bytes,
                         const core::Deadline& deadline) {
-  const device::GpuScope scope(group_->gpu());
+  const device::GpuScope scope(group->gpu());
   std::memcpy(pinned_mine_.get(), mine.data(), mine.size());
   copy(mine_.get(), pinned_mine_.get(), bytes, *queue_);
-  NcclOperation operation(group_, *queue_, [&](const NcclCalls& calls) {
+  NcclOperation operation(group, *queue_, [&](const NcclCalls& calls) {
     calls.all_gather(mine_.get(), all_.get(), bytes);
   });
   core::Backoff backoff;
@@ -83,7 +84,7 @@ void NcclGather::gather(std::string_view mine, std::uint64_t bytes,
     if (deadline.expired()) raise_lost_peers("gathering from all ranks", {}, deadline.limit());
     backoff.pause();
   }
-  copy(pinned_all_.get(), all_.get(), bytes * group_->size(), *queue_);
+  copy(pinned_all_.get(), all_.get(), bytes * size_, *queue_);
   while (!queue_->idle()) backoff.pause();
 }
 

@@ -17,21 +17,26 @@ namespace safeshuffle::comm {
 /// thread-safe.
 class NcclGather {
  public:
-  /// `device` must be the group's GPU. Throws MemoryError, TransportError.
-  NcclGather(std::shared_ptr<NcclGroup> group, device::CudaDevice& device);
+  /// For groups of `size` ranks on `device`. Throws MemoryError, TransportError.
+  NcclGather(device::CudaDevice& device, std::uint32_t size);
 
-  /// As Transport::all_gather.
-  std::vector<std::string> all_gather(std::string_view mine, core::Deadline deadline);
+  /// As Transport::all_gather, over `group`.
+  std::vector<std::string> all_gather(const std::shared_ptr<NcclGroup>& group,
+                                      std::string_view mine, core::Deadline deadline);
 
   /// Device memory held, in bytes.
   std::uint64_t device_bytes() const noexcept;
 
  private:
-  std::vector<std::uint64_t> gather_sizes(std::uint64_t mine, const core::Deadline& deadline);
-  void gather(std::string_view mine, std::uint64_t bytes, const core::Deadline& deadline);
+  using SharedGroup = std::shared_ptr<NcclGroup>;
+
+  std::vector<std::uint64_t> gather_sizes(const SharedGroup& group, std::uint64_t mine,
+                                          const core::Deadline& deadline);
+  void gather(const SharedGroup& group, std::string_view mine, std::uint64_t bytes,
+              const core::Deadline& deadline);
   std::string_view gathered(std::size_t rank, std::uint64_t bytes) const;
 
-  std::shared_ptr<NcclGroup> group_;
+  std::uint32_t size_;
   std::uint64_t chunk_;  ///< most bytes of one rank in one round
   std::unique_ptr<device::Queue> queue_;
   std::shared_ptr<std::byte> mine_;         // on the device

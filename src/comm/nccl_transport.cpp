@@ -1,10 +1,8 @@
 #include "comm/nccl_transport.hpp"
 
-#include <optional>
 #include <utility>
 
 #include "comm/lost_peers.hpp"
-#include "comm/nccl_gather.hpp"
 #include "comm/nccl_operation.hpp"
 #include "core/backoff.hpp"
 
@@ -62,14 +60,9 @@ class NcclPending final : public Pending {
 
 class NcclTransport final : public Transport {
  public:
-  NcclTransport(std::shared_ptr<NcclGroup> group, std::shared_ptr<device::CudaDevice> device,
+  NcclTransport(std::shared_ptr<NcclGroup> group, NcclBuffers buffers,
                 std::shared_ptr<Transport> control)
-      : group_(std::move(group)),
-        device_(std::move(device)),
-        control_(std::move(control)),
-        scratch_(device_->allocate(scratch_bytes())) {
-    if (!control_) gather_.emplace(group_, *device_);
-  }
+      : group_(std::move(group)), buffers_(std::move(buffers)), control_(std::move(control)) {}
 
   std::string name() const override { return control_ ? "nccl+" + control_->name() : "nccl"; }
   std::uint32_t rank() const noexcept override { return group_->rank(); }
@@ -77,11 +70,12 @@ class NcclTransport final : public Transport {
 
   std::uint64_t device_bytes() const noexcept override {
     return nccl_buffer_bytes(size(), group_->owned() ? most_channels : foreign_channels) +
-           scratch_bytes() + (gather_ ? gather_->device_bytes() : 0);
+           buffers_.device_bytes();
   }
 
   std::vector<std::string> all_gather(std::string_view mine, core::Deadline deadline) override {
-    return control_ ? control_->all_gather(mine, deadline) : gather_->all_gather(mine, deadline);
+    return control_ ? control_->all_gather(mine, deadline)
+                    : buffers_.gather->all_gather(group_, mine, deadline);
   }
 
   void connect(device::Queue& queue, core::Deadline deadline) override {
@@ -117,23 +111,31 @@ class NcclTransport final : public Transport {
     return exchange;
   }
 
-  /// One per root, one per sender, one per rank for barriers.
-  std::byte* token(std::uint32_t index) const { return scratch_.get() + token_bytes * index; }
-  std::uint64_t scratch_bytes() const noexcept { return token_bytes * 3 * group_->size(); }
+  std::byte* token(std::uint32_t index) const {
+    return buffers_.tokens.get() + token_bytes * index;
+  }
 
   std::shared_ptr<NcclGroup> group_;
-  std::shared_ptr<device::CudaDevice> device_;
+  NcclBuffers buffers_;
   std::shared_ptr<Transport> control_;
-  std::shared_ptr<std::byte> scratch_;
-  std::optional<NcclGather> gather_;  // without control
 };
 
 }  // namespace
 
+NcclBuffers::NcclBuffers(std::shared_ptr<device::CudaDevice> on, std::uint32_t size, bool gathers)
+    : device(std::move(on)),
+      token_bytes(NcclCalls::token_bytes * 3 * size),
+      tokens(device->allocate(token_bytes)),
+      gather(gathers ? std::make_unique<NcclGather>(*device, size) : nullptr) {}
+
+std::uint64_t NcclBuffers::device_bytes() const noexcept {
+  return token_bytes + (gather ? gather->device_bytes() : 0);
+}
+
 std::unique_ptr<Transport> make_nccl_transport(std::shared_ptr<NcclGroup> group,
-                                               std::shared_ptr<device::CudaDevice> device,
+                                               NcclBuffers buffers,
                                                std::shared_ptr<Transport> control) {
-  return std::make_unique<NcclTransport>(std::move(group), std::move(device), std::move(control));
+  return std::make_unique<NcclTransport>(std::move(group), std::move(buffers), std::move(control));
 }
 
 }  // namespace safeshuffle::comm

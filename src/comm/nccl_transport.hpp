@@ -1,20 +1,37 @@
 // The transport between GPUs over NCCL.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
+#include "comm/nccl_gather.hpp"
 #include "comm/nccl_group.hpp"
 #include "comm/transport.hpp"
 #include "device/cuda/cuda_device.hpp"
 
 namespace safeshuffle::comm {
 
-/// Exchanges over `group`, which is on `device`. Texts are gathered over `control`, a transport of
-/// the same ranks, or, if that is null, over the group itself. Every wait is bounded, but for the
-/// first exchange of a borrowed communicator that is blocking: NCCL then waits for the peers
-/// itself. Throws MemoryError, TransportError.
+/// What a transport of `size` ranks holds on its GPU: to be had before ranks depend on each other.
+/// With `gather`, texts can be gathered over NCCL.
+struct NcclBuffers {
+  /// Throws MemoryError, TransportError.
+  NcclBuffers(std::shared_ptr<device::CudaDevice> on, std::uint32_t size, bool gathers);
+
+  std::uint64_t device_bytes() const noexcept;
+
+  std::shared_ptr<device::CudaDevice> device;
+  std::uint64_t token_bytes;          ///< of all tokens
+  std::shared_ptr<std::byte> tokens;  ///< one per root, one per sender, one per rank for barriers
+  std::unique_ptr<NcclGather> gather;
+};
+
+/// Exchanges over `group` with `buffers` for as many ranks on the same GPU. Texts are gathered over
+/// `control`, a transport of the same ranks, or, if that is null, over the group itself. Every wait
+/// is bounded, but for the first exchange of a borrowed communicator that is blocking: NCCL then
+/// waits for the peers itself.
 std::unique_ptr<Transport> make_nccl_transport(std::shared_ptr<NcclGroup> group,
-                                               std::shared_ptr<device::CudaDevice> device,
+                                               NcclBuffers buffers,
                                                std::shared_ptr<Transport> control = nullptr);
 
 }  // namespace safeshuffle::comm

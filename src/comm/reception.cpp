@@ -22,7 +22,7 @@ std::optional<std::string> Reception::greet(const Greeting& greeting) {
   if (guest.served) return later("this rank has had its answer already");
   // Too late for the others: this rank was here before, and was ready.
   const bool too_late = released_ && !is_failure(answer_);
-  if (greeting.failure && too_late) return answer_of(*greeting.failure);
+  if (greeting.failure && too_late) return answer_of(as_own(*greeting.failure));
   guest.nonce = greeting.nonce;
   if (greeting.failure) failures_.emplace(greeting.rank, *greeting.failure);
   return std::nullopt;

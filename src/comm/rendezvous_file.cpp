@@ -125,8 +125,9 @@ class FileHost {
     publish();
   }
 
-  ~FileHost() {
+  ~FileHost() try {
     if (meeting_at_path() == invitation_.meeting) remove_quietly(path_);
+  } catch (...) {  // no memory to look: the file is left for the next meeting to remove
   }
 
   FileHost(const FileHost&) = delete;
@@ -182,7 +183,7 @@ class FileHost {
   }
 
   void receive(Reception& reception, const std::string& file) {
-    const auto greeting = read_greeting(file);
+    const auto greeting = read_greeting(reception, file);
     if (!greeting || greeting->job != invitation_.meeting) return;
     const auto reply = reception.greet(*greeting);
     if (reply && *reply != reception.answer()) return;
@@ -190,12 +191,14 @@ class FileHost {
   }
 
   /// Nothing for a file that is gone again or cannot be read: its rank counts as missing.
-  static std::optional<Greeting> read_greeting(const std::string& file) {
+  static std::optional<Greeting> read_greeting(Reception& reception, const std::string& file) {
     try {
       return decode_greeting(read_framed(file));
+    } catch (const ConfigError& error) {  // of another version of the library
+      reception.refuse(error.record().cause);
     } catch (const Error&) {
-      return std::nullopt;
     }
+    return std::nullopt;
   }
 
   void announce(const std::string& answer) {

@@ -118,6 +118,11 @@ std::string answer_of(const ErrorRecord& failure) {
   return failure_mark + core::encode(failure);
 }
 
+ErrorRecord as_own(ErrorRecord failure) {
+  failure.rank = -1;
+  return failure;
+}
+
 std::string later(std::string_view cause) {
   return later_mark + std::string(cause);
 }
@@ -141,7 +146,7 @@ std::string open_answer(std::string_view answer) {
 
 void raise_not_reached(const std::optional<ErrorRecord>& failure, const std::string& address,
                        std::chrono::milliseconds limit, const std::string& cause) {
-  if (failure) raise(*failure);
+  if (failure) raise(as_own(*failure));
   throw TimeoutError(ErrorRecord{.rank = 0,
                                  .cause = "no answer from rank 0 at " + address + " within " +
                                           core::seconds_text(limit) + ": " + cause});

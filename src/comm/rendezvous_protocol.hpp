@@ -56,6 +56,9 @@ std::string answer_of(const std::function<std::string()>& step);
 /// The answer that makes all ranks throw `failure`.
 std::string answer_of(const ErrorRecord& failure);
 
+/// A failure that the other ranks do not learn of: as the rank's own, that of no collective call.
+ErrorRecord as_own(ErrorRecord failure);
+
 /// The answer to a rank that came at the wrong time: it may try again.
 std::string later(std::string_view cause);
 

@@ -13,11 +13,13 @@ namespace safeshuffle::core {
 /// Writes a new file under a temporary name beside its final one. Destroyed without `commit`, it
 /// leaves everything as it was. A process that is killed meanwhile may leave hidden files beside
 /// the final name: `.NAME.tmp-*`, the new file, and, while it is published but not committed,
-/// `.NAME.old-*`, the earlier one. All functions throw IoErrors, which name the final path. Not
-/// thread-safe; after an error of `publish` or `commit` it can only be destroyed.
+/// `.NAME.old-*`, the earlier one. What another process has put under the name meanwhile is left
+/// alone. All functions throw IoErrors, which name the final path. Not thread-safe; after an error
+/// of `publish` or `commit` it can only be destroyed.
 class AtomicFile {
  public:
-  /// Creates the temporary file.
+  /// Creates the temporary file. What has the final name must be a regular file or a symbolic link
+  /// to one, which is replaced itself: no device, no pipe.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -39,25 +41,24 @@ class AtomicFile {
   /// kept for the destructor to put back.
   void publish();
 
-  bool published() const noexcept { return published_; }
+  bool published() const noexcept { return stage_ != Stage::writing; }
 
   /// Makes what `publish` did final; publishes first, if that has not been done, and fails only
   /// then.
   void commit();
 
  private:
+  enum class Stage { writing, published, committed };
+
   void set_aside();
-  void undo() noexcept;
-  void put_back() noexcept;
+  void withdraw() noexcept;
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   std::filesystem::path aside_;  // a name of the earlier file; empty: there is none
-  bool only_aside_ = false;      // it has no other
   PosixFile file_;
   bool synced_ = false;
-  bool published_ = false;
-  bool committed_ = false;
+  Stage stage_ = Stage::writing;
 };
 
 }  // namespace safeshuffle::core

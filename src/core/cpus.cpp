@@ -42,13 +42,12 @@ bool take_range(std::string_view& list, CpuSet& cpus) {
   return true;
 }
 
+// As far as the system lets it: where a thread runs decides how fast it is, not what it does.
 void bind_this_thread(const CpuSet& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const unsigned cpu : cpus) CPU_SET(cpu, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) {
-    throw std::system_error(errno, std::generic_category(), "cannot bind a thread to CPUs");
-  }
+  static_cast<void>(sched_setaffinity(0, sizeof set, &set));
 }
 
 }  // namespace

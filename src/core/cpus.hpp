@@ -23,10 +23,10 @@ CpuSet parse_cpu_list(std::string_view list);
 /// on; empty if none is known. `sysfs` is where the kernel describes devices.
 CpuSet cpus_near(const std::string& pci_address, const std::string& sysfs = "/sys");
 
-/// Runs `call` on a thread of its own, bound to `cpus`, and waits for it; threads that `call`
-/// starts are bound likewise, and memory that it is the first to touch is on their NUMA node. With
-/// no `cpus`, runs it on the calling thread. Throws what `call` throws; MemoryError if there can
-/// be no thread.
+/// Runs `call` on a thread of its own, bound to `cpus` if the system lets it, and waits for it;
+/// threads that `call` starts are bound likewise, and memory that it is the first to touch is on
+/// their NUMA node. With no `cpus`, runs it on the calling thread. Throws what `call` throws;
+/// MemoryError if there can be no thread.
 void run_on(const CpuSet& cpus, const std::function<void()>& call);
 
 }  // namespace safeshuffle::core

@@ -8,7 +8,8 @@
 
 namespace safeshuffle::core {
 
-/// Bytes of a record, and back; for sending between ranks of the same build.
+/// Bytes of a record, and back; for sending between ranks of the same build. What is no record
+/// makes `decode_error` throw TransportError.
 std::string encode(const ErrorRecord& record);
 ErrorRecord decode_error(std::string_view bytes);
 

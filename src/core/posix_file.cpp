@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <limits>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -45,6 +46,13 @@ PosixFile PosixFile::create(const std::string& path, std::string shown_as, unsig
   Descriptor descriptor =
       open_descriptor(path, O_WRONLY | O_CREAT | O_EXCL, shown_as, "cannot create", mode);
   return PosixFile(std::move(descriptor), std::move(shown_as));
+}
+
+bool PosixFile::has_name(const std::string& path) const noexcept {
+  struct stat mine {};
+  struct stat named {};
+  return ::fstat(descriptor_.value(), &mine) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
 }
 
 void PosixFile::read(std::uint64_t offset, std::span<std::byte> destination) const {

@@ -10,7 +10,6 @@
 
 #include "core/descriptor.hpp"
 #include "core/file_identity.hpp"
-#include "core/system_call.hpp"
 
 namespace safeshuffle::core {
 
@@ -26,6 +25,9 @@ class PosixFile {
   static PosixFile create(const std::string& path, std::string shown_as, unsigned mode = 0666);
 
   FileIdentity identity() const { return identify(descriptor_.value(), path_); }
+
+  /// Whether `path` names this very file.
+  bool has_name(const std::string& path) const noexcept;
 
   /// Fills `destination` from byte `offset` of the file on; a file that ends before is an error.
   void read(std::uint64_t offset, std::span<std::byte> destination) const;

@@ -40,7 +40,7 @@ class Queue {
   virtual void abandon() noexcept {}
 };
 
-/// Packs on the queue it was made for. Not thread-safe.
+/// Packs on the queue it was made for; must live until that is idle. Not thread-safe.
 class Packer {
  public:
   virtual ~Packer() = default;

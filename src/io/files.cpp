@@ -30,13 +30,17 @@ std::shared_ptr<File> Files::open(std::uint32_t file) {
 }
 
 Files::SharedFile Files::find(std::uint32_t file) {
+  SharedFile closing;  // closed without the lock, too
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find(recent_, file, &Entry::index);
   if (found != recent_.end()) {
     std::rotate(found, found + 1, recent_.end());
     return recent_.back().file;
   }
-  if (recent_.size() == capacity_) recent_.erase(recent_.begin());
+  if (recent_.size() == capacity_) {
+    closing = std::move(recent_.front().file);
+    recent_.erase(recent_.begin());
+  }
   const auto open_it = [this, file] {
     return std::make_shared<File>(info(file), direct_, syscalls_, recorder_);
   };

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/error_wire.hpp"
 #include "core/thread_pool.hpp"
 #include "io/busy_clock.hpp"
 #include "io/files.hpp"
@@ -128,19 +129,12 @@ class PosixReader final : public Reader {
     try {
       step();
       return true;
-    } catch (const Error& error) {
-      fail(batch, position, error.record());
-    } catch (const std::exception& error) {
-      fail(batch, position, record_of(error, piece));
+    } catch (...) {
+      ErrorRecord record = core::current_error();
+      if (record.file.empty()) record.file = files_.info(piece.file).path;
+      fail(batch, position, record);
     }
     return false;
-  }
-
-  ErrorRecord record_of(const std::exception& error, const Piece& piece) const {
-    return {.kind = ErrorKind::io,
-            .file = files_.info(piece.file).path,
-            .offset = piece.offset,
-            .cause = error.what()};
   }
 
   void fail(Batch& batch, std::size_t position, const ErrorRecord& record) {

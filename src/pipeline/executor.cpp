@@ -29,6 +29,14 @@ io::ReaderOptions reader_options(const Options& options) {
   return reader;
 }
 
+// Near the device, if there is one for each thread; else where the launcher has bound the rank.
+core::CpuSet cpus_for(const io::ReaderOptions& reader, const device::Device& device,
+                      const Options& options) {
+  if (options.numa == Numa::off) return {};
+  core::CpuSet near = device.near_cpus();
+  return near.size() < reader.threads ? core::CpuSet() : near;
+}
+
 std::shared_ptr<std::byte> allocate(device::Device& device, std::uint64_t bytes) {
   return bytes == 0 ? nullptr : device.allocate(bytes);
 }
@@ -75,8 +83,9 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
       deadline_(options.timeout),
       bytes_after_wave_(cumulative_bytes(schedule_)),
       last_report_(core::Clock::now()) {
-  const core::CpuSet near = options.numa == Numa::automatic ? device_->near_cpus() : core::CpuSet();
-  core::run_on(near, [&] { make_reader(plan.ranks()[comm.rank()].slab_bytes); });
+  const io::ReaderOptions reader = reader_options(options);
+  core::run_on(cpus_for(reader, *device_, options),
+               [&] { make_reader(reader, plan.ranks()[comm.rank()].slab_bytes); });
   progress_.waves = schedule_.waves;
   progress_.total_bytes = bytes_after_wave_.empty() ? 0 : bytes_after_wave_.back();
 }
@@ -84,13 +93,12 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
 Executor::~Executor() = default;
 
 // Its threads, and the memory that they fill, stay on the CPUs that this one runs on.
-void Executor::make_reader(std::uint64_t slab_bytes) {
-  const io::ReaderOptions reader = reader_options(options_);
+void Executor::make_reader(const io::ReaderOptions& options, std::uint64_t slab_bytes) {
   // Twice the threads: each can fill one slot while another is on its way to the device. No piece
   // is larger than a slab, whatever the chunk.
-  const std::uint64_t slot_bytes = std::min(reader.chunk, slab_bytes);
-  staging_ = device_->make_staging(slot_bytes, std::size_t{2} * reader.threads);
-  reader_ = io::make_reader(reader, files_of(schedule_), *staging_);
+  const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
+  staging_ = device_->make_staging(slot_bytes, std::size_t{2} * options.threads);
+  reader_ = io::make_reader(options, files_of(schedule_), *staging_);
   reader_cpus_ = core::allowed_cpus();
 }
 

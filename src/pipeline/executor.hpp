@@ -67,7 +67,7 @@ class Executor {
     core::Clock::time_point begin;
   };
 
-  void make_reader(std::uint64_t slab_bytes);
+  void make_reader(const io::ReaderOptions& options, std::uint64_t slab_bytes);
   void run_waves();
   void connect();
   WaveBatch start_reading(std::uint32_t wave);
@@ -93,8 +93,8 @@ class Executor {
   std::shared_ptr<device::Device> device_;
   const Options& options_;
   PhaseClock& clock_;
-  std::unique_ptr<device::Queue>
-      queue_;  // first: throws during a capture, before anything is allocated
+  // First: throws while a stream is captured, before anything is allocated.
+  std::unique_ptr<device::Queue> queue_;
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Packer> packer_;
   std::unique_ptr<device::Staging> staging_;

@@ -35,21 +35,10 @@ void check_together(const Options& options, const Communicator& comm) {
   });
 }
 
-// What is left of the budget once transport and packer have what they take.
-PlanOptions within_budget(const PlanOptions& options, const Communicator& comm) {
-  const std::uint64_t transport = comm.transport().device_bytes();
-  const std::uint64_t packer = comm.device_handle()->packer_bytes();
-  const std::uint64_t taken = transport + packer;
-  PlanOptions rest = options;
-  if (options.memory_budget == 0) return rest;
-  if (options.memory_budget <= taken) {
-    throw MemoryError("the memory budget of " + std::to_string(options.memory_budget) +
-                      " bytes does not hold the buffers of the " + comm.transport_name() +
-                      " transport, up to " + std::to_string(transport) + " bytes, and " +
-                      std::to_string(packer) + " bytes of pack tables");
-  }
-  rest.memory_budget -= taken;
-  return rest;
+// Besides what the caller has reserved, what transport and packer take.
+PlanOptions with_reserved(PlanOptions options, const Communicator& comm) {
+  options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
+  return options;
 }
 
 Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Options& options) {
@@ -57,7 +46,7 @@ Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Opti
   comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
     auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
-                     within_budget(options.plan, comm));
+                     with_reserved(options.plan, comm));
     return {};
   });
   return *plan;

@@ -62,6 +62,10 @@ const RankSummary& neediest(const Schedule& schedule) {
                            });
 }
 
+std::uint64_t left_for_plan(const PlanOptions& options) {
+  return options.memory_budget - std::min(options.memory_budget, options.reserved_bytes);
+}
+
 // The tensor at which a rank's shards, in arena order, outgrow the budget; else the last one.
 const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std::uint64_t budget) {
   const auto& offsets = schedule.arena_offsets[rank];
@@ -77,16 +81,21 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
   return schedule.catalog.tensors()[found];
 }
 
-[[noreturn]] void fail_budget(const Schedule& schedule, std::uint64_t budget) {
+[[noreturn]] void fail_budget(const Schedule& schedule, const PlanOptions& options) {
   const RankSummary& rank = neediest(schedule);
-  const TensorInfo& tensor = first_beyond(schedule, rank.rank, budget);
+  const TensorInfo& tensor = first_beyond(schedule, rank.rank, left_for_plan(options));
+  const std::string reserved =
+      options.reserved_bytes == 0
+          ? ""
+          : ", of which " + std::to_string(options.reserved_bytes) + " are reserved,";
   throw MemoryError(ErrorRecord{
       .rank = static_cast<std::int32_t>(rank.rank),
       .tensor = tensor.name,
-      .cause = "the memory budget of " + std::to_string(budget) + " bytes cannot hold the " +
-               std::to_string(rank.peak_device_bytes) + " bytes of the plan (shards " +
-               std::to_string(rank.arena_bytes) + ", slabs 2 x " + std::to_string(rank.slab_bytes) +
-               ", pack buffer " + std::to_string(rank.pack_bytes) + "; this tensor has " +
+      .cause = "the memory budget of " + std::to_string(options.memory_budget) + " bytes" +
+               reserved + " cannot hold the " + std::to_string(rank.peak_device_bytes) +
+               " bytes of the plan (shards " + std::to_string(rank.arena_bytes) + ", slabs 2 x " +
+               std::to_string(rank.slab_bytes) + ", pack buffer " +
+               std::to_string(rank.pack_bytes) + "; this tensor has " +
                std::to_string(tensor.bytes) + " stored bytes)"});
 }
 
@@ -100,12 +109,12 @@ void cut(Schedule& schedule, DTypePolicy dtype) {
 
 // The shards need the same memory whatever the window is; slabs and pack buffer shrink with it.
 void fill_within(Schedule& schedule, const PlanOptions& options) {
-  const std::uint64_t budget = options.memory_budget;
+  const std::uint64_t budget = left_for_plan(options);
   fill(schedule, options.assignment, options.window);
-  while (budget != 0 && neediest(schedule).peak_device_bytes > budget) {
+  while (options.memory_budget != 0 && neediest(schedule).peak_device_bytes > budget) {
     const std::uint64_t smaller = std::bit_floor(schedule.window - 1);
     if (neediest(schedule).arena_bytes > budget || smaller < smallest_window) {
-      fail_budget(schedule, budget);
+      fail_budget(schedule, options);
     }
     fill(schedule, options.assignment, smaller);
   }

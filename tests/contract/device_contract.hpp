@@ -173,7 +173,8 @@ inline void check_pack(device::Device& device) {
                           .destination_stride = 300,
                           .target = target};
       const auto queue = device.make_queue();
-      device.make_packer(*queue)->pack(std::vector<PackItem>(1, item), buffers);
+      const auto packer = device.make_packer(*queue);
+      packer->pack(std::vector<PackItem>(1, item), buffers);
       while (!queue->idle()) std::this_thread::yield();
     };
     std::thread other(copy_to, PackTarget::arena);

@@ -132,6 +132,14 @@ class NoGpu(WithoutMpi):
         self.assert_same_failure(1, 2, address=self.address)
 
 
+    def test_rank_0_is_not_there(self):
+        results = self.load_plainly(
+            2, *LOAD_OPTIONS, absent=[0], timeout=MEETING_SECONDS,
+            own={1: {"CUDA_VISIBLE_DEVICES": "", "SIMULATED_GPUS": "0"}},
+        )  # fmt: skip
+        self.assert_failed(results[1], {6}, "no GPU is visible")
+
+
 class LostRank(WithoutMpi):
     def test_never_started(self):
         for address in (self.address, f"file://{self.work}/meeting"):

@@ -108,8 +108,8 @@ TEST_CASE("a queue goes on after what is enqueued on a stream that it follows", 
     delay(stream);
     device::check_cuda(cudaMemsetAsync(source.get(), 2, bytes, stream), "cudaMemsetAsync");
     queue.follow(stream);
-    device.make_packer(queue)->pack(std::vector<PackItem>(1, whole(bytes)),
-                                    {source.get(), target.get(), nullptr});
+    const auto packer = device.make_packer(queue);
+    packer->pack(std::vector<PackItem>(1, whole(bytes)), {source.get(), target.get(), nullptr});
     testing::wait_until([&] { return queue.idle(); });
     CHECK((testing::download(device, target.get() + bytes - 100, 100) ==
            contract::Bytes(100, std::byte{2})));

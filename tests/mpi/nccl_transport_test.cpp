@@ -42,6 +42,13 @@ std::shared_ptr<NcclGroup> create_group(const SharedDevice& device) {
                            device->session()->shared_gpu());
 }
 
+/// Collective.
+std::unique_ptr<comm::Transport> make_transport(
+    const SharedDevice& device, std::shared_ptr<comm::Transport> control = nullptr) {
+  comm::NcclBuffers buffers(device, world_size(), control == nullptr);
+  return comm::make_nccl_transport(create_group(device), std::move(buffers), std::move(control));
+}
+
 /// A communicator as an inference engine has it. Collective.
 class EngineComm {
  public:
@@ -100,8 +107,7 @@ class EngineComm {
 
 TEST_CASE("NCCL with MPI for control keeps the transport contract", "[.][nccl]") {
   const SharedDevice device = open_gpu();
-  const auto transport = comm::make_nccl_transport(create_group(device), device,
-                                                   comm::make_mpi_transport(MPI_COMM_WORLD));
+  const auto transport = make_transport(device, comm::make_mpi_transport(MPI_COMM_WORLD));
   CHECK(transport->name() == "nccl+mpi");
   CHECK(transport->rank() == world_rank());
   CHECK(transport->size() == world_size());
@@ -110,7 +116,7 @@ TEST_CASE("NCCL with MPI for control keeps the transport contract", "[.][nccl]")
 
 TEST_CASE("NCCL alone keeps the transport contract", "[.][nccl]") {
   const SharedDevice device = open_gpu();
-  const auto transport = comm::make_nccl_transport(create_group(device), device);
+  const auto transport = make_transport(device);
   CHECK(transport->name() == "nccl");
   CHECK(transport->device_bytes() > 0);
   check_transport_contract(*transport, *device);
@@ -143,7 +149,7 @@ TEST_CASE("random models arrive over a borrowed communicator", "[.][nccl]") {
 
 TEST_CASE("texts longer than the buffers are gathered in rounds", "[.][nccl]") {
   const SharedDevice device = open_gpu();
-  const auto transport = comm::make_nccl_transport(create_group(device), device);
+  const auto transport = make_transport(device);
   const auto text_of = [](std::uint32_t rank) {
     std::string text(9'000'000 / (rank + 1) + rank, static_cast<char>('a' + rank));
     text.front() = '<';
@@ -160,7 +166,7 @@ TEST_CASE("texts longer than the buffers are gathered in rounds", "[.][nccl]") {
 
 TEST_CASE("runs and broadcasts larger than a piece arrive whole", "[.][nccl]") {
   const SharedDevice device = open_gpu();
-  const auto transport = comm::make_nccl_transport(create_group(device), device);
+  const auto transport = make_transport(device);
   constexpr std::uint64_t bytes = 2 * comm::best_nccl_bytes + 4097;
   testing::PseudoRandom random(world_rank());
   const Bytes mine = random.bytes(bytes);
@@ -200,8 +206,7 @@ TEST_CASE("a rank that does not come ends in a TimeoutError, and the transport i
   const SharedDevice device = open_gpu();
   const bool with_control = GENERATE(true, false);
   const auto transport =
-      comm::make_nccl_transport(create_group(device), device,
-                                with_control ? comm::make_mpi_transport(MPI_COMM_WORLD) : nullptr);
+      make_transport(device, with_control ? comm::make_mpi_transport(MPI_COMM_WORLD) : nullptr);
   std::optional<ErrorRecord> seen;
   bool broken = false;
   if (!is_last_rank()) {

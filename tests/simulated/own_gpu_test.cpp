@@ -70,7 +70,8 @@ TEST_CASE("what hangs on the GPU of a borrowed communicator keeps its memory", "
   bool lost = false;
   if (!is_last_rank()) {
     const auto transport =
-        comm::make_nccl_transport(comm::NcclGroup::borrow(owner->comm(), gpu), std::move(device));
+        comm::make_nccl_transport(comm::NcclGroup::borrow(owner->comm(), gpu),
+                                  comm::NcclBuffers(std::move(device), world_size(), true));
     try {
       transport->all_gather("", core::Deadline(std::chrono::seconds(1)));
     } catch (const TimeoutError&) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -113,8 +114,11 @@ TEST_CASE("a commit that fails after the rename changes nothing", "[core][atomic
   {
     AtomicFile file(directory / "x");
     write_text(file, "new");
-    const NoMoreFiles limit;  // the directory cannot be opened to flush it
-    CHECK(failure<IoError>([&] { file.commit(); }).code == EMFILE);
+    const auto commit = [&] {
+      const NoMoreFiles limit;  // the directory cannot be opened to flush it
+      file.commit();
+    };
+    CHECK(failure<IoError>(commit).code == EMFILE);
     CHECK(file.published());
   }
   CHECK(directory.names() == (replaces ? only_x : std::vector<std::string>{}));
@@ -132,4 +136,30 @@ TEST_CASE("a directory is not replaced by a file", "[core][atomic]") {
   }
   CHECK(directory.names() == only_x);
   CHECK(fs::is_directory(directory / "x"));
+}
+
+TEST_CASE("what another has put under the name is left alone", "[core][atomic]") {
+  const TemporaryDirectory directory;
+  const bool earlier = GENERATE(true, false);
+  if (earlier) directory.write("x", "earlier");
+  {
+    AtomicFile lost(directory / "x");
+    write_text(lost, "lost");
+    lost.publish();
+    AtomicFile kept(directory / "x");
+    write_text(kept, "kept");
+    kept.commit();
+  }
+  CHECK(read_file(directory / "x") == "kept");
+  CHECK(directory.names() == only_x);
+}
+
+TEST_CASE("what is no file is not replaced by one", "[core][atomic]") {
+  const TemporaryDirectory directory;
+  REQUIRE(::mkfifo((directory / "x").c_str(), 0600) == 0);
+  const ErrorRecord record = failure<IoError>([&] { AtomicFile(directory / "x"); });
+  CHECK(record.file == directory / "x");
+  CHECK(record.cause == "is not a regular file");
+  CHECK(fs::is_fifo(directory / "x"));
+  CHECK(directory.names() == only_x);
 }

@@ -158,15 +158,30 @@ TEST_CASE("the budget shrinks the window, and names the tensor where it cannot h
   for (const RankSummary& rank : plan.ranks())
     CHECK(rank.peak_device_bytes <= limited.memory_budget);
 
-  limited.memory_budget = std::uint64_t{1} << 20;
+  limited.reserved_bytes = std::uint64_t{1} << 20;
+  for (const RankSummary& rank : make_plan(catalog, placements, 4, limited).ranks())
+    CHECK(rank.peak_device_bytes <= limited.memory_budget - limited.reserved_bytes);
+
+  limited.memory_budget = GENERATE(std::uint64_t{1} << 20, std::uint64_t{3} << 20);
+  limited.reserved_bytes = limited.memory_budget - (std::uint64_t{1} << 20);
   try {
     make_plan(catalog, placements, 4, limited);
     FAIL("the budget cannot hold");
   } catch (const MemoryError& error) {
     CHECK(error.record().tensor.starts_with("t"));
     CHECK(error.record().file == "file-" + error.record().tensor.substr(1));
-    CHECK(error.record().cause.find("1048576") != std::string::npos);
+    CHECK(error.record().cause.find(std::to_string(limited.memory_budget)) != std::string::npos);
+    CHECK((error.record().cause.find("2097152 are reserved") != std::string::npos) ==
+          (limited.reserved_bytes != 0));
   }
+}
+
+TEST_CASE("a budget that is reserved whole holds nothing", "[plan]") {
+  const RandomModel model = random_model(11);
+  PlanOptions options;
+  options.memory_budget = 1000;
+  options.reserved_bytes = ~std::uint64_t{0};
+  CHECK_THROWS_AS(make_plan(model.catalog, model.placements, 2, options), MemoryError);
 }
 
 TEST_CASE("tensors start at multiples of 256 bytes in every arena", "[plan]") {
