@@ -46,7 +46,7 @@ std::vector<std::string> names_of(const LayoutFile& file) {
 
 // The project's shared facts lie beside the source directory on some machines only.
 std::filesystem::path shared_layouts() {
-  auto directory = std::filesystem::absolute(__FILE__).parent_path();
+  std::filesystem::path directory = TEST_SOURCE_DIR;
   for (; directory != directory.root_path(); directory = directory.parent_path()) {
     if (exists(directory / "shared/data/layouts")) return directory / "shared/data/layouts";
   }

@@ -1,15 +1,12 @@
 // placement: the built-in rules, on tiny models and on the names of real ones.
-#include <filesystem>
-#include <fstream>
 #include <map>
-
-#include <nlohmann/json.hpp>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
 
 #include "support/catch.hpp"
 #include "support/placement.hpp"
+#include "synth/layout.hpp"
 
 using namespace safeshuffle;
 using testing::kept;
@@ -126,11 +123,6 @@ std::vector<Row> falcon(Row query_key_value) {
 
 const std::string falcon_weight = "h.0.self_attention.query_key_value.weight";
 
-nlohmann::json read_json(const std::filesystem::path& path) {
-  std::ifstream stream(path);
-  return nlohmann::json::parse(stream);
-}
-
 /// "model.layers.17.norm" → "model.layers.*.norm", as far as digits are whole components.
 std::string family(const std::string& name) {
   std::string result;
@@ -207,10 +199,6 @@ void check_family(const TpPlan& plan, const std::string& name, const Family& exp
   const auto kind = expected.cut ? Placement::Kind::sharded : Placement::Kind::replicated;
   CHECK(plan.place(info, world).kind == kind);
 }
-
-/// Where the layouts of real checkpoints are, if they are there.
-const std::filesystem::path layouts =
-    std::filesystem::path(__FILE__).parent_path() / "../../../shared/data/layouts";
 
 }  // namespace
 
@@ -351,17 +339,15 @@ TEST_CASE("real checkpoints are placed for 1, 4 and 8 ranks", "[placement]") {
 }
 
 TEST_CASE("every name of the real layouts has its place", "[placement]") {
-  if (!std::filesystem::exists(layouts)) {
-    WARN("skipped: no layouts beside the source directory");
-    return;
-  }
   const std::map<std::string, const Families*> models{
       {"llama-2-70b", &llama_70b}, {"bloom-176b", &bloom_176b}, {"falcon-180b", &falcon_180b}};
   for (const auto& [model, families] : models) {
-    const auto layout = read_json(layouts / (model + ".json"));
-    const TpPlan plan = TpPlan::automatic(layout.at("config").dump());
-    for (const auto& item : layout.at("weight_map").items()) {
-      check_family(plan, item.key(), families->at(family(item.key())), 8);
+    const synth::Layout layout = synth::load_layout(model);
+    const TpPlan plan = TpPlan::automatic(layout.config);
+    for (const synth::LayoutFile& file : layout.files) {
+      for (const auto& item : file.tensors) {
+        check_family(plan, item.name, families->at(family(item.name)), 8);
+      }
     }
   }
 }
