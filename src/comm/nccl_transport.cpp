@@ -124,12 +124,12 @@ class NcclTransport final : public Transport {
 
 NcclBuffers::NcclBuffers(std::shared_ptr<device::CudaDevice> on, std::uint32_t size, bool gathers)
     : device(std::move(on)),
-      token_bytes(NcclCalls::token_bytes * 3 * size),
-      tokens(device->allocate(token_bytes)),
+      tokens_bytes(token_bytes * 3 * size),
+      tokens(device->allocate(tokens_bytes)),
       gather(gathers ? std::make_unique<NcclGather>(*device, size) : nullptr) {}
 
 std::uint64_t NcclBuffers::device_bytes() const noexcept {
-  return token_bytes + (gather ? gather->device_bytes() : 0);
+  return tokens_bytes + (gather ? gather->device_bytes() : 0);
 }
 
 std::unique_ptr<Transport> make_nccl_transport(std::shared_ptr<NcclGroup> group,

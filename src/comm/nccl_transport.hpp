@@ -13,7 +13,7 @@
 namespace safeshuffle::comm {
 
 /// What a transport of `size` ranks holds on its GPU: to be had before ranks depend on each other.
-/// With `gather`, texts can be gathered over NCCL.
+/// If it `gathers`, texts can be gathered over NCCL.
 struct NcclBuffers {
   /// Throws MemoryError, TransportError.
   NcclBuffers(std::shared_ptr<device::CudaDevice> on, std::uint32_t size, bool gathers);
@@ -21,7 +21,7 @@ struct NcclBuffers {
   std::uint64_t device_bytes() const noexcept;
 
   std::shared_ptr<device::CudaDevice> device;
-  std::uint64_t token_bytes;          ///< of all tokens
+  std::uint64_t tokens_bytes;         ///< of all tokens
   std::shared_ptr<std::byte> tokens;  ///< one per root, one per sender, one per rank for barriers
   std::unique_ptr<NcclGather> gather;
 };
