@@ -1,6 +1,5 @@
 #include "comm/nccl_call.hpp"
 
-#include <filesystem>
 #include <string>
 
 #include "safeshuffle/error.hpp"
@@ -18,13 +17,11 @@ std::string words(ncclResult_t code, ncclComm_t comm) {
 
 }  // namespace
 
-void check_nccl(ncclResult_t code, const char* operation, ncclComm_t comm,
-                const std::source_location& where) {
+void check_nccl(ncclResult_t code, const char* operation, ncclComm_t comm, core::SourceLine where) {
   if (code == ncclSuccess || code == ncclInProgress) return;
   ErrorRecord record{.code = static_cast<std::int32_t>(code)};
-  record.cause = std::string(operation) + ": " + words(code, comm) + " (" +
-                 std::filesystem::path(where.file_name()).filename().string() + ":" +
-                 std::to_string(where.line()) + ")";
+  record.cause =
+      std::string(operation) + ": " + words(code, comm) + " (" + core::text_of(where) + ")";
   if (code == ncclRemoteError) throw TimeoutError(std::move(record));
   throw TransportError(std::move(record));
 }

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <nccl.h>
-#include <source_location>
+
+#include "core/source_line.hpp"
 
 namespace safeshuffle::comm {
 
@@ -10,7 +11,7 @@ namespace safeshuffle::comm {
 /// communicator say that they go on: TimeoutError if a peer was lost, else TransportError, with
 /// NCCL's own words. `operation` names the call; `comm` may be null.
 void check_nccl(ncclResult_t code, const char* operation, ncclComm_t comm = nullptr,
-                const std::source_location& where = std::source_location::current());
+                core::SourceLine where = core::SourceLine::here());
 
 /// Whether what was last called on the communicator is over, its set-up included; until then
 /// nothing else may be called on it. Throws what went wrong, also if that is a peer's failure.

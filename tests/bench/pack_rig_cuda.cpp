@@ -123,7 +123,7 @@ class CudaRig final : public PackRig {
     CHECKED(cudaEventSynchronize(end_.get()));
     float milliseconds = 0;
     CHECKED(cudaEventElapsedTime(&milliseconds, start_.get(), end_.get()));
-    return double{milliseconds} / 1000 / launches;
+    return static_cast<double>(milliseconds) / 1000 / launches;
   }
 
   std::array<Buffers, pairs> buffers_;

@@ -18,6 +18,7 @@
 #include "core/deadline.hpp"
 #include "core/posix_file.hpp"
 #include "core/random.hpp"
+#include "core/source_line.hpp"
 #include "core/text.hpp"
 #include "core/thread.hpp"
 #include "core/thread_pool.hpp"
@@ -27,6 +28,17 @@
 #include "support/thread_limit.hpp"
 
 using namespace safeshuffle;
+
+namespace {
+
+std::string inner(core::SourceLine where = core::SourceLine::here()) {
+  return core::text_of(where);
+}
+std::string outer(core::SourceLine where = core::SourceLine::here()) {
+  return inner(where);
+}
+
+}  // namespace
 
 TEST_CASE("checked arithmetic refuses to wrap", "[core]") {
   constexpr std::uint64_t max = ~std::uint64_t{0};
@@ -150,6 +162,12 @@ TEST_CASE("a thread that the system has no room for is a MemoryError", "[core]")
   CHECK(refused([] { core::ThreadPool(1); }) == cause);
   CHECK(refused([] { core::run_on(core::allowed_cpus(), [] {}); }) == cause);
   CHECK(refused([] { core::returns_within(std::chrono::seconds(30), [] {}); }) == cause);
+}
+
+TEST_CASE("a source line is that of the call", "[core]") {
+  const std::string expected = "core_test.cpp:" + std::to_string(__LINE__ + 1);
+  const std::vector<std::string> lines{inner(), outer()};
+  CHECK(lines == std::vector<std::string>{expected, expected});
 }
 
 TEST_CASE("random bytes differ, and read as hexadecimal digits", "[core]") {

@@ -2,21 +2,21 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <source_location>
 #include <string>
 
 #include "safeshuffle/error.hpp"
 
+#include "core/source_line.hpp"
+
 namespace safeshuffle::device {
 
 /// The record of a failed call: CUDA's name and words for it, and where in the source it was made.
-ErrorRecord cuda_error(cudaError_t code, const std::string& operation,
-                       const std::source_location& where);
+ErrorRecord cuda_error(cudaError_t code, const std::string& operation, core::SourceLine where);
 
 /// Throws TransportError unless `code` is cudaSuccess. `operation` names the call. Errors that are
 /// not sticky are cleared, so that a later cudaGetLastError of the caller's does not see them.
 inline void check_cuda(cudaError_t code, const char* operation,
-                       const std::source_location& where = std::source_location::current()) {
+                       core::SourceLine where = core::SourceLine::here()) {
   if (code == cudaSuccess) return;
   cudaGetLastError();
   throw TransportError(cuda_error(code, operation, where));
@@ -24,7 +24,7 @@ inline void check_cuda(cudaError_t code, const char* operation,
 
 /// Interprets the result of a query: whether the work is done. Throws as `check_cuda`.
 inline bool is_done(cudaError_t code, const char* operation,
-                    const std::source_location& where = std::source_location::current()) {
+                    core::SourceLine where = core::SourceLine::here()) {
   if (code == cudaErrorNotReady) {
     cudaGetLastError();
     return false;

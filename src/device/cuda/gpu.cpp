@@ -44,7 +44,7 @@ const Driver& driver() {
 
 // The runtime's codes have the driver's numbers.
 void check_driver(CUresult code, const char* operation,
-                  const std::source_location& where = std::source_location::current()) {
+                  core::SourceLine where = core::SourceLine::here()) {
   check_cuda(static_cast<cudaError_t>(code), operation, where);
 }
 
