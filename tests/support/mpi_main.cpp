@@ -11,8 +11,9 @@
 
 #include "support/catch.hpp"
 #include "support/group.hpp"
+#include "support/sanitizers.hpp"
 
-#ifdef __SANITIZE_ADDRESS__
+#if SAFESHUFFLE_ASAN
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -21,7 +22,7 @@ namespace {
 // Looks for leaks while the parts of MPI are still loaded: afterwards theirs have no name any more
 // by which lsan.supp could tell them from ours.
 void check_leaks() {
-#ifdef __SANITIZE_ADDRESS__
+#if SAFESHUFFLE_ASAN
   __lsan_do_leak_check();
 #endif
 }

@@ -24,6 +24,7 @@
 #include "core/thread_pool.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/thread_limit.hpp"
 
@@ -177,7 +178,7 @@ TEST_CASE("random bytes differ, and read as hexadecimal digits", "[core]") {
   CHECK(core::random_bytes(0).empty());
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !SAFESHUFFLE_ASAN && !SAFESHUFFLE_TSAN
 TEST_CASE("a pool that the system has no room for is a MemoryError", "[core]") {
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);

@@ -1,5 +1,7 @@
 // core: what happens where an allocation fails. The sanitizers have allocators of their own.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#include "support/sanitizers.hpp"
+
+#if !SAFESHUFFLE_ASAN && !SAFESHUFFLE_TSAN
 #include <cstdlib>
 #include <new>
 

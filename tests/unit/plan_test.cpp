@@ -12,6 +12,7 @@
 #include "plan/schedule.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
+#include "support/sanitizers.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
@@ -19,7 +20,7 @@ using namespace safeshuffle::testing;
 namespace {
 
 // The requirement is one second; sanitizers and debug builds are slower by what they check.
-#if defined(__SANITIZE_ADDRESS__) || !defined(__OPTIMIZE__)
+#if SAFESHUFFLE_ASAN || !defined(__OPTIMIZE__)
 constexpr double scale_limit_seconds = 30;
 #else
 constexpr double scale_limit_seconds = 1;
