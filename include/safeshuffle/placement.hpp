@@ -33,12 +33,14 @@ struct Sharing {
   std::uint64_t units = 1;
   bool uneven = false;
   bool replicate = false;
+  bool operator==(const Sharing&) const = default;
 };
 
 /// One of several fused pieces inside a unit, such as the q, k and v rows of a fused projection.
 struct Part {
   std::uint64_t length = 0;  ///< extent along the axis, in elements
   Sharing sharing;           ///< how this part is shared by the ranks that share the unit
+  bool operator==(const Part&) const = default;
 };
 
 /// A cut of a tensor along one axis. The axis is `sharing.units` equal units. A rank that has whole
@@ -50,6 +52,7 @@ struct Split {
   std::uint32_t axis = 0;  ///< index into the shape
   Sharing sharing;
   std::vector<Part> parts;  ///< lengths add up to one unit's; empty: the unit is not divisible
+  bool operator==(const Split&) const = default;
 };
 
 /// Where one tensor must end up.
@@ -63,6 +66,7 @@ struct Placement {
   Kind kind = Kind::replicated;
   Split split;             ///< meaningful if sharded
   std::uint32_t rank = 0;  ///< meaningful if single
+  bool operator==(const Placement&) const = default;
 };
 
 /// Whether `rank` has the tensor at all, be it as an empty shard.

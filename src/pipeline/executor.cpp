@@ -11,6 +11,7 @@
 #include "core/error_wire.hpp"
 #include "core/process.hpp"
 #include "core/text.hpp"
+#include "plan/waves.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
@@ -49,17 +50,10 @@ std::shared_ptr<Buffers> allocate_buffers(device::Device& device, const RankSumm
   return buffers;
 }
 
-std::vector<std::uint64_t> cumulative_bytes(const plan::Schedule& schedule) {
-  std::vector<std::uint64_t> totals(schedule.waves);
-  std::uint64_t total = 0;
-  for (std::uint32_t wave = 0; wave < schedule.waves; ++wave) {
-    for (std::uint32_t reader = 0; reader < schedule.world; ++reader) {
-      for (const plan::FileRange& range : schedule.slab(wave, reader).file_ranges)
-        total += range.bytes;
-    }
-    totals[wave] = total;
-  }
-  return totals;
+std::uint64_t read_bytes(const Plan& plan) {
+  std::uint64_t bytes = 0;
+  for (const RankSummary& rank : plan.ranks()) bytes += rank.read_bytes;
+  return bytes;
 }
 
 std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
@@ -79,15 +73,14 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
       queue_(device_->make_queue()),
       buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()])),
       packer_(device_->make_packer(*queue_)),
-      planner_(schedule_),
+      planner_(schedule_, comm.rank()),
       deadline_(options.timeout),
-      bytes_after_wave_(cumulative_bytes(schedule_)),
       last_report_(core::Clock::now()) {
   const io::ReaderOptions reader = reader_options(options);
   core::run_on(cpus_for(reader, *device_, options),
                [&] { make_reader(reader, plan.ranks()[comm.rank()].slab_bytes); });
   progress_.waves = schedule_.waves;
-  progress_.total_bytes = bytes_after_wave_.empty() ? 0 : bytes_after_wave_.back();
+  progress_.total_bytes = read_bytes(plan);
 }
 
 Executor::~Executor() = default;
@@ -121,7 +114,7 @@ void Executor::run_waves() {
     await_reading(reading);
     pack(transfers, wave);
     exchange(transfers, wave);
-    finish_wave();
+    finish_wave(wave);
     reading = next;
   }
 }
@@ -137,11 +130,11 @@ void Executor::connect() {
 Executor::WaveBatch Executor::start_reading(std::uint32_t wave) {
   WaveBatch reading{wave, {}, core::Clock::now()};
   if (wave >= schedule_.waves || error_) return reading;
-  const plan::Slab& slab = schedule_.slab(wave, transport_.rank());
-  if (slab.file_ranges.empty()) return reading;
+  plan::slab_at(schedule_, wave, transport_.rank(), slab_);
+  if (slab_.file_ranges.empty()) return reading;
   std::vector<io::ReadRange> ranges;
-  ranges.reserve(slab.file_ranges.size());
-  for (const plan::FileRange& range : slab.file_ranges) {
+  ranges.reserve(slab_.file_ranges.size());
+  for (const plan::FileRange& range : slab_.file_ranges) {
     ranges.push_back({range.file, range.file_offset, range.bytes,
                       buffers_->slabs[wave % 2].get() + range.slab_offset});
   }
@@ -221,7 +214,7 @@ void Executor::check_fallbacks() {
 
 Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
-  return {planner_.outgoing(wave, transport_.rank()), planner_.incoming(wave, transport_.rank())};
+  return {planner_.outgoing(wave), planner_.incoming(wave)};
 }
 
 void Executor::pack(const Transfers& transfers, std::uint32_t wave) {
@@ -270,8 +263,9 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
   return buffers_->slabs[wave % 2].get() + run.offset;
 }
 
-void Executor::finish_wave() {
-  progress_.bytes = bytes_after_wave_[progress_.wave++];
+void Executor::finish_wave(std::uint32_t wave) {
+  if (options_.on_progress) progress_.bytes += plan::wave_bytes(schedule_, wave);
+  ++progress_.wave;
   report();
 }
 

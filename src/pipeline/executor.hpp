@@ -46,7 +46,7 @@ class Executor {
   /// The first failure that was not thrown.
   const std::optional<ErrorRecord>& error() const noexcept { return error_; }
 
-  /// The finished tensors, placed by Schedule::arena_offsets.
+  /// The finished tensors, placed by plan::arena_offsets.
   const std::shared_ptr<std::byte>& arena() const noexcept { return buffers_->arena; }
 
   io::IoPath io_path() const { return reader_->path(); }
@@ -84,7 +84,7 @@ class Executor {
   void exchange(const Transfers& transfers, std::uint32_t wave);
   comm::Exchange messages(const Transfers& transfers, std::uint32_t wave) const;
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
-  void finish_wave();
+  void finish_wave(std::uint32_t wave);
   void report_if_due();
   void report();
 
@@ -101,11 +101,11 @@ class Executor {
   std::unique_ptr<io::Reader> reader_;
   core::CpuSet reader_cpus_;
   plan::TransferPlanner planner_;
+  plan::Slab slab_;  // scratch
   core::Deadline deadline_;
   std::optional<io::BatchId> last_batch_;
   std::optional<ErrorRecord> error_;
   Progress progress_;
-  std::vector<std::uint64_t> bytes_after_wave_;  // over all ranks
   core::Clock::time_point last_report_;
 };
 

@@ -5,6 +5,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "pipeline/tensor_state.hpp"
+#include "plan/arena.hpp"
 #include "plan/schedule.hpp"
 
 namespace safeshuffle {
@@ -28,14 +29,15 @@ std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t ran
   auto state = std::make_shared<TensorSet::State>(
       TensorSet::State{plan, rank, std::move(device), std::move(arena), {}, {}, {}});
   state->shapes.resize(tensors.size());
+  const std::vector<std::uint64_t> offsets = plan::arena_offsets(schedule, rank);
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
     const Placement& placement = schedule.placements[i];
     if (!holds(placement, rank)) continue;
     state->shapes[i] = shard_shape(tensors[i], placement, rank, schedule.world);
-    const std::uint64_t offset = schedule.arena_offsets[rank][i];
-    state->views.push_back({tensors[i].name, schedule.dtypes[i], state->shapes[i],
-                            offset == plan::not_held ? nullptr : state->arena.get() + offset,
-                            bytes_of(state->shapes[i], schedule.dtypes[i]), i});
+    state->views.push_back(
+        {tensors[i].name, schedule.dtypes[i], state->shapes[i],
+         offsets[i] == plan::not_held ? nullptr : state->arena.get() + offsets[i],
+         bytes_of(state->shapes[i], schedule.dtypes[i]), i});
   }
   std::sort(state->views.begin(), state->views.end(),
             [](const TensorView& a, const TensorView& b) { return a.name < b.name; });

@@ -1,16 +1,21 @@
-// Arena layout and the totals of every rank.
+// Where finished tensors lie.
 #pragma once
+
+#include <cstdint>
+#include <vector>
 
 #include "plan/schedule.hpp"
 
 namespace safeshuffle::plan {
 
-/// Fills `schedule.arena_offsets` and `schedule.ranks` from the rest of the schedule.
-///
-/// Rank d's arena is laid out in (wave, reader) order; what one reader contributes in one wave is
-/// one region of its sharded tensors followed by one region of its replicated tensors. So all that
-/// a rank sends another in a wave is one contiguous run, and so is what it broadcasts. A tensor
-/// that comes in chunks has its place reserved when its first chunk comes.
-void layout_arenas(Schedule& schedule);
+/// The order of tensors in every arena, from the reads: by (wave, reader) of the chunk that comes
+/// first; within one slab those that are not replicated before those that are, each in the order of
+/// the file. So all that a rank sends another in a wave is one contiguous run, and so is what it
+/// broadcasts.
+std::vector<std::uint32_t> arena_order(const Schedule& schedule);
+
+/// By tensor: its offset in the arena of `rank`, or not_held where the rank has no byte of it.
+/// Follows from `schedule.arena_order` and the sizes of the rank's shards alone.
+std::vector<std::uint64_t> arena_offsets(const Schedule& schedule, std::uint32_t rank);
 
 }  // namespace safeshuffle::plan

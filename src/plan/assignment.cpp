@@ -1,65 +1,49 @@
 #include "plan/assignment.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <limits>
 #include <numeric>
 
-#include "core/arithmetic.hpp"
-#include "plan/cut.hpp"
+#include "safeshuffle/error.hpp"
+
+#include "plan/chunks.hpp"
 
 namespace safeshuffle::plan {
 namespace {
 
-using RankUnits = std::vector<std::vector<ReadUnit>>;
+using Reads = std::vector<std::vector<Read>>;  // [reader]
 
-// Where a chunk starts decides where its data starts in the arenas. These granules keep that
-// aligned for all usual shapes, also when elements halve in size on the way.
-constexpr std::uint64_t chunk_byte_granule = 2 * arena_alignment;
-constexpr std::uint64_t chunk_row_granule = arena_alignment;
-
-std::uint64_t rows_per_chunk(std::uint64_t rows_that_fit) {
-  return rows_that_fit >= chunk_row_granule ? core::align_down(rows_that_fit, chunk_row_granule)
-                                            : std::bit_floor(rows_that_fit);
-}
-
-void append_chunks(std::uint32_t tensor, std::uint64_t begin, std::uint64_t end,
-                   std::uint64_t chunk, std::vector<ReadUnit>& units) {
-  for (std::uint64_t at = begin; at < end; at += chunk) {
-    units.push_back({tensor, at, std::min(end, at + chunk)});
+// Of tensors that are read.
+std::vector<std::uint64_t> bytes_per_file(const Schedule& schedule) {
+  std::vector<std::uint64_t> bytes(schedule.catalog.files().size());
+  const auto tensors = schedule.catalog.tensors();
+  for (std::uint32_t i = 0; i < tensors.size(); ++i) {
+    if (is_read(schedule, i)) bytes[tensors[i].file] += tensors[i].bytes;
   }
-}
-
-void append_units(std::uint32_t tensor, const Cut& cut, std::uint64_t window,
-                  std::vector<ReadUnit>& units) {
-  const std::uint64_t bytes = cut.rows * cut.row_bytes;
-  if (bytes <= window) {
-    units.push_back({tensor, 0, bytes});
-  } else if (cut.row_bytes <= window) {
-    append_chunks(tensor, 0, bytes, rows_per_chunk(window / cut.row_bytes) * cut.row_bytes, units);
-  } else {
-    const std::uint64_t chunk = core::align_down(window, chunk_byte_granule);
-    for (std::uint64_t row = 0; row < cut.rows; ++row) {
-      append_chunks(tensor, row * cut.row_bytes, (row + 1) * cut.row_bytes, chunk, units);
-    }
-  }
-}
-
-std::uint32_t file_of(const ReadUnit& unit, const Catalog& catalog) {
-  return catalog.tensors()[unit.tensor].file;
-}
-
-std::vector<std::uint64_t> bytes_per_file(const Catalog& catalog,
-                                          const std::vector<ReadUnit>& units) {
-  std::vector<std::uint64_t> bytes(catalog.files().size());
-  for (const ReadUnit& unit : units) bytes[file_of(unit, catalog)] += unit.bytes();
   return bytes;
 }
 
-RankUnits assign_files(const std::vector<std::uint32_t>& rank_of_file, const Catalog& catalog,
-                       const std::vector<ReadUnit>& units, std::uint32_t world) {
-  RankUnits ranks(world);
-  for (const ReadUnit& unit : units) ranks[rank_of_file[file_of(unit, catalog)]].push_back(unit);
-  return ranks;
+// Calls visit(tensor, chunks) for every tensor that is read, in catalog order.
+template <class Visit>
+void for_each_read(const Schedule& schedule, Visit visit) {
+  for (std::uint32_t i = 0; i < schedule.cuts.size(); ++i) {
+    if (!is_read(schedule, i)) continue;
+    const Chunks chunks(schedule.cuts[i], schedule.window);
+    if (chunks.count() > std::numeric_limits<std::uint32_t>::max()) {
+      throw PlanError(ErrorRecord{.tensor = schedule.catalog.tensors()[i].name,
+                                  .cause = "the window is so small that chunks cannot be counted"});
+    }
+    visit(i, chunks);
+  }
+}
+
+Reads assign_files(const Schedule& schedule, const std::vector<std::uint32_t>& rank_of_file) {
+  Reads reads(schedule.world);
+  for_each_read(schedule, [&](std::uint32_t tensor, const Chunks& chunks) {
+    const std::uint32_t file = schedule.catalog.tensors()[tensor].file;
+    reads[rank_of_file[file]].push_back({tensor, 0, static_cast<std::uint32_t>(chunks.count()), 0});
+  });
+  return reads;
 }
 
 std::vector<std::uint32_t> round_robin_files(std::size_t files, std::uint32_t world) {
@@ -86,23 +70,56 @@ std::vector<std::uint32_t> balanced_files(const std::vector<std::uint64_t>& file
   return rank_of_file;
 }
 
-// A unit goes to the rank whose 1/world of the file's bytes contains the unit's midpoint.
-RankUnits striped_units(const Catalog& catalog, const std::vector<ReadUnit>& units,
-                        std::uint32_t world) {
-  const std::vector<std::uint64_t> file_bytes = bytes_per_file(catalog, units);
-  std::vector<std::uint64_t> passed(file_bytes.size());
-  RankUnits ranks(world);
-  for (const ReadUnit& unit : units) {
-    const std::uint32_t file = file_of(unit, catalog);
-    const std::uint64_t twice_middle = 2 * passed[file] + unit.bytes();
-    const auto stripe = static_cast<std::uint32_t>(twice_middle * world / (2 * file_bytes[file]));
-    // Rotated by file, so that where tensors do not divide evenly not always the same rank has
-    // more.
-    ranks[(stripe + file) % world].push_back(unit);
-    passed[file] += unit.bytes();
+// Cuts every file into stripes, 1/world of its bytes each: a chunk goes to the rank of the stripe
+// that contains its midpoint.
+class Striping {
+ public:
+  explicit Striping(const Schedule& schedule)
+      : schedule_(schedule),
+        file_bytes_(bytes_per_file(schedule)),
+        passed_(file_bytes_.size()),
+        reads_(schedule.world) {}
+
+  Reads run() && {
+    for_each_read(schedule_, [&](std::uint32_t tensor, const Chunks& chunks) {
+      const std::uint32_t file = schedule_.catalog.tensors()[tensor].file;
+      const auto count = static_cast<std::uint32_t>(chunks.count());
+      for (std::uint32_t first = 0; first < count;) {
+        const std::uint32_t stripe = stripe_of(file, chunks.bytes(first));
+        const std::uint32_t end = end_of_stripe(file, chunks, first, stripe);
+        // Rotated by file, so that where tensors do not divide evenly not always the same rank has
+        // more.
+        reads_[(stripe + file) % schedule_.world].push_back({tensor, first, end - first, 0});
+        first = end;
+      }
+      passed_[file] += schedule_.catalog.tensors()[tensor].bytes;
+    });
+    return std::move(reads_);
   }
-  return ranks;
-}
+
+ private:
+  std::uint32_t stripe_of(std::uint32_t file, const Range& chunk) const {
+    const std::uint64_t twice_middle = 2 * passed_[file] + chunk.begin + chunk.end;
+    return static_cast<std::uint32_t>(twice_middle * schedule_.world / (2 * file_bytes_[file]));
+  }
+
+  // The first chunk after `first`, which is in the stripe, that is not: stripes ascend with chunks.
+  std::uint32_t end_of_stripe(std::uint32_t file, const Chunks& chunks, std::uint32_t first,
+                              std::uint32_t stripe) const {
+    std::uint32_t inside = first;
+    auto outside = static_cast<std::uint32_t>(chunks.count());
+    while (outside - inside > 1) {
+      const std::uint32_t middle = inside + (outside - inside) / 2;
+      (stripe_of(file, chunks.bytes(middle)) == stripe ? inside : outside) = middle;
+    }
+    return outside;
+  }
+
+  const Schedule& schedule_;
+  std::vector<std::uint64_t> file_bytes_;
+  std::vector<std::uint64_t> passed_;  // by file: bytes of the tensors before
+  Reads reads_;
+};
 
 bool badly_skewed(const std::vector<std::uint64_t>& file_bytes, std::uint32_t world) {
   std::vector<std::uint64_t> load(world);
@@ -114,32 +131,20 @@ bool badly_skewed(const std::vector<std::uint64_t>& file_bytes, std::uint32_t wo
 
 }  // namespace
 
-std::vector<ReadUnit> read_units(const Schedule& schedule, std::uint64_t window) {
-  std::vector<ReadUnit> units;
-  units.reserve(schedule.placements.size());
-  for (std::uint32_t i = 0; i < schedule.placements.size(); ++i) {
-    if (schedule.placements[i].kind == Placement::Kind::dropped) continue;
-    if (schedule.catalog.tensors()[i].bytes == 0) continue;
-    append_units(i, schedule.cuts[i], window, units);
-  }
-  return units;
-}
-
-Assignment resolve(Assignment assignment, const Catalog& catalog,
-                   const std::vector<ReadUnit>& units, std::uint32_t world) {
+Assignment resolve(Assignment assignment, const Schedule& schedule) {
   if (assignment != Assignment::automatic) return assignment;
-  const std::vector<std::uint64_t> file_bytes = bytes_per_file(catalog, units);
-  return file_bytes.size() < world || badly_skewed(file_bytes, world) ? Assignment::striped
-                                                                      : Assignment::round_robin;
+  const std::vector<std::uint64_t> file_bytes = bytes_per_file(schedule);
+  return file_bytes.size() < schedule.world || badly_skewed(file_bytes, schedule.world)
+             ? Assignment::striped
+             : Assignment::round_robin;
 }
 
-std::vector<std::vector<ReadUnit>> assign(Assignment assignment, const Catalog& catalog,
-                                          const std::vector<ReadUnit>& units, std::uint32_t world) {
-  if (assignment == Assignment::striped) return striped_units(catalog, units, world);
-  const std::vector<std::uint32_t> rank_of_file =
-      assignment == Assignment::balanced ? balanced_files(bytes_per_file(catalog, units), world)
-                                         : round_robin_files(catalog.files().size(), world);
-  return assign_files(rank_of_file, catalog, units, world);
+std::vector<std::vector<Read>> assign(const Schedule& schedule) {
+  if (schedule.assignment == Assignment::striped) return Striping(schedule).run();
+  return assign_files(schedule,
+                      schedule.assignment == Assignment::balanced
+                          ? balanced_files(bytes_per_file(schedule), schedule.world)
+                          : round_robin_files(schedule.catalog.files().size(), schedule.world));
 }
 
 }  // namespace safeshuffle::plan

@@ -57,21 +57,26 @@ void RankColumns::assign(const TensorInfo& tensor, const Placement& placement, c
   }
 }
 
+namespace {
+
+// Of the stored bytes before `offset`, those that the rank keeps.
+std::uint64_t kept_before(const Cut& cut, const RankColumns& columns, std::uint64_t offset) {
+  const std::uint64_t column = offset % cut.row_bytes;
+  std::uint64_t kept = offset / cut.row_bytes * columns.row_bytes();
+  if (column == 0) return kept;
+  for (const Columns& interval : columns.columns()) {
+    if (interval.begin >= column) break;
+    kept += std::min(interval.end, column) - interval.begin;
+  }
+  return kept;
+}
+
+}  // namespace
+
 Share share_of(const Cut& cut, const RankColumns& columns, std::uint64_t begin, std::uint64_t end) {
   if (begin == end || columns.row_bytes() == 0) return {};
-  const std::uint64_t row = begin / cut.row_bytes;
-  const std::uint64_t first = begin % cut.row_bytes;
-  if (first == 0 && end % cut.row_bytes == 0) {
-    return {row * columns.row_bytes(), (end / cut.row_bytes - row) * columns.row_bytes()};
-  }
-  const std::uint64_t last = first + (end - begin);
-  Share share{row * columns.row_bytes(), 0};
-  for (const Columns& kept : columns.columns()) {
-    share.prefix += std::min(kept.end, std::max(kept.begin, first)) - kept.begin;
-    share.bytes += std::max(std::min(kept.end, last), std::max(kept.begin, first)) -
-                   std::max(kept.begin, first);
-  }
-  return share;
+  const std::uint64_t prefix = kept_before(cut, columns, begin);
+  return {prefix, kept_before(cut, columns, end) - prefix};
 }
 
 }  // namespace safeshuffle::plan

@@ -55,7 +55,7 @@ struct Share {
   std::uint64_t bytes = 0;
 };
 
-/// [begin, end) must be whole rows or lie within one row.
+/// [begin, end) may be any stored bytes of the tensor.
 Share share_of(const Cut& cut, const RankColumns& columns, std::uint64_t begin, std::uint64_t end);
 
 /// `stored` bytes of elements of type `from` after conversion to `to`.

@@ -63,20 +63,13 @@ void add(Hasher& hasher, const Placement& placement) {
   }
 }
 
-void add(Hasher& hasher, const Slab& slab) {
-  hasher.add(slab.file_ranges.size());
-  for (const FileRange& range : slab.file_ranges) {
-    hasher.add(range.file);
-    hasher.add(range.file_offset);
-    hasher.add(range.bytes);
-    hasher.add(range.slab_offset);
-  }
-  hasher.add(slab.pieces.size());
-  for (const Piece& piece : slab.pieces) {
-    hasher.add(piece.tensor);
-    hasher.add(piece.begin);
-    hasher.add(piece.end);
-    hasher.add(piece.slab_offset);
+void add(Hasher& hasher, const std::vector<Read>& reads) {
+  hasher.add(reads.size());
+  for (const Read& read : reads) {
+    hasher.add(read.tensor);
+    hasher.add(read.first_chunk);
+    hasher.add(read.chunks);
+    hasher.add(read.wave);
   }
 }
 
@@ -86,12 +79,13 @@ std::uint64_t hash_of(const Schedule& schedule) {
   Hasher hasher;
   hasher.add(schedule.world);
   hasher.add(schedule.waves);
+  hasher.add(schedule.window);
   for (const FileInfo& file : schedule.catalog.files()) hasher.add(file.size);
   for (const TensorInfo& tensor : schedule.catalog.tensors()) add(hasher, tensor);
   for (const Placement& placement : schedule.placements) add(hasher, placement);
   for (const DType dtype : schedule.dtypes) hasher.add(dtype);
-  for (const Slab& slab : schedule.slabs) add(hasher, slab);
-  for (const auto& offsets : schedule.arena_offsets) hasher.add(offsets);
+  for (const auto& reads : schedule.reads) add(hasher, reads);
+  for (const std::uint32_t tensor : schedule.arena_order) hasher.add(tensor);
   return hasher.digest();
 }
 

@@ -10,17 +10,19 @@
 #include "plan/arena.hpp"
 #include "plan/assignment.hpp"
 #include "plan/cut.hpp"
+#include "plan/geometry.hpp"
 #include "plan/hash.hpp"
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
+#include "plan/summary.hpp"
+#include "plan/warnings.hpp"
 #include "plan/waves.hpp"
 
 namespace safeshuffle {
 namespace {
 
-constexpr std::uint64_t smallest_window = 4096;
-
 using plan::Schedule;
+using plan::smallest_window;
 
 void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   if (schedule.world == 0) throw ConfigError("the world size must be at least 1");
@@ -41,18 +43,16 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   }
 }
 
-void fill(Schedule& schedule, Assignment assignment, std::uint64_t window) {
-  const auto units = plan::read_units(schedule, window);
+// Everything that depends on the window.
+void fill(Schedule& schedule, const plan::Geometries& geometries, std::uint64_t window) {
   schedule.window = window;
-  schedule.assignment = plan::resolve(assignment, schedule.catalog, units, schedule.world);
-  std::vector<std::vector<plan::Slab>> rank_slabs;
-  for (const auto& mine :
-       plan::assign(schedule.assignment, schedule.catalog, units, schedule.world)) {
-    rank_slabs.push_back(plan::fill_slabs(schedule.catalog, mine, window));
+  schedule.waves = 0;
+  schedule.reads = plan::assign(schedule);
+  for (auto& reads : schedule.reads) {
+    schedule.waves = std::max(schedule.waves, plan::number_waves(schedule, reads));
   }
-  schedule.slabs.clear();
-  schedule.waves = plan::interleave(std::move(rank_slabs), schedule.slabs);
-  plan::layout_arenas(schedule);
+  schedule.arena_order = plan::arena_order(schedule);
+  plan::summarize(schedule, geometries);
 }
 
 const RankSummary& neediest(const Schedule& schedule) {
@@ -68,7 +68,7 @@ std::uint64_t left_for_plan(const PlanOptions& options) {
 
 // The tensor at which a rank's shards, in arena order, outgrow the budget; else the last one.
 const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std::uint64_t budget) {
-  const auto& offsets = schedule.arena_offsets[rank];
+  const std::vector<std::uint64_t> offsets = plan::arena_offsets(schedule, rank);
   std::size_t found = 0;
   std::uint64_t found_offset = 0;
   for (std::size_t i = 0; i < offsets.size(); ++i) {
@@ -91,15 +91,19 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
   throw MemoryError(ErrorRecord{
       .rank = static_cast<std::int32_t>(rank.rank),
       .tensor = tensor.name,
-      .cause = "the memory budget of " + std::to_string(options.memory_budget) + " bytes" +
-               reserved + " cannot hold the " + std::to_string(rank.peak_device_bytes) +
-               " bytes of the plan (shards " + std::to_string(rank.arena_bytes) + ", slabs 2 x " +
-               std::to_string(rank.slab_bytes) + ", pack buffer " +
-               std::to_string(rank.pack_bytes) + "; this tensor has " +
-               std::to_string(tensor.bytes) + " stored bytes)"});
+      .cause =
+          "the memory budget of " + std::to_string(options.memory_budget) + " bytes" + reserved +
+          " cannot hold the " + std::to_string(rank.peak_device_bytes) +
+          " bytes of the plan (shards " + std::to_string(rank.arena_bytes) + ", slabs 2 x " +
+          std::to_string(rank.slab_bytes) + ", pack buffer " + std::to_string(rank.pack_bytes) +
+          "; this tensor has " + std::to_string(tensor.bytes) + " stored bytes) with a window of " +
+          std::to_string(schedule.window) + " bytes, the smallest that is sensible; a budget of " +
+          std::to_string(rank.peak_device_bytes + options.reserved_bytes) + " bytes would do"});
 }
 
 void cut(Schedule& schedule, DTypePolicy dtype) {
+  schedule.dtypes.reserve(schedule.placements.size());
+  schedule.cuts.reserve(schedule.placements.size());
   for (std::size_t i = 0; i < schedule.placements.size(); ++i) {
     const TensorInfo& tensor = schedule.catalog.tensors()[i];
     schedule.dtypes.push_back(converted(tensor.dtype, dtype));
@@ -107,16 +111,20 @@ void cut(Schedule& schedule, DTypePolicy dtype) {
   }
 }
 
-// The shards need the same memory whatever the window is; slabs and pack buffer shrink with it.
+// The shards need the same memory whatever the window is; slabs and pack buffer shrink with it. No
+// budget makes the window smaller than is sensible: a load that takes hours is not what was meant.
 void fill_within(Schedule& schedule, const PlanOptions& options) {
+  const plan::Geometries geometries = plan::find_geometries(schedule);
+  schedule.assignment = plan::resolve(options.assignment, schedule);
+  fill(schedule, geometries, options.window);
+  if (options.memory_budget == 0) return;
   const std::uint64_t budget = left_for_plan(options);
-  fill(schedule, options.assignment, options.window);
-  while (options.memory_budget != 0 && neediest(schedule).peak_device_bytes > budget) {
-    const std::uint64_t smaller = std::bit_floor(schedule.window - 1);
-    if (neediest(schedule).arena_bytes > budget || smaller < smallest_window) {
-      fail_budget(schedule, options);
-    }
-    fill(schedule, options.assignment, smaller);
+  const std::uint64_t smallest = std::min(options.window, plan::smallest_sensible_window(schedule));
+  while (neediest(schedule).peak_device_bytes > budget) {
+    if (schedule.window == smallest) fail_budget(schedule, options);
+    const bool hopeless = neediest(schedule).arena_bytes > budget;
+    fill(schedule, geometries,
+         hopeless ? smallest : std::max(smallest, std::bit_floor(schedule.window - 1)));
   }
 }
 
@@ -155,6 +163,9 @@ const std::vector<Placement>& Plan::placements() const noexcept {
 }
 const std::vector<RankSummary>& Plan::ranks() const noexcept {
   return schedule_->ranks;
+}
+std::vector<std::string> Plan::warnings() const {
+  return plan::warnings_of(*schedule_);
 }
 void Plan::prove() const {
   plan::prove(*schedule_);

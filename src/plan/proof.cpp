@@ -1,7 +1,9 @@
 #include "plan/proof.hpp"
 
 #include "plan/cut.hpp"
-#include "plan/proof_destination.hpp"
+#include "plan/geometry.hpp"
+#include "plan/proof_geometry.hpp"
+#include "plan/proof_rank.hpp"
 #include "plan/proof_source.hpp"
 #include "plan/proof_support.hpp"
 
@@ -14,6 +16,10 @@ void check_tensors(const Schedule& schedule) {
     if (schedule.cuts[i] != cut_of(tensor, schedule.placements[i])) {
       fail_proof(tensor.name, "its cut is not that of its placement");
     }
+    const Placement& placement = schedule.placements[i];
+    if (placement.kind == Placement::Kind::single && placement.rank >= schedule.world) {
+      fail_proof(tensor.name, "it is placed on an unknown rank");
+    }
     if (schedule.dtypes[i] != tensor.dtype &&
         !(is_convertible(tensor.dtype) && is_convertible(schedule.dtypes[i]))) {
       fail_proof(tensor.name, "this conversion of its type is not supported");
@@ -24,15 +30,17 @@ void check_tensors(const Schedule& schedule) {
 }  // namespace
 
 void prove(const Schedule& schedule) {
+  require(schedule.world != 0 && schedule.window >= smallest_window, "it has no rank or no window");
   require(schedule.placements.size() == schedule.catalog.tensors().size() &&
               schedule.dtypes.size() == schedule.catalog.tensors().size() &&
               schedule.cuts.size() == schedule.catalog.tensors().size() &&
-              schedule.arena_offsets.size() == schedule.world &&
-              schedule.ranks.size() == schedule.world,
+              schedule.reads.size() == schedule.world && schedule.ranks.size() == schedule.world,
           "its tables have the wrong sizes");
   check_tensors(schedule);
   prove_reading(schedule);
-  prove_writing(schedule);
+  const Geometries geometries = find_geometries(schedule);
+  prove_packing(schedule, geometries);
+  prove_arenas(schedule, geometries);
 }
 
 }  // namespace safeshuffle::plan

@@ -1,53 +1,155 @@
 #include "plan/proof_source.hpp"
 
+#include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/arithmetic.hpp"
+#include "plan/chunks.hpp"
 #include "plan/proof_support.hpp"
+#include "plan/waves.hpp"
 
 namespace safeshuffle::plan {
 namespace {
 
 class SourceProof {
  public:
-  explicit SourceProof(const Schedule& schedule) : schedule_(schedule) {}
+  explicit SourceProof(const Schedule& schedule)
+      : schedule_(schedule), tensors_(schedule.catalog.tensors()) {}
 
   void check() {
-    require(schedule_.slabs.size() == std::size_t{schedule_.waves} * schedule_.world,
-            "a slab is missing");
-    file_ranges_.resize(schedule_.catalog.files().size());
-    tensor_ranges_.resize(schedule_.catalog.tensors().size());
-    for (std::size_t i = 0; i < schedule_.slabs.size(); ++i) {
-      check_slab(schedule_.slabs[i], schedule_.ranks[i % schedule_.world].slab_bytes);
-    }
-    for (const auto& ranges : file_ranges_) require(disjoint(ranges), "a file range is read twice");
-    for (std::size_t i = 0; i < tensor_ranges_.size(); ++i) check_tensor(i);
+    check_files();
+    for (const auto& reads : schedule_.reads) check_reads(reads);
+    check_all_read();
+    for (const ReadGroup& group : read_groups(schedule_)) check_group(group);
   }
 
  private:
-  void check_slab(const Slab& slab, std::uint64_t capacity) {
+  // Tensors that are read lie in their files, and do not overlap there.
+  void check_files() const {
+    const TensorInfo* last = nullptr;
+    for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
+      if (!is_read(schedule_, i)) continue;
+      const TensorInfo& tensor = tensors_[i];
+      require(tensor.file < schedule_.catalog.files().size(), "a tensor is in an unknown file");
+      const FileInfo& file = schedule_.catalog.files()[tensor.file];
+      if (!core::in_bounds(tensor.file_offset, tensor.bytes, file.size)) {
+        fail_proof(tensor.name, "it ends after the file");
+      }
+      if (last != nullptr && last->file == tensor.file &&
+          last->file_offset + last->bytes > tensor.file_offset) {
+        fail_proof(tensor.name, "it overlaps another tensor in the file");
+      }
+      check_chunks(i);
+      last = &tensor;
+    }
+  }
+
+  // Chunks repeat by lines, and within a line but for its last, so the seams of the first and of
+  // the last chunks, of a line and of all, are all there are.
+  void check_chunks(std::uint32_t tensor) const {
+    const Chunks chunks(schedule_.cuts[tensor], schedule_.window);
+    const std::uint64_t last = chunks.count() - 1;
+    bool right = chunks.bytes(0).begin == 0 && chunks.bytes(last).end == tensors_[tensor].bytes;
+    for (const std::uint64_t seam :
+         {std::uint64_t{1}, chunks.per_line() - 1, chunks.per_line(), last}) {
+      if (seam == 0 || seam > last) continue;
+      right = right && chunks.bytes(seam - 1).end == chunks.bytes(seam).begin;
+    }
+    if (!right) fail_proof(tensors_[tensor].name, "its chunks are not the whole tensor");
+  }
+
+  // Whole tensors may share a wave with those before; otherwise each chunk has one to itself.
+  void check_reads(const std::vector<Read>& reads) {
+    std::uint64_t free_from = 0;  // the first wave after the reads so far
+    bool open = false;            // to more in the last wave
+    for (const Read& read : reads) {
+      require(read.tensor < tensors_.size(), "an unknown tensor is read");
+      const std::string& name = tensors_[read.tensor].name;
+      if (!is_read(schedule_, read.tensor)) fail_proof(name, "it is read, but nobody needs it");
+      const std::uint64_t count = Chunks(schedule_.cuts[read.tensor], schedule_.window).count();
+      if (read.chunks == 0 || !core::in_bounds(read.first_chunk, read.chunks, count)) {
+        fail_proof(name, "chunks are read that it does not have");
+      }
+      const bool shares = open && count == 1 && std::uint64_t{read.wave} + 1 == free_from;
+      if (!shares && read.wave < free_from) fail_proof(name, "its wave is taken");
+      free_from = std::uint64_t{read.wave} + read.chunks;
+      open = count == 1;
+      if (free_from > schedule_.waves) fail_proof(name, "it is read after the last wave");
+      parts_.push_back(read);
+    }
+  }
+
+  void check_all_read() {
+    std::sort(parts_.begin(), parts_.end(), [](const Read& a, const Read& b) {
+      return std::tie(a.tensor, a.first_chunk) < std::tie(b.tensor, b.first_chunk);
+    });
+    auto part = parts_.begin();
+    for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
+      std::uint64_t next = 0;
+      for (; part != parts_.end() && part->tensor == i; ++part) {
+        if (part->first_chunk < next) fail_proof(tensors_[i].name, "a chunk is read twice");
+        if (part->first_chunk > next) break;
+        next += part->chunks;
+      }
+      const std::uint64_t needed =
+          is_read(schedule_, i) ? Chunks(schedule_.cuts[i], schedule_.window).count() : 0;
+      if (next != needed) {
+        fail_proof(tensors_[i].name, "chunk " + std::to_string(next) + " of " +
+                                         std::to_string(needed) + " is not read");
+      }
+    }
+  }
+
+  // The slabs of a read of many chunks are all alike but for a multiple of the chunk's bytes.
+  void check_group(const ReadGroup& group) {
+    const std::span<const Read> reads =
+        std::span(schedule_.reads[group.reader]).subspan(group.first, group.count);
+    const std::uint64_t capacity = schedule_.ranks[group.reader].slab_bytes;
+    check_slab(reads, group.reader, 0, capacity);
+    const Read& read = reads.front();
+    const Chunks chunks(schedule_.cuts[read.tensor], schedule_.window);
+    if (chunks.count() == 1) return;
+    require(page_bytes - 1 + chunks.step() <= capacity, "a chunk ends after the slab");
+    for (const std::uint32_t chunk : {std::min(1U, read.chunks - 1), read.chunks - 1}) {
+      check_slab(reads, group.reader, chunk, capacity);
+    }
+  }
+
+  // The slab has chunk `chunk` of each read, and nothing else.
+  void check_slab(std::span<const Read> reads, std::uint32_t reader, std::uint32_t chunk,
+                  std::uint64_t capacity) {
+    slab_at(schedule_, reads.front().wave + chunk, reader, slab_);
+    require(slab_.pieces.size() == reads.size(), "a slab has other pieces than its reads");
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      const Piece& piece = slab_.pieces[i];
+      const Range expected = Chunks(schedule_.cuts[reads[i].tensor], schedule_.window)
+                                 .bytes(std::uint64_t{reads[i].first_chunk} + chunk);
+      require(piece.tensor == reads[i].tensor && piece.begin == expected.begin &&
+                  piece.end == expected.end,
+              "a slab has another piece than its read");
+    }
+    check_ranges(capacity);
+  }
+
+  void check_ranges(std::uint64_t capacity) const {
     std::uint64_t free_from = 0;
-    auto piece = slab.pieces.begin();
-    for (const FileRange& range : slab.file_ranges) {
+    auto piece = slab_.pieces.begin();
+    for (const FileRange& range : slab_.file_ranges) {
       check_range(range, free_from, capacity);
       free_from = range.slab_offset + range.bytes;
       std::uint64_t covered = 0;
-      for (; piece != slab.pieces.end() && covered < range.bytes; ++piece) {
+      for (; piece != slab_.pieces.end() && covered < range.bytes; ++piece) {
         check_piece(*piece, range, covered);
         covered += piece->end - piece->begin;
       }
       require(covered == range.bytes, "a file range does not hold the pieces read with it");
-      file_ranges_[range.file].push_back({range.file_offset, range.file_offset + range.bytes});
     }
-    require(piece == slab.pieces.end(), "a piece is not read");
+    require(piece == slab_.pieces.end(), "a piece is not read");
   }
 
   void check_range(const FileRange& range, std::uint64_t free_from, std::uint64_t capacity) const {
-    require(range.file < schedule_.catalog.files().size(), "a file range names an unknown file");
-    const FileInfo& file = schedule_.catalog.files()[range.file];
-    require(core::in_bounds(range.file_offset, range.bytes, file.size),
-            "a file range ends after the file");
     require(range.slab_offset >= free_from, "two file ranges overlap in a slab");
     require(core::in_bounds(range.slab_offset, range.bytes, capacity),
             "a file range ends after the slab");
@@ -55,35 +157,20 @@ class SourceProof {
             "a slab offset is not congruent to its file offset");
   }
 
-  void check_piece(const Piece& piece, const FileRange& range, std::uint64_t offset_in_range) {
-    require(piece.tensor < tensor_ranges_.size(), "a piece names an unknown tensor");
-    const TensorInfo& tensor = schedule_.catalog.tensors()[piece.tensor];
-    if (piece.begin >= piece.end || piece.end > tensor.bytes) {
-      fail_proof(tensor.name, "a piece ends after the tensor");
-    }
+  void check_piece(const Piece& piece, const FileRange& range,
+                   std::uint64_t offset_in_range) const {
+    const TensorInfo& tensor = tensors_[piece.tensor];
     if (tensor.file != range.file ||
         tensor.file_offset + piece.begin != range.file_offset + offset_in_range ||
         piece.slab_offset != range.slab_offset + offset_in_range) {
       fail_proof(tensor.name, "a piece does not lie where the file has it");
     }
-    tensor_ranges_[piece.tensor].push_back({piece.begin, piece.end});
-  }
-
-  // Pieces lie in disjoint file ranges, so their sizes tell whether they are the whole tensor.
-  void check_tensor(std::size_t index) const {
-    const TensorInfo& tensor = schedule_.catalog.tensors()[index];
-    const bool needed = schedule_.placements[index].kind != Placement::Kind::dropped;
-    std::uint64_t read = 0;
-    for (const Range& range : tensor_ranges_[index]) read += range.end - range.begin;
-    if (read != (needed ? tensor.bytes : 0)) {
-      fail_proof(tensor.name,
-                 std::to_string(read) + " of " + std::to_string(tensor.bytes) + " bytes are read");
-    }
   }
 
   const Schedule& schedule_;
-  std::vector<std::vector<Range>> file_ranges_;
-  std::vector<std::vector<Range>> tensor_ranges_;
+  std::span<const TensorInfo> tensors_;
+  std::vector<Read> parts_;  // of all readers
+  Slab slab_;
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "plan/chunks.hpp"
+
 namespace safeshuffle::plan {
 
 /// Throws PlanError: the plan is not provable. `tensor` may be empty.
@@ -14,12 +16,6 @@ namespace safeshuffle::plan {
 inline void require(bool condition, const char* cause) {
   if (!condition) fail_proof({}, cause);
 }
-
-/// Half-open range of bytes.
-struct Range {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
 
 /// Whether no two of the ranges overlap. Fast where they are in order already.
 bool disjoint(std::vector<Range> ranges);

@@ -33,7 +33,7 @@ class RunWalker {
     std::uint64_t run_bytes = 0;
     for (const Piece& piece : slab.pieces) {
       const Placement& placement = schedule_.placements[piece.tensor];
-      if ((placement.kind == Placement::Kind::replicated) != replicated) continue;
+      if (is_replicated(schedule_, piece.tensor) != replicated) continue;
       const RunEntry entry = entry_of(piece, placement, destination, cursor);
       if (entry.bytes == 0) continue;
       visit(entry, columns_);
@@ -50,8 +50,7 @@ class RunWalker {
     const Cut& cut = schedule_.cuts[piece.tensor];
     columns_.assign(tensor, placement, cut, destination, schedule_.world);
     const Share share = share_of(cut, columns_, piece.begin, piece.end);
-    return {&piece, cut, share, run_offset,
-            converted_bytes(share.bytes, tensor.dtype, schedule_.dtypes[piece.tensor])};
+    return {&piece, cut, share, run_offset, converted_bytes(schedule_, piece.tensor, share.bytes)};
   }
 
   const Schedule& schedule_;

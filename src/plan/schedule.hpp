@@ -21,11 +21,13 @@ inline constexpr std::uint64_t arena_alignment = 256;
 /// Slab offsets are congruent to file offsets modulo this, so that direct reads land in place.
 inline constexpr std::uint64_t page_bytes = 4096;
 
+/// The smallest window that can be asked for, in bytes.
+inline constexpr std::uint64_t smallest_window = 4096;
+
 /// Arena offset of a tensor of which the rank holds no byte.
 inline constexpr std::uint64_t not_held = std::numeric_limits<std::uint64_t>::max();
 
-/// Consecutive stored bytes [begin, end) of one tensor: all of it, or a chunk of one that is larger
-/// than the window. A chunk is either whole rows of the cut (see Cut) or lies within one row.
+/// Consecutive stored bytes [begin, end) of one tensor: one of its chunks (see Chunks).
 struct Piece {
   std::uint32_t tensor = 0;
   std::uint64_t begin = 0;
@@ -41,13 +43,25 @@ struct FileRange {
   std::uint64_t slab_offset = 0;
 };
 
-/// What one rank reads for one wave. Several whole tensors, or exactly one chunk: a chunk's place
-/// in the arena is given by its tensor, so it could not share a contiguous run with others.
+/// What one rank reads for one wave, computed by `slab_at`. Several whole tensors, or exactly one
+/// chunk: a chunk's place in the arena is given by its tensor, so it could not share a contiguous
+/// run with others.
 struct Slab {
   std::vector<FileRange> file_ranges;  ///< ascending slab_offset
   std::vector<Piece> pieces;           ///< ascending slab_offset
 };
 
+/// Consecutive chunks of one tensor (see Chunks) as one rank reads them. Reads of whole tensors may
+/// share a wave; each chunk of a larger tensor has a wave for itself, one after the other.
+struct Read {
+  std::uint32_t tensor = 0;
+  std::uint32_t first_chunk = 0;
+  std::uint32_t chunks = 0;
+  std::uint32_t wave = 0;  ///< of the first chunk
+};
+
+/// Takes memory in proportion to tensors + ranks, whatever the window is: slabs, the places of
+/// tensors in arenas and messages are computed when they are needed.
 struct Schedule {
   Catalog catalog;
   std::vector<Placement> placements;  ///< by tensor
@@ -57,14 +71,26 @@ struct Schedule {
   std::uint32_t waves = 0;
   std::uint64_t window = 0;
   Assignment assignment = Assignment::round_robin;
-  std::vector<Slab> slabs;                                ///< [wave × world + reader]
-  std::vector<std::vector<std::uint64_t>> arena_offsets;  ///< [rank][tensor], or not_held
+  std::vector<std::vector<Read>> reads;    ///< [reader], in reading order
+  std::vector<std::uint32_t> arena_order;  ///< all tensors that are read, as every arena has them
   std::vector<RankSummary> ranks;
   std::uint64_t hash = 0;
-
-  const Slab& slab(std::uint32_t wave, std::uint32_t reader) const {
-    return slabs[std::size_t{wave} * world + reader];
-  }
 };
+
+inline bool is_replicated(const Schedule& schedule, std::uint32_t tensor) {
+  return schedule.placements[tensor].kind == Placement::Kind::replicated;
+}
+
+/// Whether any rank needs stored bytes of the tensor.
+inline bool is_read(const Schedule& schedule, std::uint32_t tensor) {
+  return schedule.placements[tensor].kind != Placement::Kind::dropped &&
+         schedule.catalog.tensors()[tensor].bytes != 0;
+}
+
+/// `stored` bytes of the tensor after conversion.
+inline std::uint64_t converted_bytes(const Schedule& schedule, std::uint32_t tensor,
+                                     std::uint64_t stored) {
+  return converted_bytes(stored, schedule.catalog.tensors()[tensor].dtype, schedule.dtypes[tensor]);
+}
 
 }  // namespace safeshuffle::plan

@@ -1,9 +1,10 @@
 #include "plan/transfers.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/arithmetic.hpp"
+#include "plan/arena.hpp"
+#include "plan/waves.hpp"
 
 namespace safeshuffle::plan {
 namespace {
@@ -16,86 +17,58 @@ bool is_one_block(const PackItem& item) {
                                                      item.destination_stride == item.row_bytes));
 }
 
+// A run of this one item can be sent as it lies in the slab.
+bool is_sendable(const PackItem& item) {
+  return is_one_block(item) && item.source % message_alignment == 0;
+}
+
 }  // namespace
 
-Outgoing TransferPlanner::outgoing(std::uint32_t wave, std::uint32_t rank) {
-  outgoing_ = {};
-  send_cursor_ = 0;
-  const Slab& slab = schedule_.slab(wave, rank);
-  pack_own(slab, rank, false);
-  pack_own(slab, rank, true);
-  for (std::uint32_t peer = 0; peer < schedule_.world; ++peer) {
-    if (peer != rank) pack_send(slab, peer);
+void SlabTransfers::pack_own(const Slab& slab, std::uint32_t rank,
+                             std::span<const std::uint64_t> offsets, std::vector<PackItem>& items) {
+  for (const bool replicated : {false, true}) {
+    walker_.walk(slab, rank, replicated, [&](const RunEntry& entry, const RankColumns& columns) {
+      append_items(entry, columns, arena_offset(entry, offsets), PackTarget::arena, items);
+    });
   }
-  return std::exchange(outgoing_, {});
 }
 
-Incoming TransferPlanner::incoming(std::uint32_t wave, std::uint32_t rank) {
-  Incoming incoming;
-  if (schedule_.world == 1) return incoming;
-  for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
-    const Slab& slab = schedule_.slab(wave, reader);
-    const Run broadcast = run_from(slab, reader, rank, true);
-    if (broadcast.bytes != 0) incoming.broadcasts.push_back(broadcast);
-    if (reader == rank) continue;
-    const Run receive = run_from(slab, reader, rank, false);
-    if (receive.bytes != 0) incoming.receives.push_back(receive);
+Run SlabTransfers::pack_run(const Slab& slab, std::uint32_t destination, std::uint64_t pack_offset,
+                            std::vector<PackItem>& items) {
+  const std::size_t first_item = items.size();
+  Run run{destination, RunMemory::pack_buffer, pack_offset, 0};
+  run.bytes = walker_.walk(slab, destination, false,
+                           [&](const RunEntry& entry, const RankColumns& columns) {
+                             append_items(entry, columns, pack_offset + entry.run_offset,
+                                          PackTarget::pack_buffer, items);
+                           });
+  if (items.size() == first_item + 1 && is_sendable(items.back())) {
+    run.memory = RunMemory::slab;
+    run.offset = items.back().source;
+    items.pop_back();
   }
-  return incoming;
+  return run;
 }
 
-// A rank's own shards, and what it broadcasts, are packed straight into its arena.
-void TransferPlanner::pack_own(const Slab& slab, std::uint32_t rank, bool replicated) {
-  walker_.walk(slab, rank, replicated, [&](const RunEntry& entry, const RankColumns& columns) {
-    append_items(entry, columns, arena_offset(entry, rank), PackTarget::arena);
-  });
-}
-
-void TransferPlanner::pack_send(const Slab& slab, std::uint32_t destination) {
-  const std::size_t first_item = outgoing_.items.size();
-  Run run{destination, RunMemory::pack_buffer, send_cursor_, 0};
-  run.bytes = walker_.walk(
-      slab, destination, false, [&](const RunEntry& entry, const RankColumns& columns) {
-        append_items(entry, columns, run.offset + entry.run_offset, PackTarget::pack_buffer);
-      });
-  if (run.bytes == 0) return;
-  if (!send_from_slab(first_item, run)) {
-    send_cursor_ = core::align_up(run.offset + run.bytes, arena_alignment);
-  }
-  outgoing_.sends.push_back(run);
-}
-
-// A run that is one aligned, unconverted block of the slab needs no packing.
-bool TransferPlanner::send_from_slab(std::size_t first_item, Run& run) {
-  if (outgoing_.items.size() != first_item + 1) return false;
-  const PackItem& item = outgoing_.items.back();
-  if (!is_one_block(item) || item.source % message_alignment != 0) return false;
-  run.memory = RunMemory::slab;
-  run.offset = item.source;
-  outgoing_.items.pop_back();
-  return true;
-}
-
-// What `rank` gets of `reader`'s slab: its shards, or the replicated tensors.
-Run TransferPlanner::run_from(const Slab& slab, std::uint32_t reader, std::uint32_t rank,
-                              bool replicated) {
+Run SlabTransfers::run_from(const Slab& slab, std::uint32_t reader, std::uint32_t rank,
+                            bool replicated, std::span<const std::uint64_t> offsets) {
   Run run{reader, RunMemory::arena, not_held, 0};
   run.bytes = walker_.walk(slab, rank, replicated, [&](const RunEntry& entry, const RankColumns&) {
-    if (run.offset == not_held) run.offset = arena_offset(entry, rank);
+    if (run.offset == not_held) run.offset = arena_offset(entry, offsets);
   });
   return run;
 }
 
 // Where in the rank's arena its share of a piece begins.
-std::uint64_t TransferPlanner::arena_offset(const RunEntry& entry, std::uint32_t rank) const {
+std::uint64_t SlabTransfers::arena_offset(const RunEntry& entry,
+                                          std::span<const std::uint64_t> offsets) const {
   const std::uint32_t tensor = entry.piece->tensor;
-  return schedule_.arena_offsets[rank][tensor] +
-         converted_bytes(entry.share.prefix, schedule_.catalog.tensors()[tensor].dtype,
-                         schedule_.dtypes[tensor]);
+  return offsets[tensor] + converted_bytes(schedule_, tensor, entry.share.prefix);
 }
 
-void TransferPlanner::append_items(const RunEntry& entry, const RankColumns& columns,
-                                   std::uint64_t destination, PackTarget target) {
+void SlabTransfers::append_items(const RunEntry& entry, const RankColumns& columns,
+                                 std::uint64_t destination, PackTarget target,
+                                 std::vector<PackItem>& items) const {
   const Piece& piece = *entry.piece;
   const DType from = schedule_.catalog.tensors()[piece.tensor].dtype;
   const DType to = schedule_.dtypes[piece.tensor];
@@ -111,12 +84,49 @@ void TransferPlanner::append_items(const RunEntry& entry, const RankColumns& col
     const std::uint64_t end = std::min(kept.end, last);
     if (begin >= end) continue;
     const std::uint64_t bytes = end - begin;
-    outgoing_.items.push_back({piece.slab_offset + (begin - first), destination, rows, bytes,
-                               rows == 1 ? bytes : entry.cut.row_bytes,
-                               rows == 1 ? converted_bytes(bytes, from, to) : destination_stride,
-                               from, to, target});
+    items.push_back({piece.slab_offset + (begin - first), destination, rows, bytes,
+                     rows == 1 ? bytes : entry.cut.row_bytes,
+                     rows == 1 ? converted_bytes(bytes, from, to) : destination_stride, from, to,
+                     target});
     destination += converted_bytes(bytes, from, to);
   }
+}
+
+TransferPlanner::TransferPlanner(const Schedule& schedule, std::uint32_t rank)
+    : schedule_(schedule),
+      rank_(rank),
+      offsets_(arena_offsets(schedule, rank)),
+      transfers_(schedule) {}
+
+Outgoing TransferPlanner::outgoing(std::uint32_t wave) {
+  Outgoing outgoing;
+  slab_at(schedule_, wave, rank_, slab_);
+  transfers_.pack_own(slab_, rank_, offsets_, outgoing.items);
+  std::uint64_t free_from = 0;
+  for (std::uint32_t peer = 0; peer < schedule_.world; ++peer) {
+    if (peer == rank_) continue;
+    const Run run = transfers_.pack_run(slab_, peer, free_from, outgoing.items);
+    if (run.bytes == 0) continue;
+    outgoing.sends.push_back(run);
+    if (run.memory == RunMemory::pack_buffer) {
+      free_from = core::align_up(run.offset + run.bytes, arena_alignment);
+    }
+  }
+  return outgoing;
+}
+
+Incoming TransferPlanner::incoming(std::uint32_t wave) {
+  Incoming incoming;
+  if (schedule_.world == 1) return incoming;
+  for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
+    slab_at(schedule_, wave, reader, slab_);
+    const Run broadcast = transfers_.run_from(slab_, reader, rank_, true, offsets_);
+    if (broadcast.bytes != 0) incoming.broadcasts.push_back(broadcast);
+    if (reader == rank_) continue;
+    const Run receive = transfers_.run_from(slab_, reader, rank_, false, offsets_);
+    if (receive.bytes != 0) incoming.receives.push_back(receive);
+  }
+  return incoming;
 }
 
 }  // namespace safeshuffle::plan

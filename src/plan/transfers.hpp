@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/pack_item.hpp"
@@ -35,27 +36,51 @@ struct Incoming {
       broadcasts;  ///< ascending root, its own too; on all ranks the same but for offset
 };
 
-/// Computes the transfers of one schedule. Holds scratch memory; not thread-safe.
-class TransferPlanner {
+/// What transfers consist of, one slab and one destination at a time. Nothing depends on the wave:
+/// the same pieces make the same items and messages. Holds scratch memory; not thread-safe.
+class SlabTransfers {
  public:
-  explicit TransferPlanner(const Schedule& schedule) : schedule_(schedule), walker_(schedule) {}
+  explicit SlabTransfers(const Schedule& schedule) : schedule_(schedule), walker_(schedule) {}
 
-  Outgoing outgoing(std::uint32_t wave, std::uint32_t rank);
-  Incoming incoming(std::uint32_t wave, std::uint32_t rank);
+  /// Appends the items that pack what `rank` keeps of its own slab, and what it broadcasts,
+  /// straight into its arena. `offsets`: arena_offsets of `rank`.
+  void pack_own(const Slab& slab, std::uint32_t rank, std::span<const std::uint64_t> offsets,
+                std::vector<PackItem>& items);
+
+  /// Appends the items that pack the run for `destination` at `pack_offset` of the pack buffer, and
+  /// returns the run; of no bytes if there is none. A run that is one aligned, unconverted block of
+  /// the slab needs no packing: it has no items, and is sent from the slab.
+  Run pack_run(const Slab& slab, std::uint32_t destination, std::uint64_t pack_offset,
+               std::vector<PackItem>& items);
+
+  /// What `rank` gets of `reader`'s slab: its shards, or the replicated tensors. `offsets`:
+  /// arena_offsets of `rank`.
+  Run run_from(const Slab& slab, std::uint32_t reader, std::uint32_t rank, bool replicated,
+               std::span<const std::uint64_t> offsets);
 
  private:
-  void pack_own(const Slab& slab, std::uint32_t rank, bool replicated);
-  void pack_send(const Slab& slab, std::uint32_t destination);
-  Run run_from(const Slab& slab, std::uint32_t reader, std::uint32_t rank, bool replicated);
-  std::uint64_t arena_offset(const RunEntry& entry, std::uint32_t rank) const;
+  std::uint64_t arena_offset(const RunEntry& entry, std::span<const std::uint64_t> offsets) const;
   void append_items(const RunEntry& entry, const RankColumns& columns, std::uint64_t destination,
-                    PackTarget target);
-  bool send_from_slab(std::size_t first_item, Run& run);
+                    PackTarget target, std::vector<PackItem>& items) const;
 
   const Schedule& schedule_;
   RunWalker walker_;
-  Outgoing outgoing_;  // being made
-  std::uint64_t send_cursor_ = 0;
+};
+
+/// Computes the transfers of one rank. Takes memory in proportion to the tensors; not thread-safe.
+class TransferPlanner {
+ public:
+  TransferPlanner(const Schedule& schedule, std::uint32_t rank);
+
+  Outgoing outgoing(std::uint32_t wave);
+  Incoming incoming(std::uint32_t wave);
+
+ private:
+  const Schedule& schedule_;
+  std::uint32_t rank_;
+  std::vector<std::uint64_t> offsets_;  // arena_offsets
+  SlabTransfers transfers_;
+  Slab slab_;  // scratch
 };
 
 }  // namespace safeshuffle::plan

@@ -1,90 +1,113 @@
 #include "plan/waves.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <limits>
+#include <span>
+#include <tuple>
+
+#include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "plan/chunks.hpp"
 
 namespace safeshuffle::plan {
 namespace {
 
-// Appends units to slabs, one after the other.
-class SlabFiller {
- public:
-  SlabFiller(const Catalog& catalog, std::uint64_t window) : catalog_(catalog), window_(window) {}
+bool continues(const Slab& slab, std::uint32_t file, std::uint64_t file_offset) {
+  if (slab.file_ranges.empty()) return false;
+  const FileRange& last = slab.file_ranges.back();
+  return last.file == file && last.file_offset + last.bytes == file_offset;
+}
 
-  void add(const ReadUnit& unit) {
-    const bool chunk = unit.bytes() != catalog_.tensors()[unit.tensor].bytes;
-    if (chunk || filled_ + unit.bytes() > window_) finish();
-    append(unit);
-    if (chunk) finish();
-  }
-
-  std::vector<Slab> take() {
-    finish();
-    return std::move(slabs_);
-  }
-
- private:
-  void finish() {
-    if (slab_.pieces.empty()) return;
-    slabs_.push_back(std::exchange(slab_, {}));
-    filled_ = 0;
-    cursor_ = 0;
-  }
-
-  void append(const ReadUnit& unit) {
-    const TensorInfo& tensor = catalog_.tensors()[unit.tensor];
-    const std::uint64_t file_offset = tensor.file_offset + unit.begin;
-    if (!continues(tensor.file, file_offset)) {
-      cursor_ = core::align_up(cursor_, page_bytes) + file_offset % page_bytes;
-      slab_.file_ranges.push_back({tensor.file, file_offset, 0, cursor_});
+void append(const TensorInfo& tensor, std::uint32_t index, const Range& chunk, Slab& slab) {
+  const std::uint64_t file_offset = tensor.file_offset + chunk.begin;
+  if (!continues(slab, tensor.file, file_offset)) {
+    std::uint64_t end = 0;
+    if (!slab.file_ranges.empty()) {
+      end = slab.file_ranges.back().slab_offset + slab.file_ranges.back().bytes;
     }
-    slab_.file_ranges.back().bytes += unit.bytes();
-    slab_.pieces.push_back({unit.tensor, unit.begin, unit.end, cursor_});
-    cursor_ += unit.bytes();
-    filled_ += unit.bytes();
+    slab.file_ranges.push_back(
+        {tensor.file, file_offset, 0, core::align_up(end, page_bytes) + file_offset % page_bytes});
   }
+  FileRange& range = slab.file_ranges.back();
+  slab.pieces.push_back({index, chunk.begin, chunk.end, range.slab_offset + range.bytes});
+  range.bytes += chunk.size();
+}
 
-  bool continues(std::uint32_t file, std::uint64_t file_offset) const {
-    if (slab_.file_ranges.empty()) return false;
-    const FileRange& last = slab_.file_ranges.back();
-    return last.file == file && last.file_offset + last.bytes == file_offset;
-  }
-
-  const Catalog& catalog_;
-  std::uint64_t window_;
-  std::vector<Slab> slabs_;
-  Slab slab_;
-  std::uint64_t filled_ = 0;  // tensor bytes in the slab
-  std::uint64_t cursor_ = 0;  // end of the last piece in the slab
-};
+// The reads of which a chunk may lie in `wave`: those that begin there, or the last before it.
+std::span<const Read> candidates(const std::vector<Read>& reads, std::uint32_t wave) {
+  const auto later = [](std::uint32_t w, const Read& read) { return w < read.wave; };
+  const auto end = std::upper_bound(reads.begin(), reads.end(), wave, later);
+  if (end == reads.begin()) return {};
+  auto begin = end - 1;
+  while (begin != reads.begin() && (begin - 1)->wave == begin->wave) --begin;
+  return {begin, end};
+}
 
 }  // namespace
 
-std::vector<Slab> fill_slabs(const Catalog& catalog, const std::vector<ReadUnit>& units,
-                             std::uint64_t window) {
-  SlabFiller filler(catalog, window);
-  for (const ReadUnit& unit : units) filler.add(unit);
-  return filler.take();
-}
-
-std::uint32_t interleave(std::vector<std::vector<Slab>> rank_slabs, std::vector<Slab>& slabs) {
-  std::size_t waves = 0;
-  for (const auto& mine : rank_slabs) waves = std::max(waves, mine.size());
-  slabs.resize(waves * rank_slabs.size());
-  for (std::size_t rank = 0; rank < rank_slabs.size(); ++rank) {
-    for (std::size_t wave = 0; wave < rank_slabs[rank].size(); ++wave) {
-      slabs[wave * rank_slabs.size() + rank] = std::move(rank_slabs[rank][wave]);
+std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads) {
+  std::uint64_t waves = 0;
+  std::uint64_t room = 0;  // left in the last slab
+  for (Read& read : reads) {
+    const TensorInfo& tensor = schedule.catalog.tensors()[read.tensor];
+    const bool whole = tensor.bytes <= schedule.window;
+    const bool shares_slab = whole && tensor.bytes <= room;
+    const std::uint64_t wave = shares_slab ? waves - 1 : waves;
+    waves = wave + read.chunks;
+    room = whole ? (shares_slab ? room : schedule.window) - tensor.bytes : 0;
+    if (waves > std::numeric_limits<std::uint32_t>::max()) {
+      throw PlanError(ErrorRecord{.tensor = tensor.name,
+                                  .cause = "the window is so small that waves cannot be counted"});
     }
+    read.wave = static_cast<std::uint32_t>(wave);
   }
   return static_cast<std::uint32_t>(waves);
+}
+
+void slab_at(const Schedule& schedule, std::uint32_t wave, std::uint32_t reader, Slab& slab) {
+  slab.file_ranges.clear();
+  slab.pieces.clear();
+  for (const Read& read : candidates(schedule.reads[reader], wave)) {
+    const std::uint32_t chunk = wave - read.wave;
+    if (chunk >= read.chunks) continue;
+    const Chunks chunks(schedule.cuts[read.tensor], schedule.window);
+    append(schedule.catalog.tensors()[read.tensor], read.tensor,
+           chunks.bytes(std::uint64_t{read.first_chunk} + chunk), slab);
+  }
 }
 
 std::uint64_t slab_bytes(const Slab& slab) {
   if (slab.file_ranges.empty()) return 0;
   const FileRange& last = slab.file_ranges.back();
   return core::align_up(last.slab_offset + last.bytes, page_bytes);
+}
+
+std::uint64_t wave_bytes(const Schedule& schedule, std::uint32_t wave) {
+  std::uint64_t bytes = 0;
+  Slab slab;
+  for (std::uint32_t reader = 0; reader < schedule.world; ++reader) {
+    slab_at(schedule, wave, reader, slab);
+    for (const FileRange& range : slab.file_ranges) bytes += range.bytes;
+  }
+  return bytes;
+}
+
+std::vector<ReadGroup> read_groups(const Schedule& schedule) {
+  std::vector<ReadGroup> groups;
+  for (std::uint32_t reader = 0; reader < schedule.reads.size(); ++reader) {
+    const std::vector<Read>& reads = schedule.reads[reader];
+    for (std::uint32_t i = 0; i < reads.size(); ++i) {
+      if (i == 0 || reads[i - 1].wave != reads[i].wave) {
+        groups.push_back({reads[i].wave, reader, i, 0});
+      }
+      ++groups.back().count;
+    }
+  }
+  std::sort(groups.begin(), groups.end(), [](const ReadGroup& a, const ReadGroup& b) {
+    return std::tie(a.wave, a.reader) < std::tie(b.wave, b.reader);
+  });
+  return groups;
 }
 
 }  // namespace safeshuffle::plan

@@ -1,24 +1,38 @@
-// Units in reading order → slabs.
+// Reads in reading order → waves; and what lies in the slab of one wave.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "plan/assignment.hpp"
 #include "plan/schedule.hpp"
 
 namespace safeshuffle::plan {
 
-/// Packs one rank's units, in order, into as few slabs as `window` allows. A slab may exceed the
-/// window by less than a page per range, for congruence with file offsets.
-std::vector<Slab> fill_slabs(const Catalog& catalog, const std::vector<ReadUnit>& units,
-                             std::uint64_t window);
+/// Gives every read of one rank its wave: whole tensors, in order, into as few slabs as the window
+/// allows, each chunk of a larger tensor into one of its own. Returns the number of waves. Throws
+/// PlanError if they cannot be counted.
+std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads);
 
-/// Interleaves the ranks' slabs to [wave × world + rank]; ranks that run out get empty slabs.
-/// Returns the number of waves.
-std::uint32_t interleave(std::vector<std::vector<Slab>> rank_slabs, std::vector<Slab>& slabs);
+/// What `reader` reads for `wave`; empty where it has nothing to read. Reuses the memory of `slab`.
+/// A slab may exceed the window by less than a page per range, for congruence with file offsets.
+void slab_at(const Schedule& schedule, std::uint32_t wave, std::uint32_t reader, Slab& slab);
 
 /// Device bytes that hold the slab; a multiple of the page.
 std::uint64_t slab_bytes(const Slab& slab);
+
+/// Stored bytes that all ranks read for `wave`.
+std::uint64_t wave_bytes(const Schedule& schedule, std::uint32_t wave);
+
+/// Reads [first, first + count) of `reader`, which begin in the same slab: whole tensors, or one
+/// read of several chunks, of which only the first lies there.
+struct ReadGroup {
+  std::uint32_t wave = 0;
+  std::uint32_t reader = 0;
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
+/// All reads in groups, ordered by (wave, reader).
+std::vector<ReadGroup> read_groups(const Schedule& schedule);
 
 }  // namespace safeshuffle::plan

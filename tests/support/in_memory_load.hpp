@@ -8,8 +8,10 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "plan/arena.hpp"
 #include "plan/schedule.hpp"
 #include "plan/transfers.hpp"
+#include "plan/waves.hpp"
 
 namespace safeshuffle::testing {
 
@@ -24,8 +26,10 @@ inline std::byte file_byte(std::uint32_t file, std::uint64_t offset) {
 class InMemoryLoad {
  public:
   explicit InMemoryLoad(const plan::Schedule& schedule)
-      : schedule_(schedule), planner_(schedule), arenas_(schedule.world), writes_(schedule.world) {
+      : schedule_(schedule), arenas_(schedule.world), writes_(schedule.world) {
     for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
+      planners_.emplace_back(schedule, rank);
+      offsets_.push_back(plan::arena_offsets(schedule, rank));
       arenas_[rank].resize(schedule.ranks[rank].arena_bytes);
       writes_[rank].resize(schedule.ranks[rank].arena_bytes);
     }
@@ -53,9 +57,11 @@ class InMemoryLoad {
   void run_wave(std::uint32_t wave) {
     std::vector<RankWave> ranks(schedule_.world);
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
-      ranks[rank].outgoing = planner_.outgoing(wave, rank);
-      ranks[rank].incoming = planner_.incoming(wave, rank);
-      read(schedule_.slab(wave, rank), rank, ranks[rank]);
+      ranks[rank].outgoing = planners_[rank].outgoing(wave);
+      ranks[rank].incoming = planners_[rank].incoming(wave);
+      plan::Slab slab;
+      plan::slab_at(schedule_, wave, rank, slab);
+      read(slab, rank, ranks[rank]);
       pack(rank, ranks[rank]);
     }
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) deliver(rank, ranks);
@@ -115,7 +121,7 @@ class InMemoryLoad {
   }
 
   bool shard_is_right(std::uint32_t rank, std::uint32_t index) const {
-    std::uint64_t at = schedule_.arena_offsets[rank][index];
+    std::uint64_t at = offsets_[rank][index];
     for (const std::uint64_t offset : kept_file_offsets(rank, index)) {
       const auto file = schedule_.catalog.tensors()[index].file;
       if (writes_[rank].at(at) != 1 || arenas_[rank].at(at) != file_byte(file, offset)) {
@@ -154,7 +160,8 @@ class InMemoryLoad {
   }
 
   const plan::Schedule& schedule_;
-  plan::TransferPlanner planner_;
+  std::vector<plan::TransferPlanner> planners_;      // [rank]
+  std::vector<std::vector<std::uint64_t>> offsets_;  // [rank][tensor]
   std::vector<std::vector<std::byte>> arenas_;
   std::vector<std::vector<int>> writes_;
 };

@@ -8,8 +8,9 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "plan/assignment.hpp"
+#include "plan/arena.hpp"
 #include "plan/schedule.hpp"
+#include "plan/waves.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
 #include "support/sanitizers.hpp"
@@ -139,8 +140,11 @@ TEST_CASE("a tensor larger than the window travels in chunks no larger than it",
       make_plan(catalog, {cut(axis, catalog.tensors()[0].shape[axis], true)}, 3, small);
   CHECK_NOTHROW(plan.prove());
   CHECK(plan.waves() >= 420'000 / 8192);
-  for (const plan::Slab& slab : plan.schedule().slabs) {
-    for (const plan::Piece& piece : slab.pieces) CHECK(piece.end - piece.begin <= 8192);
+  plan::Slab slab;
+  for (std::uint32_t wave = 0; wave < plan.waves(); ++wave) {
+    plan::slab_at(plan.schedule(), wave, 0, slab);
+    REQUIRE(slab.pieces.size() == 1);
+    CHECK(slab.pieces[0].end - slab.pieces[0].begin <= 8192);
   }
 }
 
@@ -159,7 +163,7 @@ TEST_CASE("the budget shrinks the window, and names the tensor where it cannot h
   for (const RankSummary& rank : plan.ranks())
     CHECK(rank.peak_device_bytes <= limited.memory_budget);
 
-  limited.reserved_bytes = std::uint64_t{1} << 20;
+  limited.reserved_bytes = std::uint64_t{1} << 19;
   const Plan smaller = make_plan(catalog, placements, 4, limited);
   for (const RankSummary& rank : smaller.ranks())
     CHECK(rank.peak_device_bytes <= limited.memory_budget - limited.reserved_bytes);
@@ -178,6 +182,39 @@ TEST_CASE("the budget shrinks the window, and names the tensor where it cannot h
   }
 }
 
+TEST_CASE("no budget makes the window smaller than 1 MiB or the largest tensor", "[plan]") {
+  const std::uint64_t tensor_bytes = std::uint64_t{1} << GENERATE(16U, 24U);
+  const std::uint64_t smallest = std::min(tensor_bytes, std::uint64_t{1} << 20);
+  const Catalog catalog = files_of_bytes(std::vector<std::uint64_t>(4, tensor_bytes));
+  const std::vector<Placement> placements(4, cut(0, tensor_bytes));
+  PlanOptions limited;
+  limited.reserved_bytes = 12345;
+  limited.memory_budget = limited.reserved_bytes + 2 * tensor_bytes + smallest;  // one slab only
+  std::uint64_t sufficient = 0;
+  try {
+    make_plan(catalog, placements, 2, limited);
+    FAIL("a smaller window would have been needed");
+  } catch (const MemoryError& error) {
+    const std::string& cause = error.record().cause;
+    CHECK(cause.find("a window of " + std::to_string(smallest) + " bytes") != std::string::npos);
+    CHECK_FALSE(error.record().tensor.empty());
+    const std::string before = "a budget of ";
+    sufficient = std::stoull(cause.substr(cause.rfind(before) + before.size()));
+  }
+  limited.memory_budget = sufficient;
+  const Plan plan = make_plan(catalog, placements, 2, limited);
+  CHECK(plan.window() == smallest);
+  CHECK(plan.warnings().empty());
+  limited.memory_budget -= 1;
+  CHECK_THROWS_AS(make_plan(catalog, placements, 2, limited), MemoryError);
+
+  // A smaller one that was asked for is obeyed, but no budget makes it smaller still.
+  limited.window = smallest / 4;
+  CHECK(make_plan(catalog, placements, 2, limited).window() == smallest / 4);
+  limited.memory_budget = limited.reserved_bytes + 2 * tensor_bytes;
+  CHECK_THROWS_AS(make_plan(catalog, placements, 2, limited), MemoryError);
+}
+
 TEST_CASE("a budget that is reserved whole holds nothing", "[plan]") {
   const RandomModel model = random_model(11);
   PlanOptions options;
@@ -186,11 +223,28 @@ TEST_CASE("a budget that is reserved whole holds nothing", "[plan]") {
   CHECK_THROWS_AS(make_plan(model.catalog, model.placements, 2, options), MemoryError);
 }
 
+TEST_CASE(
+    "a window far below the tensors is obeyed with a warning, one as large as they are without",
+    "[plan]") {
+  PlanOptions options;
+  options.window = 65536;
+  const auto warnings = [&](std::uint64_t tensor_bytes) {
+    return make_plan(files_of_bytes({tensor_bytes}), {whole()}, 2, options).warnings();
+  };
+  CHECK(warnings(65536).empty());
+  REQUIRE(warnings(65537).size() == 1);
+  CHECK(warnings(65537)[0].starts_with("the window of 65536 bytes makes 2 waves"));
+  options.window = std::uint64_t{1} << 20;
+  CHECK(warnings(std::uint64_t{4} << 20).empty());
+  options.window -= 1;
+  CHECK(warnings(std::uint64_t{4} << 20).size() == 1);
+}
+
 TEST_CASE("tensors start at multiples of 256 bytes in every arena", "[plan]") {
   const RandomModel model = random_model(7);
   const Plan plan = make_plan(model.catalog, model.placements, 3);
-  for (const auto& offsets : plan.schedule().arena_offsets) {
-    for (const std::uint64_t offset : offsets) {
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    for (const std::uint64_t offset : plan::arena_offsets(plan.schedule(), rank)) {
       if (offset != plan::not_held) CHECK(offset % 256 == 0);
     }
   }
@@ -239,21 +293,21 @@ TEST_CASE("an empty checkpoint has an empty plan", "[plan]") {
   CHECK(plan.waves() == 0);
 }
 
-TEST_CASE("100,000 tensors on 64 ranks are planned and proved in about a second",
+TEST_CASE("100,000 tensors on 1,024 ranks are planned and proved in about a second",
           "[plan][.scale]") {
   std::vector<std::vector<Made>> files(100);
   std::vector<Placement> placements;
   for (auto& file : files) {
     for (int i = 0; i < 1000; ++i) {
-      file.push_back({numbered("tensor.", placements.size()), DType::BF16, {128, 64}});
+      file.push_back({numbered("tensor.", placements.size()), DType::BF16, {1024, 64}});
       const int kind = i % 10;
-      placements.push_back(kind == 0 ? whole() : kind < 6 ? cut(0, 128) : cut(1, 64));
+      placements.push_back(kind == 0 ? whole() : kind < 6 ? cut(0, 1024) : cut(1, 64, true));
     }
   }
   const Catalog catalog = make_catalog(files);
   // Processor time, so that a busy machine does not fail the test.
   const std::clock_t start = std::clock();
-  make_plan(catalog, placements, 64).prove();
+  make_plan(catalog, placements, 1024).prove();
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   CAPTURE(seconds);
   CHECK(seconds < scale_limit_seconds);

@@ -1,0 +1,33 @@
+// How many stored bytes of a tensor all ranks together get.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/schedule.hpp"
+
+namespace safeshuffle::plan {
+
+/// Of one tensor: counts each stored byte once per rank that keeps it.
+class ColumnTotals {
+ public:
+  ColumnTotals(const Schedule& schedule, std::uint32_t tensor);
+
+  /// Kept by all ranks of the stored bytes before `offset`.
+  std::uint64_t before(std::uint64_t offset) const;
+
+ private:
+  // From `column` on, `ranks` ranks keep every column; the columns before count for `total` bytes.
+  struct Step {
+    std::uint64_t column = 0;
+    std::uint64_t ranks = 0;
+    std::uint64_t total = 0;
+  };
+
+  std::uint64_t in_row(std::uint64_t column) const;
+
+  std::uint64_t row_bytes_;
+  std::vector<Step> steps_;  // ascending columns, the first at 0
+};
+
+}  // namespace safeshuffle::plan

@@ -1,0 +1,120 @@
+#include "plan/geometry.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+namespace safeshuffle::plan {
+namespace {
+
+std::uint64_t cut_extent(const Schedule& schedule, std::uint32_t tensor) {
+  const Placement& placement = schedule.placements[tensor];
+  if (placement.kind != Placement::Kind::sharded) return 0;
+  return schedule.catalog.tensors()[tensor].shape[placement.split.axis];
+}
+
+class GeometryHash {
+ public:
+  explicit GeometryHash(const Schedule& schedule) : schedule_(&schedule) {}
+
+  std::size_t operator()(std::uint32_t tensor) const {
+    const Cut& cut = schedule_->cuts[tensor];
+    const Placement& placement = schedule_->placements[tensor];
+    std::uint64_t hash = cut.rows;
+    for (const std::uint64_t value :
+         {cut.row_bytes, placement.split.sharing.units, std::uint64_t{placement.rank},
+          static_cast<std::uint64_t>(placement.kind),
+          static_cast<std::uint64_t>(schedule_->dtypes[tensor])}) {
+      hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
+      hash ^= hash >> 32;
+    }
+    return hash;
+  }
+
+ private:
+  const Schedule* schedule_;
+};
+
+}  // namespace
+
+bool same_geometry(const Schedule& schedule, std::uint32_t a, std::uint32_t b) {
+  const auto tensors = schedule.catalog.tensors();
+  return tensors[a].dtype == tensors[b].dtype && schedule.dtypes[a] == schedule.dtypes[b] &&
+         schedule.cuts[a] == schedule.cuts[b] && schedule.placements[a] == schedule.placements[b] &&
+         cut_extent(schedule, a) == cut_extent(schedule, b);
+}
+
+Geometries find_geometries(const Schedule& schedule) {
+  const auto equal = [&](std::uint32_t a, std::uint32_t b) {
+    return same_geometry(schedule, a, b);
+  };
+  std::unordered_map<std::uint32_t, std::uint32_t, GeometryHash, decltype(equal)> known(
+      64, GeometryHash(schedule), equal);
+  Geometries found;
+  found.of_tensor.reserve(schedule.cuts.size());
+  for (std::uint32_t tensor = 0; tensor < schedule.cuts.size(); ++tensor) {
+    const auto next = static_cast<std::uint32_t>(found.example.size());
+    const auto [at, is_new] = known.try_emplace(tensor, next);
+    if (is_new) {
+      found.example.push_back(tensor);
+      found.tensors.push_back(0);
+    }
+    found.of_tensor.push_back(at->second);
+    if (is_read(schedule, tensor)) ++found.tensors[at->second];
+  }
+  return found;
+}
+
+std::uint64_t shard_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
+                          RankColumns& columns) {
+  const Cut& cut = schedule.cuts[tensor];
+  columns.assign(schedule.catalog.tensors()[tensor], schedule.placements[tensor], cut, rank,
+                 schedule.world);
+  return converted_bytes(schedule, tensor, cut.rows * columns.row_bytes());
+}
+
+void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankRun>& runs) {
+  runs.clear();
+  RankColumns columns;
+  if (is_replicated(schedule, tensor)) {
+    const std::uint64_t bytes = shard_bytes(schedule, tensor, 0, columns);
+    if (bytes != 0) runs.push_back({0, schedule.world, columns.row_bytes(), bytes});
+    return;
+  }
+  const std::uint64_t rows = schedule.cuts[tensor].rows;
+  for_each_receiver(schedule, tensor, columns, [&](std::uint32_t rank, const RankColumns& kept) {
+    if (!runs.empty() && runs.back().end == rank && runs.back().row_bytes == kept.row_bytes()) {
+      ++runs.back().end;
+    } else {
+      runs.push_back({rank, rank + 1, kept.row_bytes(),
+                      converted_bytes(schedule, tensor, rows * kept.row_bytes())});
+    }
+  });
+}
+
+std::vector<std::uint64_t> representative_chunks(const Schedule& schedule, std::uint32_t tensor) {
+  const Chunks chunks(schedule.cuts[tensor], schedule.window);
+  if (chunks.count() == 0) return {};
+  // The last is shorter.
+  const std::uint64_t last = chunks.per_line() - 1;
+  std::vector<std::uint64_t> indices{0, last - std::min<std::uint64_t>(last, 1), last};
+  const auto add_around = [&](std::uint64_t column) {
+    const std::uint64_t chunk = std::min(column / chunks.step(), last);
+    indices.insert(indices.end(),
+                   {chunk - std::min<std::uint64_t>(chunk, 1), chunk, std::min(chunk + 1, last)});
+  };
+  if (chunks.within_rows()) {
+    RankColumns columns;
+    for_each_receiver(schedule, tensor, columns, [&](std::uint32_t, const RankColumns& kept) {
+      for (const Columns& interval : kept.columns()) {
+        add_around(interval.begin);
+        add_around(interval.end);
+      }
+    });
+  }
+  std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  return indices;
+}
+
+}  // namespace safeshuffle::plan

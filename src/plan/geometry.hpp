@@ -1,0 +1,94 @@
+// What tensors have in common: sizes and contents of shards depend on a tensor's geometry alone,
+// and a checkpoint of 100,000 tensors has a few dozen geometries.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/chunks.hpp"
+#include "plan/cut.hpp"
+#include "plan/schedule.hpp"
+
+namespace safeshuffle::plan {
+
+/// Whether two tensors are alike in all that decides how they are cut and converted: element types
+/// before and after the load, extent along the cut axis, cut, and placement. Then every rank keeps
+/// the same stored bytes of both, counted from the start of the tensor.
+bool same_geometry(const Schedule& schedule, std::uint32_t a, std::uint32_t b);
+
+/// The tensors of a schedule, grouped by geometry.
+struct Geometries {
+  std::vector<std::uint32_t> of_tensor;  ///< [tensor] → index into the following
+  std::vector<std::uint32_t> example;    ///< a tensor that has it
+  std::vector<std::uint64_t> tensors;    ///< how many of those that are read have it
+};
+
+Geometries find_geometries(const Schedule& schedule);
+
+/// Ranks [first, end) keep equally much of a tensor.
+struct RankRun {
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+  std::uint64_t row_bytes = 0;    ///< stored bytes of one row of the shard, not 0
+  std::uint64_t shard_bytes = 0;  ///< converted
+};
+
+/// The shards of one geometry, over all ranks that have any byte: ascending and disjoint; usually
+/// one run. Takes O(ranks) time where the tensor is cut. Appends to `runs`, which it clears.
+void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankRun>& runs);
+
+/// Converted bytes of the shard of `rank`; `columns` is scratch memory.
+std::uint64_t shard_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
+                          RankColumns& columns);
+
+/// Calls visit(rank, columns) for every rank that keeps bytes of the tensor other than by a
+/// broadcast; so for none if it is replicated.
+template <class Visit>
+void for_each_receiver(const Schedule& schedule, std::uint32_t tensor, RankColumns& columns,
+                       Visit visit) {
+  if (is_replicated(schedule, tensor)) return;
+  const Placement& placement = schedule.placements[tensor];
+  const bool cut = placement.kind == Placement::Kind::sharded;
+  const std::uint32_t first = cut ? 0 : placement.rank;
+  const std::uint32_t end = cut ? schedule.world : first + 1;
+  for (std::uint32_t rank = first; rank < end; ++rank) {
+    columns.assign(schedule.catalog.tensors()[tensor], placement, schedule.cuts[tensor], rank,
+                   schedule.world);
+    if (columns.row_bytes() != 0) visit(rank, columns);
+  }
+}
+
+/// Chunks of the first line of a tensor's chunks (see Chunks), ascending, that stand for all: every
+/// other chunk of the line is like the nearest one before it in this list, moved by whole chunks
+/// within the columns of the same ranks. So each gives the same ranks equally many bytes, at places
+/// moved by the same distance. Lines are alike but for whole rows.
+std::vector<std::uint64_t> representative_chunks(const Schedule& schedule, std::uint32_t tensor);
+
+/// Calls visit(rank, columns, i) for every receiver (see above) and every chunk `indices[i]` of
+/// which it keeps bytes. `indices` as representative_chunks returns them.
+template <class Visit>
+void for_each_chunk_share(const Schedule& schedule, std::uint32_t tensor,
+                          std::span<const std::uint64_t> indices, Visit visit) {
+  const Cut& cut = schedule.cuts[tensor];
+  const Chunks chunks(cut, schedule.window);
+  RankColumns columns;
+  for_each_receiver(schedule, tensor, columns, [&](std::uint32_t rank, const RankColumns& kept) {
+    std::size_t next = 0;
+    for (const Columns& interval : kept.columns()) {
+      // Those before end before the interval begins, unless a chunk has whole rows.
+      const std::uint64_t first = chunks.within_rows() ? interval.begin / chunks.step() : 0;
+      const auto at = std::lower_bound(indices.begin() + static_cast<std::ptrdiff_t>(next),
+                                       indices.end(), first);
+      for (next = static_cast<std::size_t>(at - indices.begin()); next < indices.size(); ++next) {
+        const Range chunk = chunks.bytes(indices[next]);
+        if (chunks.within_rows() && chunk.begin >= interval.end) break;
+        visit(rank, kept, next);
+      }
+    }
+  });
+}
+
+}  // namespace safeshuffle::plan

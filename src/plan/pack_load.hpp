@@ -1,0 +1,47 @@
+// What chunks of one geometry take in the pack buffers of their readers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace safeshuffle::plan {
+
+/// By representative chunk (see representative_chunks): the aligned bytes of the runs to all ranks.
+/// A reader packs those for the others.
+class PackLoad {
+ public:
+  explicit PackLoad(std::size_t chunks) : loads_(chunks) {
+    for (std::size_t i = 0; i < chunks; ++i) loads_[i].chunk = i;
+  }
+
+  void add(std::size_t chunk, std::uint64_t aligned_bytes) { loads_[chunk].bytes += aligned_bytes; }
+
+  /// To be called once, after the last `add`.
+  void sort() {
+    std::sort(loads_.begin(), loads_.end(),
+              [](const Load& a, const Load& b) { return a.bytes > b.bytes; });
+  }
+
+  /// The most that any chunk takes at a reader that needs own(chunk) aligned bytes less, because
+  /// they are its own. Usually looks at a few chunks only: the largest that the reader keeps
+  /// nothing of ends the search.
+  template <class Own>
+  std::uint64_t most(Own own) const {
+    std::uint64_t most = 0;
+    for (const Load& load : loads_) {
+      if (load.bytes <= most) break;
+      most = std::max(most, load.bytes - own(load.chunk));
+    }
+    return most;
+  }
+
+ private:
+  struct Load {
+    std::size_t chunk = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::vector<Load> loads_;
+};
+
+}  // namespace safeshuffle::plan

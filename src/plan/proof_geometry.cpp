@@ -1,0 +1,218 @@
+#include "plan/proof_geometry.hpp"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/arithmetic.hpp"
+#include "plan/pack_load.hpp"
+#include "plan/proof_item.hpp"
+#include "plan/proof_support.hpp"
+#include "plan/transfers.hpp"
+#include "plan/waves.hpp"
+
+namespace safeshuffle::plan {
+namespace {
+
+class GeometryProof {
+ public:
+  GeometryProof(const Schedule& schedule, const Geometries& geometries)
+      : schedule_(schedule),
+        geometries_(geometries),
+        transfers_(schedule),
+        items_(schedule),
+        arena_(schedule.cuts.size()),
+        whole_load_(geometries.example.size()) {}
+
+  void check() {
+    check_groups();
+    find_chunk_readers();
+    auto readers = chunk_readers_.begin();
+    for (std::uint32_t i = 0; i < geometries_.example.size(); ++i) {
+      const auto first = readers;
+      while (readers != chunk_readers_.end() && readers->first == i) ++readers;
+      if (geometries_.tensors[i] != 0) check_geometry(i, {first, readers});
+    }
+    for (const ReadGroup& group : read_groups(schedule_)) check_pack_buffer(group);
+  }
+
+ private:
+  using ChunkReader = std::pair<std::uint32_t, std::uint32_t>;  // geometry, reader
+
+  void check_groups() const {
+    for (std::uint32_t i = 0; i < schedule_.cuts.size(); ++i) {
+      require(same_geometry(schedule_, i, geometries_.example[geometries_.of_tensor[i]]),
+              "tensors that differ are grouped together");
+    }
+  }
+
+  bool is_chunked(std::uint32_t tensor) const {
+    return Chunks(schedule_.cuts[tensor], schedule_.window).count() > 1;
+  }
+
+  void find_chunk_readers() {
+    for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
+      for (const Read& read : schedule_.reads[reader]) {
+        if (!is_chunked(read.tensor)) continue;
+        chunk_readers_.emplace_back(geometries_.of_tensor[read.tensor], reader);
+      }
+    }
+    std::sort(chunk_readers_.begin(), chunk_readers_.end());
+    chunk_readers_.erase(std::unique(chunk_readers_.begin(), chunk_readers_.end()),
+                         chunk_readers_.end());
+  }
+
+  void check_geometry(std::uint32_t geometry, std::span<const ChunkReader> readers) {
+    const std::uint32_t tensor = geometries_.example[geometry];
+    const Chunks chunks(schedule_.cuts[tensor], schedule_.window);
+    const std::vector<std::uint64_t> indices = representative_chunks(schedule_, tensor);
+    if (is_replicated(schedule_, tensor)) {
+      check_replicated(tensor, chunks, indices);
+      return;
+    }
+    PackLoad load(indices.size());
+    for_each_chunk_share(schedule_, tensor, indices,
+                         [&](std::uint32_t rank, const RankColumns& columns, std::size_t i) {
+                           load.add(i, check_chunk(tensor, chunks, indices[i], rank, columns));
+                         });
+    load.sort();
+    whole_load_[geometry] = load.most([](std::size_t) { return std::uint64_t{0}; });
+    for (const ChunkReader& reader : readers) {
+      check_pack_buffer(tensor, chunks, indices, load, reader.second);
+    }
+  }
+
+  // Every rank keeps the same columns: all.
+  void check_replicated(std::uint32_t tensor, const Chunks& chunks,
+                        std::span<const std::uint64_t> indices) {
+    for (const std::uint64_t index : indices) {
+      const Range chunk = chunks.bytes(index);
+      set_piece(tensor, chunk, 0);
+      const std::uint64_t bytes = converted_bytes(schedule_, tensor, chunk.size());
+      const std::uint64_t begin = converted_bytes(schedule_, tensor, chunk.begin);
+      check_own(0, bytes);
+      const Run broadcast = transfers_.run_from(slab_, 0, 0, true, arena_);
+      require(broadcast.bytes == bytes && broadcast.offset == begin,
+              "a broadcast is not what was packed for it");
+      const Run receive = transfers_.run_from(slab_, 0, 0, false, arena_);
+      const Run send = pack_run(0);
+      require(receive.bytes == 0 && send.bytes == 0, "a replicated tensor is sent as well");
+    }
+  }
+
+  // Returns the aligned bytes of the run. Lines are alike but for whole rows, so the first and the
+  // last stand for all; where slabs are alike but for their offset, an aligned one, from which runs
+  // may be sent as they are, and one that is not stand for all.
+  std::uint64_t check_chunk(std::uint32_t tensor, const Chunks& chunks, std::uint64_t index,
+                            std::uint32_t rank, const RankColumns& columns) {
+    std::uint64_t bytes = 0;
+    for (const std::uint64_t line : {chunks.lines() - 1, std::uint64_t{0}}) {
+      const Range chunk = chunks.bytes(line * chunks.per_line() + index);
+      bytes = converted_bytes(schedule_, tensor,
+                              kept_bytes(schedule_.cuts[tensor], columns, chunk.begin, chunk.end));
+      for (const std::uint64_t slab_offset : {std::uint64_t{0}, std::uint64_t{1}}) {
+        set_piece(tensor, chunk, slab_offset);
+        check_own(rank, bytes);
+        check_sent(rank, bytes);
+      }
+      if (line == 0) break;
+    }
+    return core::align_up(bytes, arena_alignment);
+  }
+
+  void set_piece(std::uint32_t tensor, const Range& chunk, std::uint64_t slab_offset) {
+    slab_.pieces.assign(1, Piece{tensor, chunk.begin, chunk.end, slab_offset});
+  }
+
+  Run pack_run(std::uint32_t rank) {
+    packed_.clear();
+    return transfers_.pack_run(slab_, rank, 0, packed_);
+  }
+
+  // That the reader packs `bytes` bytes for itself, all right. Its tensor begins where its arena
+  // does.
+  void check_own(std::uint32_t rank, std::uint64_t bytes) {
+    packed_.clear();
+    transfers_.pack_own(slab_, rank, arena_, packed_);
+    items_.start();
+    std::uint64_t written = 0;
+    for (const PackItem& item : packed_) {
+      require(item.target == PackTarget::arena, "a rank's own shard is packed for sending");
+      written += items_.check(slab_.pieces.front(), item, {rank, item.destination, 0});
+    }
+    check_count(written, bytes, rank);
+  }
+
+  void check_sent(std::uint32_t rank, std::uint64_t bytes) {
+    const Run receive = transfers_.run_from(slab_, 0, rank, false, arena_);
+    const Run send = pack_run(rank);
+    require(send.bytes == receive.bytes, "a send and its receive differ in size");
+    require(transfers_.run_from(slab_, 0, rank, true, arena_).bytes == 0,
+            "what is sent is broadcast as well");
+    const std::uint64_t written =
+        check_run(schedule_, slab_, send, packed_, items_, [&](const Piece&, std::uint64_t at) {
+          return ItemProof::Place{rank, receive.offset + at, 0};
+        });
+    check_count(written, bytes, rank);
+    check_count(send.bytes, bytes, rank);
+  }
+
+  void check_count(std::uint64_t written, std::uint64_t needed, std::uint32_t rank) const {
+    if (written == needed) return;
+    fail_proof(schedule_.catalog.tensors()[slab_.pieces.front().tensor].name,
+               std::to_string(written) + " instead of " + std::to_string(needed) +
+                   " bytes are written on rank " + std::to_string(rank));
+  }
+
+  // For what is read in chunks; the runs of one chunk follow each other, aligned.
+  void check_pack_buffer(std::uint32_t tensor, const Chunks& chunks,
+                         std::span<const std::uint64_t> indices, const PackLoad& load,
+                         std::uint32_t reader) {
+    const Cut& cut = schedule_.cuts[tensor];
+    columns_.assign(schedule_.catalog.tensors()[tensor], schedule_.placements[tensor], cut, reader,
+                    schedule_.world);
+    const std::uint64_t most = load.most([&](std::size_t i) {
+      const Range chunk = chunks.bytes(indices[i]);
+      const std::uint64_t own = kept_bytes(cut, columns_, chunk.begin, chunk.end);
+      return core::align_up(converted_bytes(schedule_, tensor, own), arena_alignment);
+    });
+    require_pack_bytes(most, reader);
+  }
+
+  // For whole tensors.
+  void check_pack_buffer(const ReadGroup& group) {
+    std::uint64_t bytes = 0;
+    for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
+      const std::uint32_t tensor = schedule_.reads[group.reader][i].tensor;
+      if (is_chunked(tensor) || is_replicated(schedule_, tensor)) continue;
+      bytes +=
+          whole_load_[geometries_.of_tensor[tensor]] -
+          core::align_up(shard_bytes(schedule_, tensor, group.reader, columns_), arena_alignment);
+    }
+    require_pack_bytes(bytes, group.reader);
+  }
+
+  void require_pack_bytes(std::uint64_t bytes, std::uint32_t reader) const {
+    require(bytes <= schedule_.ranks[reader].pack_bytes, "a run ends after the pack buffer");
+  }
+
+  const Schedule& schedule_;
+  const Geometries& geometries_;
+  SlabTransfers transfers_;
+  ItemProof items_;
+  RankColumns columns_;
+  std::vector<std::uint64_t> arena_;       // offsets by tensor: all 0
+  std::vector<std::uint64_t> whole_load_;  // by geometry: aligned runs of a whole tensor, all ranks
+  std::vector<ChunkReader> chunk_readers_;
+  Slab slab_;  // of one piece
+  std::vector<PackItem> packed_;
+};
+
+}  // namespace
+
+void prove_packing(const Schedule& schedule, const Geometries& geometries) {
+  GeometryProof(schedule, geometries).check();
+}
+
+}  // namespace safeshuffle::plan

@@ -1,0 +1,97 @@
+#include "plan/proof_item.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace safeshuffle::plan {
+
+std::uint64_t kept_bytes(const Cut& cut, const RankColumns& columns, std::uint64_t begin,
+                         std::uint64_t end) {
+  if (begin / cut.row_bytes != (end - 1) / cut.row_bytes) {
+    return (end - begin) / cut.row_bytes * columns.row_bytes();
+  }
+  const std::uint64_t first = begin % cut.row_bytes;
+  const std::uint64_t last = first + (end - begin);
+  std::uint64_t kept = 0;
+  for (const Columns& interval : columns.columns()) {
+    const std::uint64_t from = std::max(first, interval.begin);
+    kept += std::max(from, std::min(last, interval.end)) - from;
+  }
+  return kept;
+}
+
+const Piece& piece_of(const Slab& slab, std::uint64_t slab_offset) {
+  const auto after = std::upper_bound(
+      slab.pieces.begin(), slab.pieces.end(), slab_offset,
+      [](std::uint64_t offset, const Piece& piece) { return offset < piece.slab_offset; });
+  require(after != slab.pieces.begin(), "a pack item reads outside all pieces");
+  return *(after - 1);
+}
+
+PackItem block_item(const Schedule& schedule, const Piece& piece, const Run& run) {
+  const DType dtype = schedule.catalog.tensors()[piece.tensor].dtype;
+  const std::uint64_t rows =
+      std::max<std::uint64_t>(1, run.bytes / schedule.cuts[piece.tensor].row_bytes);
+  const std::uint64_t row_bytes = run.bytes / rows;
+  return {
+      run.offset, 0, rows, row_bytes, row_bytes, row_bytes, dtype, dtype, PackTarget::pack_buffer};
+}
+
+std::uint64_t ItemProof::check(const Piece& piece, const PackItem& item, const Place& place) {
+  const TensorInfo& tensor = schedule_.catalog.tensors()[piece.tensor];
+  const std::uint64_t stored = piece.begin + (item.source - piece.slab_offset);
+  if (item.rows == 0 || item.row_bytes == 0 ||
+      stored + (item.rows - 1) * item.source_stride + item.row_bytes > piece.end) {
+    fail_proof(tensor.name, "a pack item reads outside its piece");
+  }
+  if (item.from != tensor.dtype || item.to != schedule_.dtypes[piece.tensor]) {
+    fail_proof(tensor.name, "a pack item has the wrong types");
+  }
+  check_ascending(piece.tensor, item);
+  check_place(piece, item, place);
+  return item.rows * destination_row_bytes(item);
+}
+
+// Items of one piece follow each other; rows are the same, columns ascend.
+void ItemProof::check_ascending(std::uint32_t tensor, const PackItem& item) {
+  if (tensor == last_tensor_ &&
+      (item.source < last_source_end_ || (item.rows > 1 && item.rows != last_rows_))) {
+    fail_proof(schedule_.catalog.tensors()[tensor].name, "bytes are packed twice");
+  }
+  last_tensor_ = tensor;
+  last_rows_ = item.rows;
+  last_source_end_ = item.source + item.row_bytes;
+}
+
+void ItemProof::check_place(const Piece& piece, const PackItem& item, const Place& place) {
+  const TensorInfo& tensor = schedule_.catalog.tensors()[piece.tensor];
+  const Cut& cut = schedule_.cuts[piece.tensor];
+  columns_.assign(tensor, schedule_.placements[piece.tensor], cut, place.rank, schedule_.world);
+  const std::uint64_t stored = piece.begin + (item.source - piece.slab_offset);
+  const std::uint64_t column = stored % cut.row_bytes;
+  std::uint64_t shard_column = 0;
+  const Columns* kept = nullptr;
+  for (const Columns& candidate : columns_.columns()) {
+    if (column >= candidate.begin && column < candidate.end) kept = &candidate;
+    if (kept != nullptr) break;
+    shard_column += candidate.size();
+  }
+  if (kept == nullptr || item.row_bytes > kept->end - column) {
+    fail_proof(tensor.name, "a pack item sends bytes that rank " + std::to_string(place.rank) +
+                                " does not keep");
+  }
+  if (item.rows > 1 &&
+      (item.source_stride != cut.row_bytes ||
+       item.destination_stride != converted_bytes(columns_.row_bytes(), item.from, item.to))) {
+    fail_proof(tensor.name, "a pack item has the wrong strides");
+  }
+  const std::uint64_t shard_offset =
+      stored / cut.row_bytes * columns_.row_bytes() + shard_column + (column - kept->begin);
+  if (place.tensor_offset == not_held ||
+      place.arena_offset !=
+          place.tensor_offset + converted_bytes(shard_offset, item.from, item.to)) {
+    fail_proof(tensor.name, "bytes go to the wrong place on rank " + std::to_string(place.rank));
+  }
+}
+
+}  // namespace safeshuffle::plan

@@ -1,0 +1,16 @@
+// The part of the proof that is done once for all ranks whose shards have the same sizes: arenas
+// and messages.
+#pragma once
+
+#include "plan/geometry.hpp"
+#include "plan/schedule.hpp"
+
+namespace safeshuffle::plan {
+
+/// Proves that tensors, and runs, do not overlap in any arena; that of every slab of whole tensors
+/// each rank gets the run that the reader sends it, with every tensor at its place; and that what
+/// is broadcast lies alike on all ranks. What is read in chunks prove_packing has proved already,
+/// but for the tensor's place. Throws PlanError.
+void prove_arenas(const Schedule& schedule, const Geometries& geometries);
+
+}  // namespace safeshuffle::plan

@@ -1,0 +1,201 @@
+#include "plan/summary.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/arithmetic.hpp"
+#include "plan/column_totals.hpp"
+#include "plan/pack_load.hpp"
+#include "plan/waves.hpp"
+
+namespace safeshuffle::plan {
+namespace {
+
+std::uint64_t aligned(std::uint64_t bytes) {
+  return core::align_up(bytes, arena_alignment);
+}
+
+// Adds to ranges of ranks; sums up in the end. Wraps around on the way.
+class RankSums {
+ public:
+  explicit RankSums(std::uint32_t world) : steps_(std::size_t{world} + 1) {}
+
+  void add(const RankRun& run, std::uint64_t amount) {
+    steps_[run.first] += amount;
+    steps_[run.end] -= amount;
+  }
+
+  std::vector<std::uint64_t> take() && {
+    for (std::size_t i = 1; i < steps_.size(); ++i) steps_[i] += steps_[i - 1];
+    return std::move(steps_);
+  }
+
+ private:
+  std::vector<std::uint64_t> steps_;
+};
+
+class Summarizer {
+ public:
+  Summarizer(Schedule& schedule, const Geometries& geometries)
+      : schedule_(schedule), geometries_(geometries), totals_(geometries.example.size()) {
+    schedule_.ranks.assign(schedule_.world, {});
+    for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) schedule_.ranks[rank].rank = rank;
+  }
+
+  void run() {
+    sum_shards();
+    for (const ReadGroup& group : read_groups(schedule_)) add_group(group);
+    add_chunks();
+    for (RankSummary& rank : schedule_.ranks) {
+      rank.peak_device_bytes = rank.arena_bytes + 2 * rank.slab_bytes + rank.pack_bytes;
+    }
+  }
+
+ private:
+  // Of one tensor, over all ranks.
+  struct Totals {
+    std::uint64_t kept = 0;
+    std::uint64_t packed = 0;  // aligned runs to all ranks; nothing that is broadcast is packed
+  };
+
+  struct ChunkRead {
+    std::uint32_t geometry = 0;
+    std::uint32_t reader = 0;
+    std::uint32_t read = 0;
+  };
+
+  // Until something is found that a rank reads itself, it receives all that it keeps.
+  void sum_shards() {
+    RankSums kept(schedule_.world);
+    RankSums arena(schedule_.world);
+    std::vector<RankRun> runs;
+    for (std::size_t i = 0; i < geometries_.example.size(); ++i) {
+      if (geometries_.tensors[i] == 0) continue;
+      const std::uint32_t example = geometries_.example[i];
+      const bool replicated = is_replicated(schedule_, example);
+      rank_runs(schedule_, example, runs);
+      for (const RankRun& run : runs) {
+        const std::uint64_t ranks = run.end - run.first;
+        kept.add(run, geometries_.tensors[i] * run.shard_bytes);
+        arena.add(run, geometries_.tensors[i] * aligned(run.shard_bytes));
+        totals_[i].kept += ranks * run.shard_bytes;
+        totals_[i].packed += replicated ? 0 : ranks * aligned(run.shard_bytes);
+      }
+    }
+    const std::vector<std::uint64_t> kept_bytes = std::move(kept).take();
+    const std::vector<std::uint64_t> arena_bytes = std::move(arena).take();
+    for (RankSummary& rank : schedule_.ranks) {
+      rank.kept_bytes = rank.received_bytes = kept_bytes[rank.rank];
+      rank.arena_bytes = arena_bytes[rank.rank];
+    }
+  }
+
+  void add_group(const ReadGroup& group) {
+    const std::vector<Read>& reads = schedule_.reads[group.reader];
+    RankSummary& reader = schedule_.ranks[group.reader];
+    slab_at(schedule_, group.wave, group.reader, slab_);
+    for (const FileRange& range : slab_.file_ranges) note_file(reader, range.file);
+    const std::uint32_t tensor = reads[group.first].tensor;
+    if (Chunks(schedule_.cuts[tensor], schedule_.window).count() > 1) {
+      chunk_reads_.push_back({geometries_.of_tensor[tensor], group.reader, group.first});
+      return;
+    }
+    reader.slab_bytes = std::max(reader.slab_bytes, slab_bytes(slab_));
+    std::uint64_t packed = 0;
+    for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
+      packed += add_whole(reader, reads[i].tensor);
+    }
+    reader.pack_bytes = std::max(reader.pack_bytes, packed);
+  }
+
+  static void note_file(RankSummary& reader, std::uint32_t file) {
+    if (reader.files.empty() || reader.files.back() != file) reader.files.push_back(file);
+  }
+
+  // Returns what the reader packs of a tensor that it reads in one piece.
+  std::uint64_t add_whole(RankSummary& reader, std::uint32_t tensor) {
+    const Totals& totals = totals_[geometries_.of_tensor[tensor]];
+    const std::uint64_t own = shard_bytes(schedule_, tensor, reader.rank, columns_);
+    add_moved(reader, schedule_.catalog.tensors()[tensor].bytes, totals.kept, own);
+    return is_replicated(schedule_, tensor) ? 0 : totals.packed - aligned(own);
+  }
+
+  static void add_moved(RankSummary& reader, std::uint64_t read, std::uint64_t kept_by_all,
+                        std::uint64_t own) {
+    reader.read_bytes += read;
+    reader.sent_bytes += kept_by_all - own;
+    reader.received_bytes -= own;
+  }
+
+  // By geometry, so that what is computed for one is there while it is needed and no longer.
+  void add_chunks() {
+    std::sort(chunk_reads_.begin(), chunk_reads_.end(),
+              [](const ChunkRead& a, const ChunkRead& b) { return a.geometry < b.geometry; });
+    for (auto first = chunk_reads_.begin(); first != chunk_reads_.end();) {
+      const auto end = std::find_if(first, chunk_reads_.end(), [&](const ChunkRead& read) {
+        return read.geometry != first->geometry;
+      });
+      add_chunks_of(first->geometry, {first, end});
+      first = end;
+    }
+  }
+
+  void add_chunks_of(std::uint32_t geometry, std::span<const ChunkRead> reads) {
+    const std::uint32_t example = geometries_.example[geometry];
+    const std::vector<std::uint64_t> indices = representative_chunks(schedule_, example);
+    const Chunks chunks(schedule_.cuts[example], schedule_.window);
+    const ColumnTotals totals(schedule_, example);
+    PackLoad load(indices.size());
+    for_each_chunk_share(schedule_, example, indices,
+                         [&](std::uint32_t, const RankColumns& columns, std::size_t i) {
+                           load.add(i, share_in_run(example, columns, chunks.bytes(indices[i])));
+                         });
+    load.sort();
+    for (const ChunkRead& read : reads) {
+      RankSummary& reader = schedule_.ranks[read.reader];
+      add_read(reader, schedule_.reads[read.reader][read.read], chunks, totals);
+      if (is_replicated(schedule_, example)) continue;
+      const std::uint64_t packed = load.most(
+          [&](std::size_t i) { return share_in_run(example, columns_, chunks.bytes(indices[i])); });
+      reader.pack_bytes = std::max(reader.pack_bytes, packed);
+    }
+  }
+
+  std::uint64_t share_in_run(std::uint32_t tensor, const RankColumns& columns,
+                             const Range& chunk) const {
+    const Share share = share_of(schedule_.cuts[tensor], columns, chunk.begin, chunk.end);
+    return aligned(converted_bytes(schedule_, tensor, share.bytes));
+  }
+
+  // Leaves in `columns_` those of the reader.
+  void add_read(RankSummary& reader, const Read& read, const Chunks& chunks,
+                const ColumnTotals& totals) {
+    const TensorInfo& tensor = schedule_.catalog.tensors()[read.tensor];
+    const std::uint64_t begin = chunks.bytes(read.first_chunk).begin;
+    const std::uint64_t end = chunks.bytes(std::uint64_t{read.first_chunk} + read.chunks - 1).end;
+    columns_.assign(tensor, schedule_.placements[read.tensor], schedule_.cuts[read.tensor],
+                    reader.rank, schedule_.world);
+    const Share own = share_of(schedule_.cuts[read.tensor], columns_, begin, end);
+    add_moved(reader, end - begin,
+              converted_bytes(schedule_, read.tensor, totals.before(end) - totals.before(begin)),
+              converted_bytes(schedule_, read.tensor, own.bytes));
+    // Wherever in a page the chunk begins in its file.
+    reader.slab_bytes =
+        std::max(reader.slab_bytes, core::align_up(page_bytes - 1 + chunks.step(), page_bytes));
+  }
+
+  Schedule& schedule_;
+  const Geometries& geometries_;
+  std::vector<Totals> totals_;  // by geometry
+  std::vector<ChunkRead> chunk_reads_;
+  RankColumns columns_;
+  Slab slab_;
+};
+
+}  // namespace
+
+void summarize(Schedule& schedule, const Geometries& geometries) {
+  Summarizer(schedule, geometries).run();
+}
+
+}  // namespace safeshuffle::plan
