@@ -47,6 +47,7 @@ MpiOperation::~MpiOperation() {
   if (complete_) return;
   group_->break_off();
   keep_forever(std::move(memory_));
+  keep_forever(std::move(flags_));
 }
 
 template <typename Start>
@@ -84,10 +85,14 @@ void MpiOperation::broadcast(std::uint32_t root, void* data, std::uint64_t bytes
         });
 }
 
-void MpiOperation::barrier() {
+// The result depends on every rank, so a reduction is a barrier as well.
+void MpiOperation::barrier(bool raised) {
+  flags_ = std::make_shared<Flags>(Flags{.mine = raised ? 1 : 0});
   transfers_.push_back({group_->rank(), Direction::barrier});
   requests_.push_back(MPI_REQUEST_NULL);
-  check_mpi(MPI_Ibarrier(group_->comm(), &requests_.back()), "MPI_Ibarrier");
+  check_mpi(MPI_Iallreduce(&flags_->mine, &flags_->any, 1, MPI_INT, MPI_MAX, group_->comm(),
+                           &requests_.back()),
+            "MPI_Iallreduce");
 }
 
 bool MpiOperation::done() {

@@ -30,11 +30,17 @@ class MpiOperation {
   void receive(std::uint32_t peer, void* data, std::uint64_t bytes, MpiTag tag);
   void send(std::uint32_t peer, const void* data, std::uint64_t bytes, MpiTag tag);
   void broadcast(std::uint32_t root, void* data, std::uint64_t bytes);
-  void barrier();  ///< complete when all ranks of the group have started theirs
+
+  /// Complete when all ranks of the group have started theirs; `any_raised` then says whether one
+  /// of them raised its flag. At most one per operation. Throws TransportError.
+  void barrier(bool raised);
 
   /// Drives the transfers; true once all are complete, after which none may be started. Throws
   /// TransportError.
   bool done();
+
+  /// Once done, after a barrier.
+  bool any_raised() const noexcept { return flags_->any != 0; }
 
   /// The peers whose transfers are not complete, ascending: those that have sent nothing, else
   /// those that have not taken what was sent, else the roots of broadcasts that did not arrive.
@@ -47,6 +53,12 @@ class MpiOperation {
     Direction direction;
   };
 
+  /// What a barrier reduces: MPI may use it until then.
+  struct Flags {
+    int mine = 0;
+    int any = 0;
+  };
+
   template <typename Start>
   void start(Transfer transfer, std::byte* data, std::uint64_t bytes, const char* call,
              const Start& start_piece);
@@ -55,6 +67,7 @@ class MpiOperation {
   std::shared_ptr<MpiGroup> group_;
   std::uint64_t piece_;
   std::shared_ptr<const void> memory_;
+  std::shared_ptr<Flags> flags_;
   std::vector<MPI_Request> requests_;
   std::vector<Transfer> transfers_;  // of the requests
   bool complete_ = false;

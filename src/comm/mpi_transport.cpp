@@ -40,6 +40,8 @@ class MpiPending final : public Pending {
     return operation_.done();
   }
 
+  bool failed() const override { return operation_.any_raised(); }
+
   std::vector<std::uint32_t> missing() const override { return operation_.missing(); }
 
  private:
@@ -50,7 +52,7 @@ class MpiPending final : public Pending {
     for (const Message& message : exchange_.broadcasts) {
       operation_.broadcast(message.peer, message.data, message.bytes);
     }
-    operation_.barrier();
+    operation_.barrier(exchange_.failed);
     sent_ = true;
   }
 

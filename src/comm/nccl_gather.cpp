@@ -8,7 +8,6 @@
 #include "comm/nccl_operation.hpp"
 #include "core/arithmetic.hpp"
 #include "core/backoff.hpp"
-#include "device/cuda/call.hpp"
 
 namespace safeshuffle::comm {
 namespace {
@@ -18,13 +17,6 @@ constexpr std::uint64_t alignment = 16;
 
 std::uint64_t chunk_of(std::uint32_t size) {
   return std::max(core::align_down(most_gathered / size, alignment), alignment);
-}
-
-void copy(std::byte* destination, const std::byte* source, std::uint64_t bytes,
-          device::Queue& queue) {
-  device::check_cuda(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault,
-                                     static_cast<cudaStream_t>(queue.native_handle())),
-                     "cudaMemcpyAsync");
 }
 
 }  // namespace
@@ -75,17 +67,18 @@ void NcclGather::gather(const SharedGroup& group, std::string_view mine, std::ui
                         const core::Deadline& deadline) {
   const device::GpuScope scope(group->gpu());
   std::memcpy(pinned_mine_.get(), mine.data(), mine.size());
-  copy(mine_.get(), pinned_mine_.get(), bytes, *queue_);
-  NcclOperation operation(group, *queue_, [&](const NcclCalls& calls) {
-    calls.all_gather(mine_.get(), all_.get(), bytes);
-  });
+  enqueue_copy(mine_.get(), pinned_mine_.get(), bytes, *queue_);
+  NcclOperation operation(
+      group, *queue_,
+      [&](const NcclCalls& calls) { calls.all_gather(mine_.get(), all_.get(), bytes); },
+      [&](device::Queue& queue) {
+        enqueue_copy(pinned_all_.get(), all_.get(), bytes * size_, queue);
+      });
   core::Backoff backoff;
   while (!operation.done()) {
     if (deadline.expired()) raise_lost_peers("gathering from all ranks", {}, deadline.limit());
     backoff.pause();
   }
-  copy(pinned_all_.get(), all_.get(), bytes * size_, *queue_);
-  while (!queue_->idle()) backoff.pause();
 }
 
 std::string_view NcclGather::gathered(std::size_t rank, std::uint64_t bytes) const {

@@ -7,6 +7,7 @@
 #include "core/arithmetic.hpp"
 #include "core/backoff.hpp"
 #include "core/deadline.hpp"
+#include "device/cuda/call.hpp"
 
 namespace safeshuffle::comm {
 namespace {
@@ -73,9 +74,19 @@ void NcclCalls::barrier(std::uint32_t rank, std::byte* tokens) const {
   all_gather(tokens + rank * token_bytes, tokens, token_bytes);
 }
 
+void enqueue_copy(std::byte* destination, const std::byte* source, std::uint64_t bytes,
+                  device::Queue& queue) {
+  device::check_cuda(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault,
+                                     static_cast<cudaStream_t>(queue.native_handle())),
+                     "cudaMemcpyAsync");
+}
+
 NcclOperation::NcclOperation(std::shared_ptr<NcclGroup> group, device::Queue& queue,
-                             Enqueue enqueue)
-    : group_(std::move(group)), queue_(queue), enqueue_(std::move(enqueue)) {}
+                             Enqueue enqueue, Fetch fetch)
+    : group_(std::move(group)),
+      queue_(queue),
+      enqueue_(std::move(enqueue)),
+      fetch_(std::move(fetch)) {}
 
 NcclOperation::~NcclOperation() {
   if (done_) return;
@@ -88,7 +99,11 @@ bool NcclOperation::done() {
   if (!group_->ready()) return false;
   if (!begun_) {
     begin();
-    if (!group_->ready()) return false;
+    if (!group_->ready()) return false;  // nothing of the group may be on the stream yet
+  }
+  if (!fetching_) {
+    fetching_ = true;
+    fetch_(queue_);
   }
   done_ = queue_.idle();
   return done_;

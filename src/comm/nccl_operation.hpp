@@ -31,7 +31,7 @@ class NcclCalls {
   static constexpr std::uint64_t token_bytes = 16;
 
   /// Not over on any rank before all have begun it. `rank`: this one; `tokens`: `token_bytes` of
-  /// device memory for each rank, whatever is in them.
+  /// device memory for each rank. What is in each rank's own, all ranks have afterwards.
   void barrier(std::uint32_t rank, std::byte* tokens) const;
 
  private:
@@ -39,15 +39,22 @@ class NcclCalls {
   cudaStream_t stream_;
 };
 
+/// Copies between device memory and pinned memory, in either direction. Throws TransportError.
+void enqueue_copy(std::byte* destination, const std::byte* source, std::uint64_t bytes,
+                  device::Queue& queue);
+
 /// Begins when it is first driven while the communicator is ready. If it is destroyed before `done`
 /// was true, its work may never end: the group is then broken off and, unless that has ended it,
 /// the device's memory given up, since NCCL kernels may still write to it.
 class NcclOperation {
  public:
   using Enqueue = std::function<void(const NcclCalls&)>;
+  using Fetch = std::function<void(device::Queue&)>;
 
-  /// `queue` must outlive the operation. `enqueue` makes the calls, all in one group.
-  NcclOperation(std::shared_ptr<NcclGroup> group, device::Queue& queue, Enqueue enqueue);
+  /// `queue` must outlive the operation. `enqueue` makes the calls, all in one group; `fetch`
+  /// enqueues what comes after the group, such as copying what was gathered to the host.
+  NcclOperation(std::shared_ptr<NcclGroup> group, device::Queue& queue, Enqueue enqueue,
+                Fetch fetch);
   ~NcclOperation();
   NcclOperation(const NcclOperation&) = delete;
   NcclOperation& operator=(const NcclOperation&) = delete;
@@ -62,7 +69,9 @@ class NcclOperation {
   std::shared_ptr<NcclGroup> group_;
   device::Queue& queue_;
   Enqueue enqueue_;
+  Fetch fetch_;
   bool begun_ = false;
+  bool fetching_ = false;
   bool done_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "comm/nccl_transport.hpp"
 
+#include <cstring>
 #include <utility>
 
 #include "comm/lost_peers.hpp"
@@ -34,19 +35,62 @@ void enqueue(const Exchange& exchange, const NcclCalls& calls) {
   for (const Message& run : exchange.broadcasts) calls.broadcast(run.peer, run.data, run.bytes);
 }
 
+/// The tokens of barriers in pinned memory: the two that a rank may contribute, which never change,
+/// and those of all ranks as gathered.
+class Signals {
+ public:
+  Signals(std::byte* pinned, std::uint32_t size) : pinned_(pinned), size_(size) {}
+
+  static std::uint64_t bytes(std::uint32_t size) { return token_bytes * (2 + size); }
+
+  /// Before the first use.
+  void initialise() const {
+    std::memset(pinned_, 0, bytes(size_));
+    *(pinned_ + token_bytes) = raised;
+  }
+
+  const std::byte* mine(bool failed) const { return pinned_ + (failed ? token_bytes : 0); }
+  std::byte* all() const { return pinned_ + 2 * token_bytes; }
+
+  bool any_raised() const {
+    for (std::uint32_t rank = 0; rank < size_; ++rank) {
+      if (all()[token_bytes * rank] == raised) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::byte raised{1};
+
+  std::byte* pinned_;
+  std::uint32_t size_;
+};
+
 /// A wave: one group, on the stream that has packed it.
 class NcclPending final : public Pending {
  public:
-  NcclPending(std::shared_ptr<NcclGroup> group, Exchange exchange, std::byte* tokens,
-              device::Queue& queue, Transport* control)
+  /// `tokens`: on the device, one per rank.
+  NcclPending(const std::shared_ptr<NcclGroup>& group, Exchange exchange, std::byte* tokens,
+              Signals signals, device::Queue& queue, Transport* control)
       : exchange_(std::move(exchange)),
+        signals_(signals),
         control_(control),
-        operation_(group, queue, [this, rank = group->rank(), tokens](const NcclCalls& calls) {
-          enqueue(exchange_, calls);
-          calls.barrier(rank, tokens);
-        }) {}
+        operation_(
+            group, queue,
+            [this, rank = group->rank(), tokens](const NcclCalls& calls) {
+              enqueue(exchange_, calls);
+              calls.barrier(rank, tokens);
+            },
+            [this, bytes = token_bytes * group->size(), tokens](device::Queue& after) {
+              enqueue_copy(signals_.all(), tokens, bytes, after);
+            }) {
+    const device::GpuScope scope(group->gpu());
+    enqueue_copy(tokens + token_bytes * group->rank(), signals_.mine(exchange_.failed), token_bytes,
+                 queue);
+  }
 
   bool done() override { return operation_.done(); }
+  bool failed() const override { return signals_.any_raised(); }
 
   std::vector<std::uint32_t> missing() const override {
     return control_ == nullptr ? std::vector<std::uint32_t>() : roll_call(*control_);
@@ -54,6 +98,7 @@ class NcclPending final : public Pending {
 
  private:
   Exchange exchange_;
+  Signals signals_;
   Transport* control_;
   NcclOperation operation_;
 };
@@ -92,8 +137,9 @@ class NcclTransport final : public Transport {
   /// Begins at once if the communicator is set up by now.
   std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) override {
     group_->require_usable();
+    const Signals signals(buffers_.signals.get(), size());
     auto pending = std::make_unique<NcclPending>(group_, std::move(exchange), token(2 * size()),
-                                                 queue, control_.get());
+                                                 signals, queue, control_.get());
     pending->done();
     return pending;
   }
@@ -126,7 +172,10 @@ NcclBuffers::NcclBuffers(std::shared_ptr<device::CudaDevice> on, std::uint32_t s
     : device(std::move(on)),
       tokens_bytes(token_bytes * 3 * size),
       tokens(device->allocate(tokens_bytes)),
-      gather(gathers ? std::make_unique<NcclGather>(*device, size) : nullptr) {}
+      signals(device::allocate_pinned(device->session(), Signals::bytes(size))),
+      gather(gathers ? std::make_unique<NcclGather>(*device, size) : nullptr) {
+  Signals(signals.get(), size).initialise();
+}
 
 std::uint64_t NcclBuffers::device_bytes() const noexcept {
   return tokens_bytes + (gather ? gather->device_bytes() : 0);

@@ -21,8 +21,9 @@ struct NcclBuffers {
   std::uint64_t device_bytes() const noexcept;
 
   std::shared_ptr<device::CudaDevice> device;
-  std::uint64_t tokens_bytes;         ///< of all tokens
-  std::shared_ptr<std::byte> tokens;  ///< one per root, one per sender, one per rank for barriers
+  std::uint64_t tokens_bytes;          ///< of all tokens
+  std::shared_ptr<std::byte> tokens;   ///< one per root, one per sender, one per rank for barriers
+  std::shared_ptr<std::byte> signals;  ///< pinned: see Signals
   std::unique_ptr<NcclGather> gather;
 };
 

@@ -1,6 +1,4 @@
 // The group of one rank: nothing travels.
-#include <utility>
-
 #include "comm/transport.hpp"
 
 namespace safeshuffle::comm {
@@ -9,13 +7,15 @@ namespace {
 /// Done once the queue is: what one rank broadcasts already lies where it belongs.
 class SelfPending final : public Pending {
  public:
-  SelfPending(std::shared_ptr<const void> keep_alive, device::Queue& queue)
-      : keep_alive_(std::move(keep_alive)), queue_(queue) {}
+  SelfPending(const Exchange& exchange, device::Queue& queue)
+      : keep_alive_(exchange.keep_alive), failed_(exchange.failed), queue_(queue) {}
 
   bool done() override { return queue_.idle(); }
+  bool failed() const override { return failed_; }
 
  private:
   std::shared_ptr<const void> keep_alive_;
+  bool failed_;
   device::Queue& queue_;
 };
 
@@ -30,7 +30,7 @@ class SelfTransport final : public Transport {
   }
 
   std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) override {
-    return std::make_unique<SelfPending>(std::move(exchange.keep_alive), queue);
+    return std::make_unique<SelfPending>(exchange, queue);
   }
 };
 

@@ -30,6 +30,10 @@ struct Exchange {
   std::vector<Message> receives;
   std::vector<Message> broadcasts;
 
+  /// This rank has failed, so what it sends is of no use. All ranks learn of it, see
+  /// Pending::failed.
+  bool failed = false;
+
   /// Keeps the memory behind all messages alive while they may be in flight, even if the exchange
   /// is abandoned after a time-out.
   std::shared_ptr<const void> keep_alive;
@@ -43,6 +47,10 @@ class Pending {
 
   /// Drives the exchange; true once all data is in place. Throws TransportError.
   virtual bool done() = 0;
+
+  /// Once done: whether any rank, this one included, began the exchange with `failed`. The same on
+  /// all ranks.
+  virtual bool failed() const = 0;
 
   /// While not done: the peers that have not done their part, ascending; empty if it cannot be
   /// known.

@@ -1,6 +1,7 @@
 #include "io/posix_reader.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -65,6 +66,8 @@ class PosixReader final : public Reader {
     return {is_done, batch.unread == 0, batch.bytes, batch.error};
   }
 
+  void cancel() noexcept override { cancelled_ = true; }
+
   double busy_seconds() const override { return busy_.seconds(); }
 
   IoPath path() const override { return {"posix", recorder_.mode(), recorder_.fallbacks()}; }
@@ -81,10 +84,11 @@ class PosixReader final : public Reader {
   void process(Batch& batch, const Piece& piece, std::size_t position) {
     std::optional<device::StagingSlot> slot;
     bool filled = attempt(batch, piece, position, [&] {
+      if (cancelled_) throw IoError("the read was cancelled");
       slot = staging_.acquire(piece.destination, piece.bytes);
       read(piece, slot->host);
     });
-    if (last_read(batch)) check_files(batch);
+    if (last_read(batch) && !cancelled_) check_files(batch);
     if (filled) {
       filled = attempt(batch, piece, position, [&] { commit(batch, *slot); });
     } else if (slot) {
@@ -168,6 +172,7 @@ class PosixReader final : public Reader {
   PathRecorder recorder_;
   BusyClock busy_;
   Files files_;
+  std::atomic<bool> cancelled_{false};
   std::mutex mutex_;  // guards what follows, contents of batches included
   std::condition_variable changed_;
   std::deque<Batch> batches_;  // by id; stays, so that references hold

@@ -58,6 +58,10 @@ class Reader {
   /// Waits up to `patience` for the batch to be done. A failure is reported, not thrown.
   virtual BatchStatus poll(BatchId batch, std::chrono::microseconds patience) = 0;
 
+  /// Drops, for good, what no thread has begun to read; it counts as failed. Reads under way go on:
+  /// `poll` says when they are over.
+  virtual void cancel() noexcept = 0;
+
   /// Total time during which at least one read was under way, in seconds.
   virtual double busy_seconds() const = 0;
 

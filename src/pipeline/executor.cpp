@@ -17,7 +17,8 @@ namespace safeshuffle::pipeline {
 namespace {
 
 constexpr std::chrono::microseconds poll_patience{1000};
-constexpr std::chrono::seconds settling_patience{3};
+constexpr std::chrono::milliseconds settling_patience{30'000};
+constexpr std::chrono::milliseconds stall_notice{500};
 constexpr std::chrono::milliseconds progress_interval{100};
 
 io::ReaderOptions reader_options(const Options& options) {
@@ -75,15 +76,19 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
       packer_(device_->make_packer(*queue_)),
       planner_(schedule_, comm.rank()),
       deadline_(options.timeout),
+      abandoned_(std::make_unique<Abandoned>()),
       last_report_(core::Clock::now()) {
   const io::ReaderOptions reader = reader_options(options);
   core::run_on(cpus_for(reader, *device_, options),
                [&] { make_reader(reader, plan.ranks()[comm.rank()].slab_bytes); });
+  if (schedule_.waves != 0) transfers_ = plan_transfers(0);
   progress_.waves = schedule_.waves;
   progress_.total_bytes = read_bytes(plan);
 }
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  settle_reader();
+}
 
 // Its threads, and the memory that they fill, stay on the CPUs that this one runs on.
 void Executor::make_reader(const io::ReaderOptions& options, std::uint64_t slab_bytes) {
@@ -96,24 +101,16 @@ void Executor::make_reader(const io::ReaderOptions& options, std::uint64_t slab_
 }
 
 void Executor::run() {
-  try {
-    run_waves();
-  } catch (...) {
-    settle_reader();
-    throw;
-  }
-}
-
-void Executor::run_waves() {
   WaveBatch reading = start_reading(0);
   connect();
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // The other slab is free since the exchange of the wave before; keep the disk busy from now on.
     const WaveBatch next = start_reading(wave + 1);
-    const Transfers transfers = plan_transfers(wave);
+    Transfers transfers = std::exchange(transfers_, {});
+    prepare_transfers(wave + 1);
     await_reading(reading);
-    pack(transfers, wave);
-    exchange(transfers, wave);
+    pack(transfers.items, wave);
+    if (!exchange(std::move(transfers.exchange), wave)) return;
     finish_wave(wave);
     reading = next;
   }
@@ -130,15 +127,17 @@ void Executor::connect() {
 Executor::WaveBatch Executor::start_reading(std::uint32_t wave) {
   WaveBatch reading{wave, {}, core::Clock::now()};
   if (wave >= schedule_.waves || error_) return reading;
-  plan::slab_at(schedule_, wave, transport_.rank(), slab_);
-  if (slab_.file_ranges.empty()) return reading;
-  std::vector<io::ReadRange> ranges;
-  ranges.reserve(slab_.file_ranges.size());
-  for (const plan::FileRange& range : slab_.file_ranges) {
-    ranges.push_back({range.file, range.file_offset, range.bytes,
-                      buffers_->slabs[wave % 2].get() + range.slab_offset});
-  }
-  attempt([&] { reading.batch = last_batch_ = reader_->submit(ranges); });
+  attempt([&] {
+    plan::slab_at(schedule_, wave, transport_.rank(), slab_);
+    if (slab_.file_ranges.empty()) return;
+    std::vector<io::ReadRange> ranges;
+    ranges.reserve(slab_.file_ranges.size());
+    for (const plan::FileRange& range : slab_.file_ranges) {
+      ranges.push_back({range.file, range.file_offset, range.bytes,
+                        buffers_->slabs[wave % 2].get() + range.slab_offset});
+    }
+    reading.batch = last_batch_ = reader_->submit(ranges);
+  });
   return reading;
 }
 
@@ -156,8 +155,8 @@ void Executor::await_reading(const WaveBatch& reading) {
     if (status.bytes != landed) deadline_.restart();
     landed = status.bytes;
     if (deadline_.expired()) {
-      abandon_reader();
-      fail_stalled(reading.wave);
+      note_stall(reading.wave);
+      return abandon_reader();
     }
     report_if_due();
   }
@@ -165,31 +164,26 @@ void Executor::await_reading(const WaveBatch& reading) {
   check_fallbacks();
 }
 
-void Executor::fail_stalled(std::uint32_t wave) const {
-  throw TimeoutError(ErrorRecord{.rank = static_cast<std::int32_t>(transport_.rank()),
-                                 .cause = "reading wave " + std::to_string(wave) +
-                                          ": no progress within " +
-                                          core::seconds_text(deadline_.limit())});
+void Executor::note_stall(std::uint32_t wave) {
+  note_failure({.kind = ErrorKind::timeout,
+                .cause = "reading wave " + std::to_string(wave) + ": no progress within " +
+                         core::seconds_text(deadline_.limit())});
 }
 
-// Whoever gave up on a peer must not wait for ever for its own storage instead.
-void Executor::settle_reader() {
-  const bool resting =
-      !reader_ || !last_batch_ || reader_->poll(*last_batch_, settling_patience).done;
-  if (!resting) abandon_reader();
+// A load that has failed must not block on local storage: after an error of any rank the next wave
+// may still be read.
+void Executor::settle_reader() noexcept {
+  if (!reader_ || !last_batch_) return;
+  reader_->cancel();
+  const auto patience = std::min(deadline_.limit(), settling_patience);
+  if (!reader_->poll(*last_batch_, patience).done) abandon_reader();
 }
 
 // A thread that hangs in the kernel cannot be joined, so all that it may still use is left to it,
 // for good; the alternative is to hang with it.
-void Executor::abandon_reader() {
-  struct Abandoned {
-    std::shared_ptr<device::Device> device;
-    std::shared_ptr<Buffers> buffers;
-    std::unique_ptr<device::Staging> staging;
-    std::unique_ptr<io::Reader> reader;
-  };
-  static_cast<void>(
-      new Abandoned{device_, buffers_, std::move(staging_), std::move(reader_)});  // never freed
+void Executor::abandon_reader() noexcept {
+  *abandoned_ = {device_, buffers_, std::move(staging_), std::move(reader_)};
+  static_cast<void>(abandoned_.release());  // never freed
 }
 
 void Executor::note_failure(const ErrorRecord& error) {
@@ -212,43 +206,57 @@ void Executor::check_fallbacks() {
   note_failure({.kind = ErrorKind::fallback, .cause = "strict: " + path.fallbacks.front()});
 }
 
-Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
-  const PhaseScope scope(clock_, Phase::pack);
-  return {planner_.outgoing(wave), planner_.incoming(wave)};
+// One wave ahead: without its transfers a rank could not take part in a wave, so if they cannot be
+// made, the others must know before.
+void Executor::prepare_transfers(std::uint32_t wave) {
+  if (wave >= schedule_.waves || error_) return;
+  attempt([&] { transfers_ = plan_transfers(wave); });
 }
 
-void Executor::pack(const Transfers& transfers, std::uint32_t wave) {
+Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
+  const PhaseScope scope(clock_, Phase::pack);
+  plan::Outgoing outgoing = planner_.outgoing(wave);
+  const plan::Incoming incoming = planner_.incoming(wave);
+  return {std::move(outgoing.items),
+          {.sends = messages(outgoing.sends, wave),
+           .receives = messages(incoming.receives, wave),
+           .broadcasts = messages(incoming.broadcasts, wave),
+           .keep_alive = buffers_}};
+}
+
+void Executor::pack(const std::vector<PackItem>& items, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
   attempt([&] {
-    packer_->pack(transfers.outgoing.items, {buffers_->slabs[wave % 2].get(), buffers_->arena.get(),
-                                             buffers_->pack_buffer.get()});
+    packer_->pack(items, {buffers_->slabs[wave % 2].get(), buffers_->arena.get(),
+                          buffers_->pack_buffer.get()});
   });
 }
 
-void Executor::exchange(const Transfers& transfers, std::uint32_t wave) {
+// Whether no rank has failed. Waits a little longer than for reads, so that a rank whose storage
+// stalls is the first to give up, and can tell the others.
+bool Executor::exchange(comm::Exchange exchange, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::exchange);
-  deadline_.restart();
-  const auto pending = transport_.exchange(messages(transfers, wave), *queue_);
+  const core::Deadline deadline(deadline_.limit() + stall_notice);
+  exchange.failed = error_.has_value();
+  const auto pending = transport_.exchange(std::move(exchange), *queue_);
   core::Backoff backoff;
   while (!pending->done()) {
-    if (deadline_.expired()) {
+    if (deadline.expired()) {
       comm::raise_lost_peers("the exchange of wave " + std::to_string(wave), pending->missing(),
                              deadline_.limit());
     }
     report_if_due();
     backoff.pause();
   }
+  return !pending->failed();
 }
 
-comm::Exchange Executor::messages(const Transfers& transfers, std::uint32_t wave) const {
-  const auto convert = [&](const std::vector<plan::Run>& runs) {
-    std::vector<comm::Message> list;
-    list.reserve(runs.size());
-    for (const plan::Run& run : runs) list.push_back({run.peer, address(run, wave), run.bytes});
-    return list;
-  };
-  return {convert(transfers.outgoing.sends), convert(transfers.incoming.receives),
-          convert(transfers.incoming.broadcasts), buffers_};
+std::vector<comm::Message> Executor::messages(const std::vector<plan::Run>& runs,
+                                              std::uint32_t wave) const {
+  std::vector<comm::Message> list;
+  list.reserve(runs.size());
+  for (const plan::Run& run : runs) list.push_back({run.peer, address(run, wave), run.bytes});
+  return list;
 }
 
 std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {

@@ -32,18 +32,22 @@ struct Buffers {
 /// One load of one rank. Used by the loading thread; construct, run once, then ask.
 class Executor {
  public:
-  /// Allocates everything the load needs. Throws MemoryError.
+  /// Allocates everything the load needs. Throws MemoryError, PlanError. `plan` and `options` must
+  /// outlive it.
   Executor(const Plan& plan, const Communicator& comm, const Options& options, PhaseClock& clock);
+
+  /// Ends reads under way, or gives them up after a time, with all memory that they may still use.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   /// Runs all waves. Collective. A failure to read or to pack, or of the progress callback, is not
-  /// thrown: the rank keeps taking part, with bytes that nobody will see, so that no other rank
-  /// waits for it in vain; see `error`. Throws TransportError or TimeoutError.
+  /// thrown: the rank takes part in the exchange under way, with bytes that nobody will see, and
+  /// tells the others with it. All ranks stop after that exchange; see `error`. Throws
+  /// TransportError or TimeoutError.
   void run();
 
-  /// The first failure that was not thrown.
+  /// The first failure of this rank that was not thrown.
   const std::optional<ErrorRecord>& error() const noexcept { return error_; }
 
   /// The finished tensors, placed by plan::arena_offsets.
@@ -58,8 +62,15 @@ class Executor {
 
  private:
   struct Transfers {
-    plan::Outgoing outgoing;
-    plan::Incoming incoming;
+    std::vector<PackItem> items;
+    comm::Exchange exchange;
+  };
+  /// Whatever a reader thread that hangs may still use.
+  struct Abandoned {
+    std::shared_ptr<device::Device> device;
+    std::shared_ptr<Buffers> buffers;
+    std::unique_ptr<device::Staging> staging;
+    std::unique_ptr<io::Reader> reader;
   };
   struct WaveBatch {
     std::uint32_t wave = 0;
@@ -68,21 +79,21 @@ class Executor {
   };
 
   void make_reader(const io::ReaderOptions& options, std::uint64_t slab_bytes);
-  void run_waves();
   void connect();
   WaveBatch start_reading(std::uint32_t wave);
   void await_reading(const WaveBatch& reading);
-  [[noreturn]] void fail_stalled(std::uint32_t wave) const;
-  void settle_reader();
-  void abandon_reader();
+  void note_stall(std::uint32_t wave);
+  void settle_reader() noexcept;
+  void abandon_reader() noexcept;
   void note_failure(const ErrorRecord& error);
   template <class Step>
   void attempt(const Step& step);
   void check_fallbacks();
+  void prepare_transfers(std::uint32_t wave);
   Transfers plan_transfers(std::uint32_t wave);
-  void pack(const Transfers& transfers, std::uint32_t wave);
-  void exchange(const Transfers& transfers, std::uint32_t wave);
-  comm::Exchange messages(const Transfers& transfers, std::uint32_t wave) const;
+  std::vector<comm::Message> messages(const std::vector<plan::Run>& runs, std::uint32_t wave) const;
+  void pack(const std::vector<PackItem>& items, std::uint32_t wave);
+  [[nodiscard]] bool exchange(comm::Exchange exchange, std::uint32_t wave);
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
   void finish_wave(std::uint32_t wave);
   void report_if_due();
@@ -103,7 +114,9 @@ class Executor {
   plan::TransferPlanner planner_;
   plan::Slab slab_;  // scratch
   core::Deadline deadline_;
+  std::unique_ptr<Abandoned> abandoned_;  // empty: made beforehand, so that giving up cannot fail
   std::optional<io::BatchId> last_batch_;
+  Transfers transfers_;  // of the next wave
   std::optional<ErrorRecord> error_;
   Progress progress_;
   core::Clock::time_point last_report_;

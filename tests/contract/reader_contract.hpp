@@ -127,6 +127,22 @@ inline void a_range_past_the_end_is_an_error_and_the_others_are_read(const MakeR
   CHECK(is_sample(memory.span().first(4'000), 0, 0));
 }
 
+/// As many batches as there are, so that most of them are waiting when they are dropped.
+inline void cancelling_ends_what_was_not_begun(const MakeReader& make) {
+  const ScratchDirectory directory;
+  const FileInfo file = write_sample(directory.file("a"), 0, 4'000'000);
+  constexpr std::size_t batches = 200;
+  const AlignedMemory memory(file.size);
+  const io::ReadRange range{0, 0, file.size, memory.data()};
+  const auto reader = make({file});
+  for (std::size_t batch = 0; batch < batches; ++batch) reader->submit({&range, 1});
+  reader->cancel();
+  CHECK(wait_for(*reader, batches - 1).error);
+  CHECK(wait_for(*reader, batches - 1).bytes == 0);
+  const io::BatchId later = reader->submit({&range, 1});
+  CHECK(wait_for(*reader, later).error);
+}
+
 inline std::size_t threads() {
   const std::filesystem::directory_iterator tasks("/proc/self/task");
   return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
@@ -170,6 +186,9 @@ inline void check_reader_contract(const MakeReader& make) {
   }
   SECTION("past the end") {
     a_range_past_the_end_is_an_error_and_the_others_are_read(make);
+  }
+  SECTION("cancelled") {
+    cancelling_ends_what_was_not_begun(make);
   }
   SECTION("dropped while reading") {
     dropping_a_reader_leaves_nothing(make);

@@ -161,6 +161,24 @@ inline void an_empty_exchange_is_done(comm::Transport& transport, device::Device
   CHECK(transport.all_gather("", patience()).size() == transport.size());
 }
 
+/// One rank fails, then none, and so on; with data to exchange and without.
+inline void tells_all_ranks_that_one_has_failed(comm::Transport& transport,
+                                                device::Device& device) {
+  const auto queue = device.make_queue();
+  const std::uint32_t nobody = transport.size();
+  for (const std::uint32_t failing : {nobody, transport.size() - 1, nobody, 0U, 0U, nobody}) {
+    for (const bool empty : {false, true}) {
+      const Wave wave(transport, device);
+      comm::Exchange exchange = empty ? comm::Exchange() : wave.exchange();
+      exchange.failed = transport.rank() == failing;
+      const auto pending = transport.exchange(std::move(exchange), *queue);
+      CHECK(finish(*pending));
+      CHECK(pending->failed() == (failing != nobody));
+      if (!empty) CHECK(wave.arrived());
+    }
+  }
+}
+
 /// Also with nothing to exchange.
 inline void ends_no_wave_before_all_have_begun_it(comm::Transport& transport,
                                                   device::Device& device) {
@@ -262,6 +280,7 @@ inline void check_transport_contract(comm::Transport& transport, device::Device&
   exchanges_after_connecting(transport, device);
   sends_what_the_queue_has_packed(transport, device);
   an_empty_exchange_is_done(transport, device);
+  tells_all_ranks_that_one_has_failed(transport, device);
   ends_no_wave_before_all_have_begun_it(transport, device);
   releases_memory_after_an_exchange(transport, device);
   agrees_on_the_lowest_failing_rank(transport);

@@ -39,6 +39,15 @@ void spoil(const Catalog& catalog, const TensorInfo& tensor, std::uint64_t offse
   file.put(static_cast<char>(old ^ 1));
 }
 
+/// Bytes that this process has read from files, /proc among them, and sockets.
+std::uint64_t bytes_read() {
+  std::ifstream counters("/proc/self/io");
+  std::string name;
+  std::uint64_t bytes = 0;
+  counters >> name >> bytes;
+  return name == "rchar:" ? bytes : 0;
+}
+
 /// Whether files in memory can be read past the page cache, as newer kernels allow.
 bool direct_in_memory(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
@@ -122,19 +131,46 @@ TEST_CASE("a file replaced after planning is an IoError on all ranks", "[load]")
   CHECK(error->rank == static_cast<std::int32_t>(1 % world_size()));
 }
 
+TEST_CASE("after an error no rank reads on", "[load]") {
+  constexpr std::uint64_t window = 4096;
+  constexpr std::uint32_t files_per_rank = 20;
+  const SharedModel model(plain_model(files_per_rank * world_size()));
+  const Communicator& comm = shared_group();
+  const Plan plan = model.plan(with_window(window));
+  const std::string replaced = model_file(model.path(), world_size() - 1);  // of the last rank
+  model.directory.fill([&] { std::filesystem::resize_file(replaced, 5000); });
+  Options options;
+  Progress last;
+  options.on_progress = [&](const Progress& progress) { last = progress; };
+  const std::uint64_t before = bytes_read();
+  const auto error = common_error([&] { load(plan, comm, options); });
+  const std::uint64_t read = bytes_read() - before;
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+  CHECK(error->file == replaced);
+  CHECK(error->rank == last_rank());
+  // All stop after the first wave; the second may have been read ahead.
+  REQUIRE(plan.waves() >= 10 * files_per_rank);
+  CHECK(last.wave == 0);
+  CHECK(read < 20 * window);
+}
+
 TEST_CASE("what a progress callback throws on one rank, all ranks throw", "[load]") {
   const SharedModel model(plain_model(4));
   const Communicator& comm = shared_group();
   Options options;
   int calls = 0;
-  options.on_progress = [&](const Progress&) {
+  std::uint64_t waves = 0;
+  options.on_progress = [&](const Progress& progress) {
     ++calls;
+    waves = progress.wave;
     if (is_last_rank()) throw std::runtime_error("cancelled");
   };
   const Plan plan = model.plan(with_window(4096));
   const auto error = common_error([&] { load(plan, comm, options); });
   const bool usable = is_right(load(plan, comm), comm.rank());
   REQUIRE(error);
+  CHECK(waves <= 1);  // the others, too, stop with the wave that follows
   CHECK(error->kind == ErrorKind::internal);
   CHECK(error->cause == "cancelled");
   CHECK(error->rank == last_rank());
