@@ -33,7 +33,7 @@ int explain(const CLI::App& parser, const CLI::ParseError& error) {
   std::ostringstream err;
   const int code = parser.exit(error, out, err);
   if (launched_rank() == 0) {
-    print_help(out.str());
+    if (code == 0) print_help(out.str());
     print_message(err.str());
   }
   return code == 0 ? EXIT_SUCCESS : usage_error;

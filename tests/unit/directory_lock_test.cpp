@@ -1,15 +1,18 @@
 // core: the right to write into a directory.
 #include "core/directory_lock.hpp"
 
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 #include "safeshuffle/error.hpp"
 
 #include "core/new_directory.hpp"
+#include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
@@ -59,6 +62,38 @@ TEST_CASE("a lock ends with its process, and what is left of it is taken over", 
   REQUIRE(::waitpid(child, &status, 0) == child);
   REQUIRE(directory.names() == std::vector<std::string>{".safeshuffle.lock"});
   CHECK(DirectoryLock(directory.path(), "next", 1).holder() == 1);
+  CHECK(directory.names().empty());
+}
+
+TEST_CASE("a lock that is removed and made again is held by one at a time", "[core][lock]") {
+  const TemporaryDirectory directory;
+  const auto take_turns = [&](int child) {
+    const std::string alone = directory / "alone";
+    for (int turn = 0; turn < 100; ++turn) {
+      try {
+        const DirectoryLock lock(directory.path(), "group" + std::to_string(child), 0);
+        static_cast<void>(core::PosixFile::create(alone, alone));  // fails if there is one
+        fs::remove(alone);
+      } catch (const ConfigError&) {  // the others took all the time there was
+      }
+    }
+  };
+  std::vector<pid_t> children;
+  for (int child = 0; child < 4; ++child) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    try {
+      take_turns(child);
+      ::_exit(0);
+    } catch (const Error&) {
+      ::_exit(1);
+    }
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    CHECK(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
   CHECK(directory.names().empty());
 }
 
