@@ -2,23 +2,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <string>
 #include <thread>
-
-#include <fmt/format.h>
 
 #include "safeshuffle/error.hpp"
 
 #include "core/error_wire.hpp"
 #include "launch.hpp"
+#include "output.hpp"
 
 namespace safeshuffle::app {
 namespace {
 
 void print(const std::string& message) {
-  fmt::print(stderr, "safeshuffle: error: {}\n", message);
-  std::fflush(stderr);
+  print_message("safeshuffle: error: " + message + "\n");
 }
 
 // Whether every rank has this same error. Others are a rank's own, and some may wait for ever.

@@ -12,6 +12,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "commands.hpp"
+#include "output.hpp"
 #include "size.hpp"
 #include "table.hpp"
 
@@ -84,7 +85,7 @@ void print_json(const Catalog& catalog) {
   for (const auto& [dtype, total] : totals_by_dtype(catalog)) {
     json["totals"]["dtypes"][dtype] = {{"tensors", total.tensors}, {"bytes", total.bytes}};
   }
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_result(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void print_tensors(const Catalog& catalog) {
@@ -99,7 +100,7 @@ void print_tensors(const Catalog& catalog) {
                std::to_string(tensor.bytes), std::to_string(tensor.file_offset),
                std::to_string(tensor.file)});
   }
-  fmt::print("{}\n", table.text());
+  print_result(table.text() + "\n");
 }
 
 void print_files(const Catalog& catalog) {
@@ -111,7 +112,7 @@ void print_files(const Catalog& catalog) {
                std::to_string(alignment_of(file.data_start)), std::to_string(file.tensor_count),
                file.path});
   }
-  fmt::print("{}\n", table.text());
+  print_result(table.text() + "\n");
 }
 
 void print_totals(const Catalog& catalog) {
@@ -119,9 +120,10 @@ void print_totals(const Catalog& catalog) {
   for (const auto& [dtype, total] : totals_by_dtype(catalog)) {
     table.add({dtype, std::to_string(total.tensors), format_size(total.bytes)});
   }
-  fmt::print("{}\n{} of {} in {} of {}\n", table.text(), count(catalog.tensors().size(), "tensor"),
-             format_size(catalog.tensor_bytes()), count(catalog.files().size(), "file"),
-             format_size(file_bytes(catalog)));
+  print_result(
+      fmt::format("{}\n{} of {} in {} of {}\n", table.text(),
+                  count(catalog.tensors().size(), "tensor"), format_size(catalog.tensor_bytes()),
+                  count(catalog.files().size(), "file"), format_size(file_bytes(catalog))));
 }
 
 void inspect(const InspectOptions& options) {

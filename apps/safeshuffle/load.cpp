@@ -1,8 +1,9 @@
 // safeshuffle load: the main job.
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,8 +17,9 @@
 #include "choice.hpp"
 #include "comm/agreement.hpp"
 #include "commands.hpp"
-#include "core/atomic_file.hpp"
 #include "launch.hpp"
+#include "load_outputs.hpp"
+#include "output.hpp"
 #include "plan_options.hpp"
 #include "progress.hpp"
 #include "size.hpp"
@@ -33,9 +35,7 @@ struct LoadCommand {
   Device device = Device::automatic();
   double timeout_seconds = 300;
   bool verify = false;
-  std::string save_directory;
-  std::string report_file;
-  std::string trace_file;
+  OutputPaths outputs;
   ProgressStyle progress = ProgressStyle::automatic;
 };
 
@@ -61,31 +61,18 @@ void add_output_options(CLI::App& parser, LoadCommand& command) {
   add_choice<bool>(parser, "--verify", "HOW", command.verify, {{"none", false}, {"full", true}},
                    "Compare every loaded byte with the files, read once more");
   parser
-      .add_option("--save-sharded", command.save_directory,
+      .add_option("--save-sharded", command.outputs.shards,
                   "Save what rank R holds as DIR/model-rank-R-part-0.safetensors")
       ->type_name("DIR");
   parser
-      .add_option("--report", command.report_file,
+      .add_option("--report", command.outputs.report,
                   "Write what every rank did, and how long it took, as JSON")
       ->type_name("FILE");
   parser
-      .add_option("--trace", command.trace_file,
+      .add_option("--trace", command.outputs.trace,
                   "Write when each phase ran, for chrome://tracing or Perfetto")
       ->type_name("FILE");
   add_progress(parser, command.progress);
-}
-
-// Written by rank 0; the others learn whether it could.
-void write_text(const Communicator& comm, const Options& options, const std::string& file,
-                const std::string& text) {
-  if (file.empty()) return;
-  comm::agree_on(comm.transport(), options.timeout, [&]() -> std::string {
-    if (comm.rank() != 0) return {};
-    core::AtomicFile out(file);
-    out.write(0, std::as_bytes(std::span(text)));
-    out.commit();
-    return {};
-  });
 }
 
 // Calls work(options) with options that show its progress.
@@ -113,9 +100,9 @@ std::string text_result(const LoadCommand& command, const Report& report) {
     text += fmt::format("verified: every byte on every rank equals the files ({:.3f} s)\n",
                         verify_seconds(report));
   }
-  if (!command.save_directory.empty()) {
+  if (!command.outputs.shards.empty()) {
     text +=
-        fmt::format("saved {} in {}\n", count(report.ranks.size(), "file"), command.save_directory);
+        fmt::format("saved {} in {}\n", count(report.ranks.size(), "file"), command.outputs.shards);
   }
   return text;
 }
@@ -124,9 +111,18 @@ std::string text_result(const LoadCommand& command, const Report& report) {
 std::string json_result(const LoadCommand& command, const Report& report) {
   nlohmann::ordered_json json{
       {"event", "done"}, {"activity", "loading"}, {"verified", command.verify}};
-  if (!command.save_directory.empty()) json["saved"] = command.save_directory;
+  if (!command.outputs.shards.empty()) json["saved"] = command.outputs.shards;
   json["report"] = nlohmann::ordered_json::parse(to_json(report));
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+// By rank 0; the others learn whether it could.
+void print_together(const Communicator& comm, const Options& options,
+                    const std::function<std::string()>& text) {
+  comm::agree_on(comm.transport(), options.timeout, [&]() -> std::string {
+    if (comm.rank() == 0) print_result(text());
+    return {};
+  });
 }
 
 void check_device(const Device& device) {
@@ -138,10 +134,13 @@ void load(LoadCommand& command) {
   check_device(command.device);
   command.options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
-  command.options.trace = !command.trace_file.empty();
+  command.options.trace = !command.outputs.trace.empty();
   const Communicator comm = join_group(command.device, command.options.timeout);
+  std::optional<LoadOutputs> outputs;
   const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
-    return safeshuffle::load(command.paths, comm, options);
+    PlannedLoad planned(command.paths, comm, options);
+    outputs.emplace(command.outputs, planned, comm, options);
+    return planned.run();
   });
   Report report = model.report();
   if (comm.rank() == 0) print_warnings(report.warnings);
@@ -150,15 +149,11 @@ void load(LoadCommand& command) {
                        return verify(model, comm, options);
                      }));
   }
-  if (!command.save_directory.empty()) {
-    save_sharded(model, command.save_directory, comm, command.options);
-  }
-  write_text(comm, command.options, command.report_file, to_json(report) + "\n");
-  write_text(comm, command.options, command.trace_file, to_trace_json(report) + "\n");
-  if (comm.rank() == 0) {
-    fmt::print("{}", command.progress == ProgressStyle::json ? json_result(command, report)
-                                                             : text_result(command, report));
-  }
+  outputs->write(model, report);
+  print_together(comm, command.options, [&] {
+    return command.progress == ProgressStyle::json ? json_result(command, report)
+                                                   : text_result(command, report);
+  });
 }
 
 }  // namespace

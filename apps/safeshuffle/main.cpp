@@ -1,22 +1,31 @@
 // The safeshuffle command: parses the command line, runs one subcommand, turns errors into exit
 // codes.
 #include <cstdlib>
-#include <iostream>
 #include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "safeshuffle/error.hpp"
+
 #include "commands.hpp"
 #include "exit.hpp"
 #include "help.hpp"
+#include "interrupt.hpp"
 #include "launch.hpp"
+#include "output.hpp"
 
 namespace safeshuffle::app {
 namespace {
 
 using Commands = std::vector<std::pair<const char*, Command>>;
+
+// The other ranks, which print nothing, have ended well and will not be met.
+void print_help(const std::string& text) try { print_result(text); } catch (const Error&) {
+  std::_Exit(report_failure());
+}
 
 // Help and errors of the parser, from rank 0 only. All ranks were given the same command line.
 int explain(const CLI::App& parser, const CLI::ParseError& error) {
@@ -24,8 +33,8 @@ int explain(const CLI::App& parser, const CLI::ParseError& error) {
   std::ostringstream err;
   const int code = parser.exit(error, out, err);
   if (launched_rank() == 0) {
-    std::cout << out.str() << std::flush;
-    std::cerr << err.str();
+    if (code == 0) print_help(out.str());
+    print_message(err.str());
   }
   return code == 0 ? EXIT_SUCCESS : usage_error;
 }
@@ -63,6 +72,8 @@ int run(int argc, char** argv) {
 }  // namespace safeshuffle::app
 
 int main(int argc, char** argv) {
+  safeshuffle::app::prepare_streams();
+  safeshuffle::app::clean_up_on_signals();
   const int code = safeshuffle::app::run(argc, argv);
   safeshuffle::app::leave_group(code != EXIT_SUCCESS);
   return code;

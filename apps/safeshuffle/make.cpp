@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "output.hpp"
 #include "plan_options.hpp"
 #include "progress.hpp"
 #include "size.hpp"
@@ -55,8 +56,8 @@ void make(MakeCommand& command) {
   };
   const synth::Generated made = synth::generate(layout, command.directory, command.options);
   printer.finish();
-  fmt::print("{}", command.progress == ProgressStyle::json ? json_result(command, made)
-                                                           : text_result(command, made));
+  print_result(command.progress == ProgressStyle::json ? json_result(command, made)
+                                                       : text_result(command, made));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "commands.hpp"
+#include "output.hpp"
 #include "plan_options.hpp"
 #include "size.hpp"
 #include "table.hpp"
@@ -71,7 +72,7 @@ void print_json(const Plan& plan) {
             {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_result(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void print_table(const Plan& plan) {
@@ -82,12 +83,12 @@ void print_table(const Plan& plan) {
                format_size(rank.received_bytes), format_size(rank.kept_bytes),
                format_size(rank.peak_device_bytes)});
   }
-  fmt::print("{}\n{} of {} in {}; {} assignment, {} with a window of {}\n", table.text(),
-             count(plan.catalog().tensors().size(), "tensor"),
-             format_size(plan.catalog().tensor_bytes()),
-             count(plan.catalog().files().size(), "file"), name(plan.assignment()),
-             count(plan.waves(), "wave"), format_binary_size(plan.window()));
-  fmt::print("proof: ok; plan hash: {:016x}\n", plan.hash());
+  print_result(fmt::format("{}\n{} of {} in {}; {} assignment, {} with a window of {}\n",
+                           table.text(), count(plan.catalog().tensors().size(), "tensor"),
+                           format_size(plan.catalog().tensor_bytes()),
+                           count(plan.catalog().files().size(), "file"), name(plan.assignment()),
+                           count(plan.waves(), "wave"), format_binary_size(plan.window())));
+  print_result(fmt::format("proof: ok; plan hash: {:016x}\n", plan.hash()));
 }
 
 void plan(const PlanCommand& command) {

@@ -1,7 +1,6 @@
 #include "progress.hpp"
 
 #include <cmath>
-#include <cstdio>
 #include <fcntl.h>
 #include <unistd.h>
 #include <utility>
@@ -10,6 +9,7 @@
 
 #include "choice.hpp"
 #include "launch.hpp"
+#include "output.hpp"
 #include "size.hpp"
 
 namespace safeshuffle::app {
@@ -71,7 +71,7 @@ void ProgressPrinter::update(std::uint64_t bytes, std::uint64_t total_bytes) {
 }
 
 void ProgressPrinter::finish() {
-  if (drawn_) fmt::print(stderr, "\n");
+  if (drawn_) print_message("\n");
   drawn_ = false;
 }
 
@@ -86,21 +86,19 @@ void ProgressPrinter::print_bar(std::uint64_t bytes, std::uint64_t total_bytes) 
     time = format_duration(static_cast<double>(total_bytes - bytes) / rate) + " left";
   }
   const int filled = static_cast<int>(done * bar_width);
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {:.2f} GB/s  {:<12}", activity_, "",
-             filled, "", bar_width - filled, std::floor(done * 100), format_size(bytes),
-             format_size(total_bytes), rate / 1e9, time);
-  std::fflush(stderr);
+  print_message(fmt::format("\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {:.2f} GB/s  {:<12}",
+                            activity_, "", filled, "", bar_width - filled, std::floor(done * 100),
+                            format_size(bytes), format_size(total_bytes), rate / 1e9, time));
   drawn_ = true;
 }
 
 void ProgressPrinter::print_json(std::uint64_t bytes, std::uint64_t total_bytes) const {
   const double elapsed = seconds();
-  fmt::print(R"({{"event":"progress","activity":"{}","bytes":{},"total_bytes":{},)"
-             R"("seconds":{:.3f},"gigabytes_per_second":{:.3f}}})"
-             "\n",
-             activity_, bytes, total_bytes, elapsed,
-             elapsed > 0 ? static_cast<double>(bytes) / elapsed / 1e9 : 0);
-  std::fflush(stdout);
+  print_result(fmt::format(R"({{"event":"progress","activity":"{}","bytes":{},"total_bytes":{},)"
+                           R"("seconds":{:.3f},"gigabytes_per_second":{:.3f}}})"
+                           "\n",
+                           activity_, bytes, total_bytes, elapsed,
+                           elapsed > 0 ? static_cast<double>(bytes) / elapsed / 1e9 : 0));
 }
 
 double ProgressPrinter::seconds() const {

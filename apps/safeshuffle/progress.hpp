@@ -27,6 +27,7 @@ class ProgressPrinter {
   ProgressPrinter(const ProgressPrinter&) = delete;
   ProgressPrinter& operator=(const ProgressPrinter&) = delete;
 
+  /// Throws IoError if progress is a result, as JSON is, and cannot be written.
   void update(std::uint64_t bytes, std::uint64_t total_bytes);
 
   /// Ends the line of a bar, so that other output can follow.

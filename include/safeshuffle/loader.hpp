@@ -10,6 +10,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,33 @@ TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,
                const Options& options = {});
 TensorSet load(const std::string& path, const Communicator& comm, const Options& options = {});
 
+/// A load by path in two steps, for callers that prepare something between them: the outputs of a
+/// load, say, so that it is refused before it has read gigabytes, and not after. Movable; not
+/// thread-safe.
+class PlannedLoad {
+ public:
+  /// Opens the checkpoint, plans, and compares the plans of all ranks. Allocates nothing on the
+  /// device and reads no tensor. Collective. Throws as `load` by path does.
+  PlannedLoad(const std::vector<std::string>& paths, const Communicator& comm,
+              const Options& options = {});
+  PlannedLoad(PlannedLoad&& other) noexcept;
+  PlannedLoad& operator=(PlannedLoad&& other) noexcept;
+  ~PlannedLoad();
+
+  const Plan& plan() const noexcept;
+
+  /// Paths, as rank 0 has them, of all files that the load reads: those with tensors, and the
+  /// index, config.json and rule file where there are such.
+  const std::vector<std::string>& inputs() const noexcept;
+
+  /// Loads. Collective; once. The time since the construction is in no phase of the report.
+  TensorSet run();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 /// Loads by a plan made before; `plan.world()` must equal `comm.size()`. Collective. Of `options`,
 /// `plan` and `tp_plan` are not used.
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options = {});
@@ -57,13 +85,8 @@ std::vector<double> verify(const TensorSet& model, const Communicator& comm,
                            const Options& options = {});
 
 /// Writes each rank's tensors as DIR/model-rank-{rank}-part-0.safetensors, in place of earlier
-/// files of these names. Collective: either all files appear under their names, complete, or none
-/// does, and the earlier ones are as they were. Only if a process is killed in the moment in which
-/// all files get their names, some may be new and others the earlier ones, each complete; and a
-/// killed process may leave hidden files, DIR/.NAME.tmp-* (new) and .NAME.old-* (earlier; where the
-/// filesystem has no hard links, this may be its only name). Throws IoError; ConfigError if the
-/// checkpoint itself lies in the directory, or files of a larger group do, which would be taken for
-/// part of this one.
+/// files of these names: a ShardedOutput (sharded_output.hpp, which says what it refuses) that is
+/// made and written at once. Collective.
 void save_sharded(const TensorSet& model, const std::filesystem::path& directory,
                   const Communicator& comm, const Options& options = {});
 

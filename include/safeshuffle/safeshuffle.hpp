@@ -11,4 +11,5 @@
 #include "safeshuffle/placement.hpp"
 #include "safeshuffle/plan.hpp"
 #include "safeshuffle/report.hpp"
+#include "safeshuffle/sharded_output.hpp"
 #include "safeshuffle/tensor.hpp"

@@ -1,5 +1,6 @@
 #include "core/atomic_file.hpp"
 
+#include <cerrno>
 #include <string>
 #include <sys/stat.h>
 #include <system_error>
@@ -8,7 +9,7 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/random.hpp"
+#include "core/leftovers.hpp"
 #include "core/system_call.hpp"
 
 namespace safeshuffle::core {
@@ -16,20 +17,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A name beside `path` that nobody else has, hidden so that it is never taken for part of a
-/// checkpoint.
-fs::path hidden_beside(const fs::path& path, const char* what) {
-  std::string name = path.filename().string();
-  name.insert(name.begin(), '.');
-  return path.parent_path() / name.append(what).append(hexadecimal(random_bytes(8)));
-}
-
-PosixFile create(const fs::path& temporary, const fs::path& path) {
+/// The rename would replace a device, too, and fail at a directory in the end.
+void check_replaceable(const fs::path& path) {
   std::error_code ignored;
-  if (fs::is_other(fs::status(path, ignored))) {  // the rename would replace a device, too
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::is_other(status)) {
     throw IoError(ErrorRecord{.file = path.string(), .cause = "is not a regular file"});
   }
-  return PosixFile::create(temporary.string(), path.string());
+  if (fs::is_directory(status)) raise_errno(EISDIR, path.string(), "cannot create");
+}
+
+/// False where the filesystem has no locks: there, nobody takes the file for abandoned.
+bool try_lock(const PosixFile& file) try { return file.try_lock(); } catch (const IoError&) {
+  return false;
+}
+
+/// Repeated in case another process looks between creation and lock, and removes the file as one
+/// whose writer is gone.
+PosixFile create(const fs::path& temporary, const fs::path& path) {
+  for (;;) {
+    PosixFile file = PosixFile::create(temporary.string(), path.string());
+    if (!try_lock(file) || file.has_name(temporary.string())) return file;
+  }
 }
 
 // Who does not own a file may be allowed to link it, but not to remove the link.
@@ -44,19 +53,39 @@ bool link(const fs::path& path, const fs::path& name) {
   return !error;
 }
 
-std::string directory_of(const fs::path& path) {
-  const fs::path directory = path.parent_path();
-  return directory.empty() ? "." : directory.string();
+NameFilter name_of(const fs::path& path) {
+  return [name = path.filename().string()](const std::string& other) { return other == name; };
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(fs::path path)
-    : path_(std::move(path)),
-      temporary_(hidden_beside(path_, ".tmp-")),
-      file_(create(temporary_, path_)) {}
+struct AtomicFile::Beginning {
+  fs::path path;
+  UnfinishedLock lock;  // until the file is tracked
+};
+
+AtomicFile::Beginning AtomicFile::begin(fs::path path) {
+  check_replaceable(path);
+  recover_leftovers(directory_of(path), name_of(path));
+  return {std::move(path), lock_unfinished()};
+}
+
+AtomicFile::AtomicFile(fs::path path) : AtomicFile(begin(std::move(path))) {}
+
+AtomicFile::AtomicFile(Beginning beginning)
+    : path_(std::move(beginning.path)),
+      temporary_(hidden_beside(path_, HiddenFile::unfinished)),
+      file_(create(temporary_, path_)) {
+  track();
+}
 
 AtomicFile::~AtomicFile() {
+  const UnfinishedLock lock = lock_unfinished();
+  take_back();
+  forget();
+}
+
+void AtomicFile::take_back() noexcept {
   std::error_code ignored;
   if (stage_ == Stage::writing) fs::remove(temporary_, ignored);
   if (stage_ != Stage::committed) withdraw();
@@ -80,17 +109,26 @@ void AtomicFile::sync() {
 
 void AtomicFile::publish() {
   sync();
-  set_aside();
-  rename_file(temporary_.string(), path_.string());
-  stage_ = Stage::published;
-  sync_directory(directory_of(path_));
+  {
+    const UnfinishedLock lock = lock_unfinished();
+    set_aside();
+    rename_file(temporary_.string(), path_.string());
+    stage_ = Stage::published;
+  }
+  sync_directory(directory_of(path_).string());
 }
 
 void AtomicFile::commit() {
   if (!published()) publish();
-  stage_ = Stage::committed;
+  {
+    const UnfinishedLock lock = lock_unfinished();
+    stage_ = Stage::committed;
+    forget();
+  }
   std::error_code ignored;
   if (!aside_.empty()) fs::remove(aside_, ignored);
+  file_.unlock();
+  remove_superseded(directory_of(path_), name_of(path_));
 }
 
 /// Gives the earlier file a second name or, where there are no hard links or it is another user's,
@@ -100,7 +138,7 @@ void AtomicFile::set_aside() {
   const fs::file_type type = fs::symlink_status(path_, error).type();
   if (type == fs::file_type::not_found) return;
   if (type == fs::file_type::directory) return;  // which the new file cannot replace
-  fs::path aside = hidden_beside(path_, ".old-");
+  fs::path aside = hidden_beside(path_, HiddenFile::earlier);
   if (!is_own(path_) || !link(path_, aside)) fs::rename(path_, aside, error);
   if (error) raise_errno(error.value(), path_.string(), "cannot set aside the earlier file");
   aside_ = std::move(aside);

@@ -7,23 +7,24 @@
 #include <span>
 
 #include "core/posix_file.hpp"
+#include "core/unfinished.hpp"
 
 namespace safeshuffle::core {
 
-/// Writes a new file under a temporary name beside its final one. Destroyed without `commit`, it
-/// leaves everything as it was. A process that is killed meanwhile may leave hidden files beside
-/// the final name: `.NAME.tmp-*`, the new file, and, while it is published but not committed,
-/// `.NAME.old-*`, the earlier one. What another process has put under the name meanwhile is left
-/// alone. All functions throw IoErrors, which name the final path. Not thread-safe; after an error
-/// of `publish` or `commit` it can only be destroyed.
-class AtomicFile {
+/// Writes a new file under a temporary name beside its final one. Destroyed without `commit`, or
+/// taken back as what is unfinished, it leaves everything as it was. A process that is killed
+/// meanwhile may leave hidden files beside the final name: `.NAME.tmp-*`, the new file, and, while
+/// it is published but not committed, `.NAME.old-*`, the earlier one (see leftovers.hpp). The next
+/// AtomicFile of that name removes them, or gives the earlier file its name back; where that has
+/// another file since, the earlier one is removed by the commit. What another process has put under
+/// the name meanwhile is left alone. All functions throw IoErrors, which name the final path. Not
+/// thread-safe; after an error of `publish` or `commit` it can only be destroyed.
+class AtomicFile final : private Unfinished {
  public:
   /// Creates the temporary file. What has the final name must be a regular file or a symbolic link
-  /// to one, which is replaced itself: no device, no pipe.
+  /// to one, which is replaced itself: no directory, no device, no pipe.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::uint64_t size() const { return file_.identity().size; }
@@ -50,6 +51,12 @@ class AtomicFile {
  private:
   enum class Stage { writing, published, committed };
 
+  struct Beginning;
+  static Beginning begin(std::filesystem::path path);
+  explicit AtomicFile(Beginning beginning);
+
+  void take_back() noexcept override;
+  bool is_settling() const noexcept override { return stage_ == Stage::published; }
   void set_aside();
   void withdraw() noexcept;
 

@@ -30,6 +30,15 @@ off_t system_offset(std::uint64_t offset, const std::string& path, const char* a
   return static_cast<off_t>(offset);
 }
 
+/// Of the whole file. The lock belongs to the open file, not to the process: closing another
+/// descriptor of the same file does not end it, and two in one process exclude each other.
+int lock_call(int descriptor, int command, short type, struct flock& lock) {
+  lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return uninterrupted([&] { return ::fcntl(descriptor, command, &lock); });
+}
+
 }  // namespace
 
 PosixFile::PosixFile(Descriptor descriptor, std::string path) noexcept
@@ -46,6 +55,15 @@ PosixFile PosixFile::create(const std::string& path, std::string shown_as, unsig
   Descriptor descriptor =
       open_descriptor(path, O_WRONLY | O_CREAT | O_EXCL, shown_as, "cannot create", mode);
   return PosixFile(std::move(descriptor), std::move(shown_as));
+}
+
+PosixFile PosixFile::open_or_create(const std::string& path) {
+  constexpr mode_t mode = 0666;
+  PosixFile file(open_descriptor(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path,
+                                 "cannot create", mode),
+                 path);
+  static_cast<void>(file.identity());
+  return file;
 }
 
 bool PosixFile::has_name(const std::string& path) const noexcept {
@@ -91,10 +109,30 @@ void PosixFile::sync() const {
   }
 }
 
+bool PosixFile::try_lock() const {
+  struct flock lock;
+  if (lock_call(descriptor_.value(), F_OFD_SETLK, F_WRLCK, lock) != -1) return true;
+  if (errno == EAGAIN || errno == EACCES) return false;
+  raise_errno(errno, path_, "cannot lock");
+}
+
+void PosixFile::unlock() const noexcept {
+  struct flock lock;
+  static_cast<void>(lock_call(descriptor_.value(), F_OFD_SETLK, F_UNLCK, lock));
+}
+
 void rename_file(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) {
     raise_errno(errno, to, "cannot rename the finished file to this name");
   }
+}
+
+bool is_unlocked(const std::string& path) noexcept {
+  const Descriptor file(
+      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
+  struct flock lock;
+  return file && lock_call(file.value(), F_OFD_GETLK, F_RDLCK, lock) != -1 &&
+         lock.l_type == F_UNLCK;
 }
 
 void sync_directory(const std::string& directory) {

@@ -24,6 +24,10 @@ class PosixFile {
   /// umask. Errors name `shown_as` instead of `path`.
   static PosixFile create(const std::string& path, std::string shown_as, unsigned mode = 0666);
 
+  /// Opens a file for reading and writing, which is created if there is none. Symbolic links are
+  /// refused.
+  static PosixFile open_or_create(const std::string& path);
+
   FileIdentity identity() const { return identify(descriptor_.value(), path_); }
 
   /// Whether `path` names this very file.
@@ -41,6 +45,13 @@ class PosixFile {
   /// Waits until the content is on storage.
   void sync() const;
 
+  /// Locks a file that is open for writing; false if somebody else has locked it, in this process,
+  /// another one, or on another node of a network filesystem. The lock binds only those who ask for
+  /// it, and ends with `unlock`, with this object or with the process, even if that is killed.
+  /// Throws IoError where the filesystem has no locks.
+  bool try_lock() const;
+  void unlock() const noexcept;
+
  private:
   PosixFile(Descriptor descriptor, std::string path) noexcept;
 
@@ -50,6 +61,9 @@ class PosixFile {
 
 /// Makes `from` appear as `to`, atomically, in place of what was there. Both lie in one directory.
 void rename_file(const std::string& from, const std::string& to);
+
+/// Whether nobody has locked the file at `path`; false also if that cannot be found out.
+bool is_unlocked(const std::string& path) noexcept;
 
 /// Waits until the names in `directory` are on storage, where the filesystem knows how.
 void sync_directory(const std::string& directory);

@@ -13,7 +13,8 @@ namespace safeshuffle::format {
 /// Which files make up a checkpoint.
 struct Listing {
   std::vector<std::string> files;  ///< paths as they can be opened, in the checkpoint's order
-  std::string config_json;         ///< text of config.json beside the files; empty if there is none
+  std::string config_path;         ///< config.json beside the files; empty if there is none
+  std::string config_json;         ///< its text
   std::string index_path;          ///< the .index.json that was used; empty if none
   std::string index_json;          ///< its text
 };

@@ -86,16 +86,18 @@ void refuse_repeats(const std::vector<std::string>& files) {
   }
 }
 
-std::string config_beside(const fs::path& file) {
+void add_config_beside(const fs::path& file, Listing& listing) {
   const fs::path path = file.parent_path() / "config.json";
-  return has_entry(path) ? core::read_text(path.string(), max_text_bytes) : std::string();
+  if (!has_entry(path)) return;
+  listing.config_path = path.string();
+  listing.config_json = core::read_text(listing.config_path, max_text_bytes);
 }
 
 Listing list_index(const std::string& path) {
-  Listing listing{.files = {},
-                  .config_json = config_beside(path),
-                  .index_path = path,
-                  .index_json = core::read_text(path, max_text_bytes)};
+  Listing listing;
+  add_config_beside(path, listing);
+  listing.index_path = path;
+  listing.index_json = core::read_text(path, max_text_bytes);
   for (const auto& [name, tensor] : files_of(parse_index(listing.index_json, path))) {
     listing.files.push_back(indexed_path(path, name));
     check_indexed_file(listing.files.back(), tensor);
@@ -106,10 +108,10 @@ Listing list_index(const std::string& path) {
 
 Listing list_files(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) static_cast<void>(core::identify(path));
-  return {.files = paths,
-          .config_json = config_beside(paths.front()),
-          .index_path = {},
-          .index_json = {}};
+  Listing listing;
+  listing.files = paths;
+  add_config_beside(paths.front(), listing);
+  return listing;
 }
 
 Listing list_directory(const std::string& directory) {

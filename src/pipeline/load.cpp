@@ -143,7 +143,6 @@ TensorSet hand_over(const Plan& plan, const Communicator& comm, const pipeline::
 
 TensorSet execute(const Plan& plan, const Communicator& comm, const Options& options,
                   PhaseClock& clock) {
-  compare_plans(plan, comm, options);
   const auto executor = allocate_together(plan, comm, options, clock);
   executor->run();
   clock.enter(Phase::wait);
@@ -153,20 +152,56 @@ TensorSet execute(const Plan& plan, const Communicator& comm, const Options& opt
 
 }  // namespace
 
+struct PlannedLoad::State {
+  Communicator comm;
+  Options options;
+  PhaseClock clock;
+  std::optional<Plan> plan = {};
+  std::vector<std::string> inputs = {};
+  bool ran = false;
+};
+
+PlannedLoad::PlannedLoad(const std::vector<std::string>& paths, const Communicator& comm,
+                         const Options& options)
+    : state_(new State{comm, options, PhaseClock(Phase::open, options.trace)}) {
+  check_together(options, comm);
+  auto opened =
+      pipeline::open_together(paths, options.tp_plan, comm.transport(), timeout_of(options));
+  state_->inputs = std::move(opened.inputs);
+  state_->clock.enter(Phase::plan);
+  state_->plan = plan_together(std::move(opened), comm, options);
+  compare_plans(*state_->plan, comm, options);
+  state_->clock.pause();
+}
+
+PlannedLoad::PlannedLoad(PlannedLoad&&) noexcept = default;
+PlannedLoad& PlannedLoad::operator=(PlannedLoad&&) noexcept = default;
+PlannedLoad::~PlannedLoad() = default;
+
+const Plan& PlannedLoad::plan() const noexcept {
+  return *state_->plan;
+}
+
+const std::vector<std::string>& PlannedLoad::inputs() const noexcept {
+  return state_->inputs;
+}
+
+TensorSet PlannedLoad::run() {
+  if (std::exchange(state_->ran, true)) throw ConfigError("a planned load can run only once");
+  state_->clock.resume();
+  return execute(*state_->plan, state_->comm, state_->options, state_->clock);
+}
+
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options) {
   PhaseClock clock(Phase::plan, options.trace);
   check_together(options, comm);
+  compare_plans(plan, comm, options);
   return execute(plan, comm, options, clock);
 }
 
 TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,
                const Options& options) {
-  PhaseClock clock(Phase::open, options.trace);
-  check_together(options, comm);
-  auto opened =
-      pipeline::open_together(paths, options.tp_plan, comm.transport(), timeout_of(options));
-  clock.enter(Phase::plan);
-  return execute(plan_together(std::move(opened), comm, options), comm, options, clock);
+  return PlannedLoad(paths, comm, options).run();
 }
 
 TensorSet load(const std::string& path, const Communicator& comm, const Options& options) {

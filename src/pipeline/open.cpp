@@ -20,7 +20,7 @@ struct Found {
 
 std::string encode(const Found& found) {
   core::WireWriter out;
-  out.put(found.rules_json).put(found.listing.config_json);
+  out.put(found.rules_json).put(found.listing.config_path).put(found.listing.config_json);
   out.put(found.listing.index_path).put(found.listing.index_json);
   for (const std::string& file : found.listing.files) out.put(file);
   return out.take();
@@ -30,11 +30,21 @@ Found decode_found(const std::string& bytes) {
   core::WireReader in(bytes);
   Found found;
   found.rules_json = in.text();
+  found.listing.config_path = in.text();
   found.listing.config_json = in.text();
   found.listing.index_path = in.text();
   found.listing.index_json = in.text();
   while (!in.at_end()) found.listing.files.push_back(in.text());
   return found;
+}
+
+// Paths of the files themselves, and of what says what they are and where they go.
+std::vector<std::string> inputs_of(const format::Listing& listing, const std::string& tp_plan) {
+  std::vector<std::string> inputs = listing.files;
+  for (const std::string& path : {listing.config_path, listing.index_path, rules_path(tp_plan)}) {
+    if (!path.empty()) inputs.push_back(path);
+  }
+  return inputs;
 }
 
 std::string read_headers(const std::vector<std::string>& files, std::size_t first,
@@ -85,7 +95,7 @@ Opened open_together(const std::vector<std::string>& paths, const std::string& t
     rules = make_tp_plan(tp_plan, found.rules_json, checkpoint.config_json, transport.size());
     return {};
   });
-  return {std::move(checkpoint), std::move(rules)};
+  return {std::move(checkpoint), std::move(rules), inputs_of(found.listing, tp_plan)};
 }
 
 }  // namespace pipeline

@@ -15,6 +15,7 @@ namespace safeshuffle::pipeline {
 struct Opened {
   Checkpoint checkpoint;
   TpPlan tp_plan;
+  std::vector<std::string> inputs;  ///< paths of all files that rank 0 has found or read
 };
 
 /// Collective. Rank 0 finds the files and reads the rules; rank r reads the headers of files

@@ -14,7 +14,8 @@
 
 namespace safeshuffle::pipeline {
 
-/// Always in exactly one phase, so that the phases add up to the total. Not thread-safe.
+/// Always in exactly one phase, so that the phases add up to the total, pauses left out. Not
+/// thread-safe.
 class PhaseClock {
  public:
   PhaseClock(Phase first, bool trace)
@@ -25,6 +26,10 @@ class PhaseClock {
     if (next != phase_) settle();
     return std::exchange(phase_, next);
   }
+
+  /// Leaves out the time from `pause` to `resume`, which goes on in the same phase.
+  void pause() { settle(); }
+  void resume() noexcept { since_ = core::Clock::now(); }
 
   /// Seconds by phase, up to now.
   const std::array<double, phase_count>& read() {

@@ -1,23 +1,38 @@
 // Saving each rank's tensors as a safetensors file of its own.
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "safeshuffle/loader.hpp"
+#include "safeshuffle/sharded_output.hpp"
 
 #include "comm/agreement.hpp"
+#include "core/atomic_file.hpp"
+#include "core/directory_lock.hpp"
+#include "core/leftovers.hpp"
+#include "core/new_directory.hpp"
+#include "core/random.hpp"
 #include "core/system_call.hpp"
+#include "core/wire.hpp"
 #include "format/writer.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/tensor_state.hpp"
 
 namespace safeshuffle {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::uint64_t save_chunk = std::uint64_t{16} << 20;
 
@@ -53,8 +68,7 @@ void write_tensor(format::FileWriter& writer, std::size_t index, const TensorSet
   }
 }
 
-std::unique_ptr<format::FileWriter> write_file(const TensorSet& model,
-                                               const std::filesystem::path& path,
+std::unique_ptr<format::FileWriter> write_file(const TensorSet& model, const fs::path& path,
                                                const comm::Heartbeat& beat) {
   const auto views = in_file_order(model);
   auto writer = std::make_unique<format::FileWriter>(path, layout(views));
@@ -66,58 +80,243 @@ std::unique_ptr<format::FileWriter> write_file(const TensorSet& model,
   return writer;
 }
 
-void create_output(const std::filesystem::path& directory) {
-  std::error_code code;
-  std::filesystem::create_directories(directory, code);
-  if (code) core::raise_errno(code.value(), directory.string(), "cannot create the directory");
-}
-
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string cause) {
+[[noreturn]] void refuse(const fs::path& path, std::string cause) {
   throw ConfigError(ErrorRecord{.file = path.string(), .cause = std::move(cause)});
 }
 
+constexpr std::string_view shard_prefix = "model-rank-";
+constexpr std::string_view shard_suffix = "-part-0.safetensors";
+
 std::string shard_name(std::uint32_t rank) {
-  return "model-rank-" + std::to_string(rank) + "-part-0.safetensors";
+  return std::string(shard_prefix).append(std::to_string(rank)).append(shard_suffix);
 }
 
-// Shards beside the files they come from would be taken for part of the checkpoint; so would those
-// that a larger group has left.
-void check_output(const std::filesystem::path& directory, const Plan& plan) {
+// The rank that writes files of this name in a group that is large enough.
+std::optional<std::uint32_t> shard_rank(std::string_view name) {
+  if (!name.starts_with(shard_prefix) || !name.ends_with(shard_suffix)) return {};
+  std::uint32_t rank = 0;
+  std::from_chars(name.data() + shard_prefix.size(), name.data() + name.size(), rank);
+  return name == shard_name(rank) ? std::optional(rank) : std::nullopt;
+}
+
+bool is_same_directory(const fs::path& a, const fs::path& b) {
   std::error_code ignored;
-  for (const FileInfo& file : plan.catalog().files()) {
-    const std::filesystem::path parent = std::filesystem::path(file.path).parent_path();
-    if (std::filesystem::equivalent(parent.empty() ? "." : parent, directory, ignored)) {
+  return fs::equivalent(a, b, ignored);
+}
+
+// Shards beside the files they come from would be taken for part of the checkpoint, or replace it.
+void check_apart_from_source(const fs::path& directory, const Catalog& catalog) {
+  for (const FileInfo& file : catalog.files()) {
+    std::error_code ignored;
+    if (is_same_directory(core::directory_of(file.path), directory) ||
+        is_same_directory(core::directory_of(fs::weakly_canonical(file.path, ignored)),
+                          directory)) {
       refuse(directory, "the checkpoint itself lies in this directory; save elsewhere");
     }
   }
-  const std::filesystem::path stale = directory / shard_name(plan.world());
-  if (std::filesystem::exists(stale, ignored)) {
-    refuse(stale, "is of a larger group than this one; remove its files or save elsewhere");
+}
+
+// What a load of the directory would read together with the shards, or instead of them.
+void check_entry(const fs::path& path, std::uint32_t world) {
+  const std::string name = path.filename().string();
+  const std::optional<std::uint32_t> rank = shard_rank(name);
+  if (rank && *rank < world) return;
+  if (rank) refuse(path, "is of a larger group than this one; remove its files or save elsewhere");
+  const bool part = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+  if (!part || name.starts_with('.')) return;
+  refuse(path, "would be taken for part of what is saved here; remove it or save elsewhere");
+}
+
+void check_entries(const fs::path& directory, std::uint32_t world) try {
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    check_entry(entry.path(), world);
   }
+} catch (const fs::filesystem_error& error) {
+  core::raise_errno(error.code().value(), directory.string(), "cannot list the directory");
+}
+
+// Where that cannot be found out, writing will tell.
+std::uint64_t free_bytes(const fs::path& directory) {
+  std::error_code error;
+  return fs::space(directory, error).available;  // the largest number if there is an error
+}
+
+// A rank that can write, as the others see it.
+struct Prepared {
+  std::uint32_t holder = 0;  // of the lock: the same for ranks that share a directory
+  std::uint64_t free = 0;
+};
+
+std::string encode(const Prepared& prepared) {
+  return core::WireWriter().put(std::uint64_t{prepared.holder}).put(prepared.free).take();
+}
+
+Prepared decode_prepared(const std::string& bytes) {
+  core::WireReader in(bytes);
+  const auto holder = static_cast<std::uint32_t>(in.number());
+  return {holder, in.number()};
+}
+
+// All ranks know all numbers, so all throw or none.
+void check_space(const fs::path& directory, const Plan& plan, const std::vector<Prepared>& ranks) {
+  std::vector<std::uint64_t> needed(ranks.size());
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    needed[ranks[rank].holder] += plan.ranks()[rank].kept_bytes;
+  }
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (needed[rank] <= ranks[rank].free) continue;
+    throw IoError(ErrorRecord{.code = ENOSPC,
+                              .rank = static_cast<std::int32_t>(rank),
+                              .file = directory.string(),
+                              .cause = "the tensors to be saved take " +
+                                       std::to_string(needed[rank]) + " bytes, but only " +
+                                       std::to_string(ranks[rank].free) + " are free"});
+  }
+}
+
+// What rank 0 has done, for the others to do likewise.
+struct Begun {
+  std::string group;
+  std::vector<fs::path> created;
+};
+
+std::string encode(const Begun& begun) {
+  core::WireWriter out;
+  out.put(begun.group);
+  for (const fs::path& path : begun.created) out.put(path.string());
+  return out.take();
+}
+
+Begun decode_begun(const std::string& bytes) {
+  core::WireReader in(bytes);
+  Begun begun{.group = in.text(), .created = {}};
+  while (!in.at_end()) begun.created.emplace_back(in.text());
+  return begun;
 }
 
 }  // namespace
 
-void save_sharded(const TensorSet& model, const std::filesystem::path& directory,
-                  const Communicator& comm, const Options& options) {
-  const std::chrono::milliseconds timeout = pipeline::timeout_of(options);
-  const std::filesystem::path path = directory / shard_name(comm.rank());
-  std::unique_ptr<format::FileWriter> writer;
-  comm::agree_with_heartbeat(comm.transport(), timeout,
-                             [&](const comm::Heartbeat& beat) -> std::string {
-                               pipeline::check_options(options);
-                               pipeline::check_group(model, comm);
-                               create_output(directory);
-                               check_output(directory, model.plan());
-                               writer = write_file(model, path, beat);
-                               return {};
-                             });
-  // Only renames are left; should one fail after all, all ranks take theirs back.
-  comm::agree_on(comm.transport(), timeout, [&]() -> std::string {
-    writer->publish();
-    return {};
-  });
-  writer->commit();
+class ShardedOutput::State {
+ public:
+  State(fs::path directory, const Plan& plan, Communicator comm, const Options& options)
+      : directory_(std::move(directory)),
+        plan_(plan),
+        comm_(std::move(comm)),
+        options_(options),
+        path_(file_of(directory_, comm_.rank())) {
+    const Begun begun = begin();
+    join(begun);
+    check_room();
+  }
+
+  void write(const TensorSet& model) {
+    std::unique_ptr<format::FileWriter> writer;
+    comm::agree_with_heartbeat(comm_.transport(), timeout(),
+                               [&](const comm::Heartbeat& beat) -> std::string {
+                                 check_model(model);
+                                 writer = write_file(model, path_, beat);
+                                 return {};
+                               });
+    // Only renames are left; should one fail after all, all ranks take theirs back.
+    agree_on([&]() -> std::string {
+      writer->publish();
+      return {};
+    });
+    writer->commit();
+    written_ = true;
+    new_directory_->keep();
+  }
+
+ private:
+  std::chrono::milliseconds timeout() const { return pipeline::timeout_of(options_); }
+
+  std::vector<std::string> agree_on(const std::function<std::string()>& step) const {
+    return comm::agree_on(comm_.transport(), timeout(), step);
+  }
+
+  // Rank 0 goes first: where it has locked, no other rank needs to.
+  Begun begin() {
+    const auto told = agree_on([&]() -> std::string {
+      pipeline::check_options(options_);
+      if (plan_.world() != comm_.size()) {
+        throw ConfigError("the plan is for " + std::to_string(plan_.world()) + " ranks, not " +
+                          std::to_string(comm_.size()));
+      }
+      if (comm_.rank() != 0) return {};
+      const std::string group = core::hexadecimal(core::random_bytes(group_bytes));
+      lock(group);
+      return encode(Begun{group, new_directory_->created()});
+    });
+    return decode_begun(told.front());
+  }
+
+  void join(const Begun& begun) {
+    agree_on([&]() -> std::string {
+      if (comm_.rank() == 0) return {};
+      lock(begun.group);
+      if (lock_->holder() == 0) new_directory_->share(begun.created);
+      return {};
+    });
+  }
+
+  void lock(const std::string& group) {
+    check_apart_from_source(directory_, plan_.catalog());
+    new_directory_.emplace(directory_);
+    lock_.emplace(directory_, group, comm_.rank());
+    if (lock_->holder() != comm_.rank()) return;
+    core::recover_leftovers(directory_,
+                            [](const std::string& name) { return shard_rank(name).has_value(); });
+    check_entries(directory_, comm_.size());
+  }
+
+  void check_room() const {
+    const auto told = agree_on([&] {
+      const core::AtomicFile trial(path_);
+      return encode(Prepared{lock_->holder(), free_bytes(directory_)});
+    });
+    std::vector<Prepared> ranks;
+    for (const std::string& bytes : told) ranks.push_back(decode_prepared(bytes));
+    check_space(directory_, plan_, ranks);
+  }
+
+  void check_model(const TensorSet& model) const {
+    pipeline::check_group(model, comm_);
+    if (written_) throw ConfigError("the output is written already");
+    if (model.plan().hash() == plan_.hash()) return;
+    throw ConfigError("the model was loaded by another plan than the output was made for");
+  }
+
+  static constexpr std::size_t group_bytes = 8;
+
+  fs::path directory_;
+  Plan plan_;
+  Communicator comm_;
+  Options options_;
+  fs::path path_;
+  bool written_ = false;
+  std::optional<core::NewDirectory> new_directory_;
+  std::optional<core::DirectoryLock> lock_;  // ends before the directory may be removed
+};
+
+ShardedOutput::ShardedOutput(fs::path directory, const Plan& plan, const Communicator& comm,
+                             const Options& options)
+    : state_(std::make_unique<State>(std::move(directory), plan, comm, options)) {}
+
+ShardedOutput::ShardedOutput(ShardedOutput&&) noexcept = default;
+ShardedOutput& ShardedOutput::operator=(ShardedOutput&&) noexcept = default;
+ShardedOutput::~ShardedOutput() = default;
+
+fs::path ShardedOutput::file_of(const fs::path& directory, std::uint32_t rank) {
+  return directory / shard_name(rank);
+}
+
+void ShardedOutput::write(const TensorSet& model) {
+  state_->write(model);
+}
+
+void save_sharded(const TensorSet& model, const fs::path& directory, const Communicator& comm,
+                  const Options& options) {
+  ShardedOutput(directory, model.plan(), comm, options).write(model);
 }
 
 }  // namespace safeshuffle

@@ -17,8 +17,13 @@ bool is_builtin(std::string_view tp_plan) {
 
 }  // namespace
 
+std::string rules_path(std::string_view tp_plan) {
+  return is_builtin(tp_plan) ? std::string() : std::string(tp_plan);
+}
+
 std::string read_rules(std::string_view tp_plan) {
-  return is_builtin(tp_plan) ? std::string() : core::read_text(std::string(tp_plan), largest_rules);
+  const std::string path = rules_path(tp_plan);
+  return path.empty() ? std::string() : core::read_text(path, largest_rules);
 }
 
 TpPlan make_tp_plan(std::string_view tp_plan, std::string_view rules_json,

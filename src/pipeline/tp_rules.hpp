@@ -9,6 +9,9 @@
 
 namespace safeshuffle::pipeline {
 
+/// The rule file that `tp_plan` names; empty for the built-in choices.
+std::string rules_path(std::string_view tp_plan);
+
 /// The text of the rule file that `tp_plan` names; empty for the built-in choices. Throws IoError.
 std::string read_rules(std::string_view tp_plan);
 

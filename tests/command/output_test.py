@@ -4,6 +4,9 @@ Environment: that of launch.py.
 """
 
 import json
+import os
+import shutil
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -82,6 +85,57 @@ class Output(unittest.TestCase):
         self.assertEqual(result.stdout, "")
         self.assertEqual(result.stderr.count("safeshuffle: error: "), 1, result.stderr)
         self.assertIn("safeshuffle: error: " + message, result.stderr)
+
+    def result_commands(self):
+        """All that print something on standard output."""
+        made = self.root / "made again"
+        self.addCleanup(shutil.rmtree, made)
+        return [["--help"], ["--version"], ["load", "--help"], ["inspect", self.model],
+                ["inspect", self.model, "--json"], ["plan", self.model, "--world", 2],
+                ["plan", self.model, "--world", 2, "--json"], ["load", self.model],
+                ["load", self.model, "--progress", "json"],
+                ["make", made, "--like", "llama-2-70b", "--scale", "0.0001", "--sparse"]]  # fmt: skip
+
+    def assert_refused(self, result, cause):
+        self.assertEqual(result.returncode, IO_ERROR, result.stderr)
+        self.assertEqual(result.stderr.count("safeshuffle: error: "), 1, result.stderr)
+        self.assertIn(f"standard output: cannot write: {cause}\n", result.stderr)
+
+    def test_results_that_cannot_be_written(self):
+        for command in self.result_commands():
+            with self.subTest(command=command):
+                self.assert_refused(run(*command, redirection=">/dev/full"),
+                                    "No space left on device")  # fmt: skip
+
+    def test_results_that_nobody_reads(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.set_inheritable(writer, True)
+        self.addCleanup(os.close, writer)
+        command = [os.environ["SAFESHUFFLE"], "plan", self.model, "--world", "2"]
+        result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True,
+                                check=False)  # fmt: skip
+        self.assert_refused(result, "Broken pipe")
+
+    def test_standard_output_closed(self):
+        """What is opened next must not be taken for it."""
+        report = self.root / "report of a closed output"
+        result = run("load", self.model, "--report", report, redirection=">&-")
+        self.assert_refused(result, "Bad file descriptor")
+        self.assertEqual(json.loads(report.read_text())["world"], 1)
+
+    def test_results_of_ranks_that_cannot_be_written(self):
+        for option in ("none", "json"):
+            result = run("load", self.model, "--progress", option, ranks=4,
+                         redirection=">/dev/full")  # fmt: skip
+            self.assert_refused(result, "No space left on device")
+        result = run("--help", ranks=4, redirection=">/dev/full")
+        self.assert_refused(result, "No space left on device")
+
+    def test_messages_that_cannot_be_written(self):
+        for ranks in (1, 4):
+            result = run("load", "/nonexistent", ranks=ranks, redirection="2>/dev/full")
+            self.assertEqual(result.returncode, IO_ERROR)
 
     # The launcher ends all ranks when the first one exits with an error, so with many of them a
     # message that does not come in time is lost.

@@ -3,15 +3,15 @@
 // made of words "key=value":
 //
 //   rank=N          the rank that is hit                            (default: all)
-//   call=NAME       open, pread, pwrite, rename, link, or send (MPI_Isend)
+//   call=NAME       open, pread, pwrite, rename, link, statvfs, or send (MPI_Isend)
 //   path=TEXT       is part of the path of the file                 (default: any)
 //   flags=N         all these bits are set in what open is given    (default: 0)
 //   from=N          the first offset in the file, or tag, that is hit (default: 0)
 //   thread=WHICH    main or worker                                  (default: any)
 //   skip=N          matching calls that go through first            (default: 0)
 //   times=N         calls that are hit                              (default: all)
-//   action=WHAT     errno, short, flip, truncate, sleep, stop, kill
-//   value=N         the errno, the size to truncate to, or milliseconds to sleep
+//   action=WHAT     errno, short, flip, truncate, sleep, stop, kill, full
+//   value=N         the errno, the size to truncate to, milliseconds to sleep, or bytes left free
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -24,6 +24,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -198,6 +199,18 @@ int link(const char* from, const char* to) noexcept {
   const Rule* rule = find(call);
   if (rule != nullptr && fails(*rule, call)) return -1;
   return next<int (*)(const char*, const char*)>("link")(from, to);
+}
+
+int statvfs(const char* path, struct statvfs* status) noexcept {
+  const Call call{"statvfs", path, 0, 0};
+  const Rule* rule = find(call);
+  if (rule != nullptr && fails(*rule, call)) return -1;
+  const int result = next<int (*)(const char*, struct statvfs*)>("statvfs")(path, status);
+  if (rule != nullptr && rule->action() == "full") {
+    status->f_frsize = 1;
+    status->f_bavail = static_cast<fsblkcnt_t>(rule->value());
+  }
+  return result;
 }
 
 int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,

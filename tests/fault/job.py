@@ -32,18 +32,34 @@ class Result:
 
 def run(ranks, *arguments, faults=()):
     """`faults` are rules of inject.cpp, as dictionaries."""
-    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
-    command = [*launcher, os.environ["SAFESHUFFLE"], *map(str, arguments)]
-    begin = time.monotonic()
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=environment_with(faults),
-        timeout=LAUNCH_TIMEOUT_SECONDS,
-        check=False,
-    )
-    return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
+    return Job(ranks, *arguments, faults=faults).end()
+
+
+class Job:
+    """The command while it runs; a single rank without a launcher if `alone`. Its process can be
+    signalled."""
+
+    def __init__(self, ranks, *arguments, faults=(), alone=False):
+        launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
+        command = [os.environ["SAFESHUFFLE"], *map(str, arguments)]
+        self.begin = time.monotonic()
+        self.process = subprocess.Popen(
+            command if alone else [*launcher, *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment_with(faults),
+        )
+
+    def end(self):
+        """Waits for it; kills it where it takes too long."""
+        try:
+            output, errors = self.process.communicate(timeout=LAUNCH_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
+        return Result(self.process.returncode, output, errors, time.monotonic() - self.begin)
 
 
 def environment_with(faults):
@@ -74,8 +90,13 @@ def processes_with(argument):
 
 def wait_until_gone(argument, seconds=5):
     """Whether all processes with this text on their command line end in time."""
+    return wait_until(lambda: not processes_with(argument), seconds)
+
+
+def wait_until(condition, seconds=20):
+    """Whether it becomes true in time."""
     end = time.monotonic() + seconds
-    while processes_with(argument):
+    while not condition():
         if time.monotonic() > end:
             return False
         time.sleep(0.05)

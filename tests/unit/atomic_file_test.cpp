@@ -128,11 +128,19 @@ TEST_CASE("a commit that fails after the rename changes nothing", "[core][atomic
 TEST_CASE("a directory is not replaced by a file", "[core][atomic]") {
   const TemporaryDirectory directory;
   fs::create_directory(directory / "x");
+  const ErrorRecord record = failure<IoError>([&] { AtomicFile(directory / "x"); });
+  CHECK(record.code == EISDIR);
+  CHECK(record.file == directory / "x");
+  CHECK(directory.names() == only_x);
+  CHECK(fs::is_directory(directory / "x"));
+}
+
+TEST_CASE("a directory that has come meanwhile is not replaced by a file", "[core][atomic]") {
+  const TemporaryDirectory directory;
   {
     AtomicFile file(directory / "x");
-    const ErrorRecord record = failure<IoError>([&] { file.commit(); });
-    CHECK(record.code == EISDIR);
-    CHECK(record.file == directory / "x");
+    fs::create_directory(directory / "x");
+    CHECK(failure<IoError>([&] { file.commit(); }).code == EISDIR);
   }
   CHECK(directory.names() == only_x);
   CHECK(fs::is_directory(directory / "x"));

@@ -177,8 +177,8 @@ TEST_CASE("a file that cannot be written is an error with its name and errno", "
   CHECK(record.file == path);
   CHECK(record.code == ENOENT);
   std::filesystem::create_directory(directory / "x");
-  FileWriter writer(directory / "x", layout_header({}));
-  CHECK(failure<IoError>([&] { writer.commit(); }).code == EISDIR);
+  const auto replace = [&] { FileWriter(directory / "x", layout_header({})); };
+  CHECK(failure<IoError>(replace).code == EISDIR);
   FileWriter beyond(directory / "y", layout_header({{"a", DType::U8, {std::uint64_t{1} << 60}},
                                                     {"b", DType::U8, {1}}}));
   const ErrorRecord too_far = failure<IoError>([&] { beyond.write(1, 0, bytes_of("1")); });

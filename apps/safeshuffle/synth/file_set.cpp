@@ -1,24 +1,14 @@
 #include "synth/file_set.hpp"
 
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
 
-#include "core/system_call.hpp"
-
 namespace safeshuffle::synth {
 
-FileSet::FileSet(std::filesystem::path directory) : directory_(std::move(directory)) {
-  std::error_code error;
-  created_ = std::filesystem::create_directories(directory_, error);
-  if (error) core::raise_errno(error.value(), directory_.string(), "cannot create the directory");
-}
-
-FileSet::~FileSet() {
-  if (!committed_) discard();
-}
+FileSet::FileSet(std::filesystem::path directory)
+    : directory_(std::move(directory)), new_directory_(directory_) {}
 
 format::FileWriter& FileSet::add(const std::string& name, format::HeaderLayout layout) {
   return writers_.emplace_back(vacant(name), std::move(layout));
@@ -41,14 +31,7 @@ void FileSet::commit() {
   for (core::AtomicFile& text : texts_) text.publish();
   for (format::FileWriter& writer : writers_) writer.commit();
   for (core::AtomicFile& text : texts_) text.commit();
-  committed_ = true;
-}
-
-void FileSet::discard() noexcept {
-  writers_.clear();
-  texts_.clear();
-  std::error_code ignored;
-  if (created_) std::filesystem::remove(directory_, ignored);  // fails unless empty
+  new_directory_.keep();
 }
 
 }  // namespace safeshuffle::synth

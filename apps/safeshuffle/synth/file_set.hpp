@@ -7,20 +7,18 @@
 #include <string_view>
 
 #include "core/atomic_file.hpp"
+#include "core/new_directory.hpp"
 #include "format/writer.hpp"
 
 namespace safeshuffle::synth {
 
 /// A directory and the new files in it. Destroyed without a `commit` that succeeded, it removes the
-/// files, and the directory if it created that. Not thread-safe; distinct writers may be used by
-/// distinct threads.
+/// files, and the directory if it created that, with its parents. Not thread-safe; distinct writers
+/// may be used by distinct threads.
 class FileSet {
  public:
   /// Creates `directory` if needed. Throws IoError.
   explicit FileSet(std::filesystem::path directory);
-  ~FileSet();
-  FileSet(const FileSet&) = delete;
-  FileSet& operator=(const FileSet&) = delete;
 
   /// Adds a file; the reference is valid as long as the set. Throws ConfigError if a file of that
   /// name exists.
@@ -34,11 +32,9 @@ class FileSet {
 
  private:
   std::filesystem::path vacant(const std::string& name) const;
-  void discard() noexcept;
 
   std::filesystem::path directory_;
-  bool created_ = false;
-  bool committed_ = false;
+  core::NewDirectory new_directory_;
   std::list<format::FileWriter> writers_;
   std::list<core::AtomicFile> texts_;
 };

@@ -1,0 +1,60 @@
+#include "interrupt.hpp"
+
+#include <csignal>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/thread.hpp"
+#include "core/unfinished.hpp"
+
+namespace safeshuffle::app {
+namespace {
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// Those that a terminal, a batch system or mpirun end a process with. One that is ignored, as nohup
+// and shells without job control make it, stays so.
+sigset_t ending_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    if (!is_ignored(signal)) sigaddset(&signals, signal);
+  }
+  return signals;
+}
+
+// This thread is the only one that does not block the signal then.
+void end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, signal);
+  pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+  ::kill(::getpid(), signal);
+}
+
+void wait_and_end(const sigset_t& signals) {
+  int signal = 0;
+  if (sigwait(&signals, &signal) != 0) return;
+  core::take_back_unfinished();
+  end_by(signal);
+}
+
+}  // namespace
+
+void clean_up_on_signals() {
+  const sigset_t signals = ending_signals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  try {
+    core::start_thread([signals] { wait_and_end(signals); }).detach();
+  } catch (const MemoryError&) {  // they end the process as they always did
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  }
+}
+
+}  // namespace safeshuffle::app

@@ -1,0 +1,97 @@
+#include "load_outputs.hpp"
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "comm/agreement.hpp"
+#include "core/leftovers.hpp"
+
+namespace safeshuffle::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The place where a file of this path is or would be, whatever links its directory's name has.
+fs::path place_of(const fs::path& path) {
+  std::error_code ignored;
+  return fs::weakly_canonical(core::directory_of(path), ignored) / path.filename();
+}
+
+// Also if one is a link to the other.
+bool is_same_file(const fs::path& a, const fs::path& b) {
+  std::error_code ignored;
+  return fs::equivalent(a, b, ignored) || place_of(a) == place_of(b);
+}
+
+// A file that is read or will be written, and what for.
+struct Use {
+  fs::path path;
+  std::string purpose;
+};
+
+void claim(const std::string& path, const std::string& purpose, std::vector<Use>& uses) {
+  if (path.empty()) return;
+  for (const Use& use : uses) {
+    if (!is_same_file(path, use.path)) continue;
+    throw ConfigError(
+        ErrorRecord{.file = path, .cause = purpose + " would replace " + use.purpose});
+  }
+  uses.push_back({path, purpose});
+}
+
+void check_distinct(const OutputPaths& paths, const PlannedLoad& planned) {
+  std::vector<Use> uses;
+  for (const std::string& input : planned.inputs()) {
+    uses.push_back({input, "a file that the load reads"});
+  }
+  if (!paths.shards.empty()) {
+    for (std::uint32_t rank = 0; rank < planned.plan().world(); ++rank) {
+      uses.push_back({ShardedOutput::file_of(paths.shards, rank), "a file of --save-sharded"});
+    }
+  }
+  claim(paths.report, "--report", uses);
+  claim(paths.trace, "--trace", uses);
+}
+
+void create(const std::string& path, std::unique_ptr<core::AtomicFile>& file) {
+  if (!path.empty()) file = std::make_unique<core::AtomicFile>(path);
+}
+
+void write_text(core::AtomicFile& file, const std::string& text) {
+  file.write(0, std::as_bytes(std::span(text)));
+  file.commit();
+}
+
+}  // namespace
+
+LoadOutputs::LoadOutputs(const OutputPaths& paths, const PlannedLoad& planned,
+                         const Communicator& comm, const Options& options)
+    : comm_(comm), options_(options) {
+  const auto agree_on_rank_0 = [&](const auto& step) {
+    comm::agree_on(comm.transport(), options.timeout, [&]() -> std::string {
+      if (comm.rank() == 0) step();
+      return {};
+    });
+  };
+  agree_on_rank_0([&] { check_distinct(paths, planned); });
+  if (!paths.shards.empty()) shards_.emplace(paths.shards, planned.plan(), comm, options);
+  agree_on_rank_0([&] {
+    create(paths.report, report_);
+    create(paths.trace, trace_);
+  });
+}
+
+void LoadOutputs::write(const TensorSet& model, const Report& report) {
+  if (shards_) shards_->write(model);
+  comm::agree_on(comm_.transport(), options_.timeout, [&]() -> std::string {
+    if (report_) write_text(*report_, to_json(report) + "\n");
+    if (trace_) write_text(*trace_, to_trace_json(report) + "\n");
+    return {};
+  });
+}
+
+}  // namespace safeshuffle::app

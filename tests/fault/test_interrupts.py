@@ -1,0 +1,146 @@
+"""Signals in the middle of writing: what is unfinished goes, what was there before stays."""
+
+import os
+import signal
+import unittest
+
+import job
+from case import RANKS, FaultCase
+
+LONG = {"action": "sleep", "value": 30_000, "times": 1}
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def saved_name(rank):
+    return f"model-rank-{rank}-part-0.safetensors"
+
+
+def hidden(directory):
+    return [path for path in directory.iterdir() if ".tmp-" in path.name or ".old-" in path.name]
+
+
+class Interrupted(FaultCase):
+    def interrupt(self, number, until, *options, ranks, faults, alone=False):
+        """Sends the signal, to the launcher unless `alone`, once `until()` holds."""
+        started = job.Job(ranks, *self.load_command(), *options, faults=faults, alone=alone)
+        self.assertTrue(job.wait_until(until))
+        started.process.send_signal(number)
+        result = started.end()
+        self.assert_nobody_left()
+        self.assertLess(result.seconds, 25)
+        return result
+
+    def is_being_written(self, ranks):
+        """All ranks have begun, and one of them stays there."""
+        names = [path.name for path in self.saved.glob(".model-rank-*") if path.stat().st_size]
+        return len(names) == ranks
+
+    def test_saving_alone(self):
+        slow = LONG | {"call": "pwrite", "path": "model-rank-0", "from": 1024}
+        for number in ENDING:
+            with self.subTest(signal=number):
+                result = self.interrupt(number, lambda: self.is_being_written(1), "--save-sharded",
+                                        self.saved, "--report", self.work / "report", ranks=1,
+                                        faults=[slow], alone=True)  # fmt: skip
+                self.assertEqual(result.code, -number)
+                self.assertEqual(os.listdir(self.work), ["model"])
+
+    def test_saving_on_several_ranks(self):
+        slow = LONG | {"call": "pwrite", "path": "model-rank", "from": 1024}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                result = self.interrupt(number, lambda: self.is_being_written(RANKS),
+                                        "--save-sharded", self.saved, ranks=RANKS,
+                                        faults=[slow])  # fmt: skip
+                self.assertNotEqual(result.code, 0)
+                self.assertEqual(os.listdir(self.work), ["model"])
+
+    def test_between_publishing_and_committing(self):
+        """All have their final names but wait for rank 1: all earlier files come back."""
+        self.saved.mkdir()
+        earlier = {saved_name(rank): f"earlier {rank}".encode() for rank in range(RANKS)}
+        for name, data in earlier.items():
+            (self.saved / name).write_bytes(data)
+        slow = LONG | {"rank": 1, "call": "open", "path": self.saved, "flags": os.O_DIRECTORY}
+        self.interrupt(signal.SIGTERM, self.is_published, "--save-sharded", self.saved,
+                       ranks=RANKS, faults=[slow])  # fmt: skip
+        left = {path.name: path.read_bytes() for path in self.saved.iterdir()}
+        self.assertEqual(left, earlier)
+
+    def is_published(self):
+        return len(list(self.saved.glob(".*.old-*"))) == RANKS
+
+    def test_loading_ends_promptly(self):
+        slow = LONG | {"call": "pread", "path": ".safetensors", "thread": "worker"}
+        marker = self.work / "report"
+        for number in ENDING:
+            result = self.interrupt(number, lambda: list(self.work.glob(".report.tmp-*")),
+                                    "--report", marker, ranks=1, faults=[slow],
+                                    alone=True)  # fmt: skip
+            self.assertEqual(result.code, -number)
+            self.assertEqual(os.listdir(self.work), ["model"])
+
+    def test_an_ignored_signal_stays_so(self):
+        slow = LONG | {"call": "pwrite", "path": "model-rank-0", "value": 3000}
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited, as from nohup
+        self.addCleanup(signal.signal, signal.SIGHUP, before)
+        result = self.interrupt(signal.SIGHUP, lambda: self.saved.exists(), "--save-sharded",
+                                self.saved, ranks=1, faults=[slow], alone=True)  # fmt: skip
+        self.assertEqual(result.code, 0, result.errors)
+        self.assertEqual(os.listdir(self.saved), [saved_name(0)])
+
+    def test_making(self):
+        made = self.work / "new" / "made"
+        started = job.Job(1, "make", made, "--like", "llama-2-70b", "--scale", "0.0001", alone=True,
+                          faults=[LONG | {"call": "pwrite", "path": "made", "from": 50_000}])  # fmt: skip
+        self.assertTrue(job.wait_until(lambda: made.exists() and hidden(made)))
+        started.process.send_signal(signal.SIGINT)
+        self.assertEqual(started.end().code, -signal.SIGINT)
+        self.assertEqual(os.listdir(self.work), ["model"])
+
+
+class Killed(FaultCase):
+    """By a signal that nobody can catch, which leaves everything where it is."""
+
+    def kill_all(self, until, faults):
+        started = job.Job(RANKS, *self.load_command(), "--save-sharded", self.saved, faults=faults)
+        self.assertTrue(job.wait_until(until))
+        for process in job.processes_with(self.work):
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        started.end()
+        self.assert_nobody_left()
+        self.assertNotEqual(hidden(self.saved), [])
+
+    def save_again(self, ranks):
+        result = self.load("--save-sharded", self.saved, ranks=ranks)
+        self.assertEqual(result.code, 0, result.errors)
+        self.assertEqual(sorted(os.listdir(self.saved)), [saved_name(rank) for rank in range(ranks)])
+
+    def test_while_writing(self):
+        slow = LONG | {"call": "pwrite", "path": "model-rank", "from": 1024}
+        self.kill_all(lambda: self.saved.exists() and len(hidden(self.saved)) == RANKS, [slow])
+        self.save_again(ranks=2)
+
+    def test_while_publishing(self):
+        self.save_again(RANKS)
+        slow = LONG | {"call": "open", "path": self.saved, "flags": os.O_DIRECTORY}
+        self.kill_all(lambda: len(list(self.saved.glob(".*.old-*"))) == RANKS, [slow])
+        self.save_again(RANKS)
+
+    def test_an_only_copy_is_put_back(self):
+        """Without hard links the earlier file has, for a moment, no name but the hidden one."""
+        self.save_again(RANKS)
+        earlier = (self.saved / saved_name(1)).rename(self.saved / f".{saved_name(1)}.old-{16 * '0'}")
+        data = earlier.read_bytes()
+        full = {"call": "statvfs", "action": "full", "value": 0}
+        result = self.load("--save-sharded", self.saved, faults=[full])
+        self.assert_fails(result, 3, "but only 0 are free")
+        self.assertEqual((self.saved / saved_name(1)).read_bytes(), data)
+        self.assertEqual(hidden(self.saved), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

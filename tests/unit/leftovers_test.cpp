@@ -1,0 +1,121 @@
+// core: what writers that were killed have left.
+#include "core/leftovers.hpp"
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include "core/atomic_file.hpp"
+#include "support/catch.hpp"
+#include "support/temporary_directory.hpp"
+
+using namespace safeshuffle;
+using core::AtomicFile;
+using testing::read_file;
+using testing::TemporaryDirectory;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What a process leaves that does `work` and is then killed.
+void killed(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    work();
+    ::_exit(0);  // without destructors
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+}
+
+bool any(const std::string&) {
+  return true;
+}
+
+bool only(const std::string& name, const TemporaryDirectory& directory) {
+  return directory.names() == std::vector<std::string>{name};
+}
+
+const std::string digits = "0123456789abcdef";
+
+}  // namespace
+
+TEST_CASE("the unfinished file of a killed writer is removed by the next one",
+          "[core][leftovers]") {
+  const TemporaryDirectory directory;
+  killed([&] {
+    const AtomicFile lost(directory / "x");
+    ::_exit(0);
+  });
+  REQUIRE(directory.names().size() == 1);
+  SECTION("of the same file") {
+    AtomicFile(directory / "x").commit();
+    CHECK(only("x", directory));
+  }
+  SECTION("not of another") {
+    AtomicFile(directory / "y").commit();
+    CHECK(directory.names().size() == 2);
+  }
+  SECTION("of several files") {
+    core::recover_leftovers(directory.path(), any);
+    CHECK(directory.names().empty());
+  }
+}
+
+TEST_CASE("the earlier file of a killed writer", "[core][leftovers]") {
+  const TemporaryDirectory directory;
+  const std::string aside = directory.write(".x.old-" + digits, "earlier");
+  SECTION("gets its name back if nothing has it") {
+    core::remove_superseded(directory.path(), any);
+    CHECK(fs::exists(aside));
+    core::recover_leftovers(directory.path(), any);
+    CHECK(only("x", directory));
+    CHECK(read_file(directory / "x") == "earlier");
+  }
+  SECTION("stays until another one is whole in its place") {
+    directory.write("x", "new");
+    { const AtomicFile given_up(directory / "x"); }
+    CHECK(read_file(aside) == "earlier");
+    CHECK(read_file(directory / "x") == "new");
+    AtomicFile(directory / "x").commit();
+    CHECK(only("x", directory));
+  }
+}
+
+TEST_CASE("files of living writers are left alone", "[core][leftovers]") {
+  const TemporaryDirectory directory;
+  directory.write("x", "earlier");
+  std::optional<AtomicFile> living(std::in_place, directory / "x");
+  const bool published = GENERATE(false, true);
+  if (published) living->publish();
+  REQUIRE(directory.names().size() == 2);
+  core::recover_leftovers(directory.path(), any);
+  core::remove_superseded(directory.path(), any);
+  CHECK(directory.names().size() == 2);
+  living.reset();
+  CHECK(only("x", directory));
+  CHECK(read_file(directory / "x") == "earlier");
+}
+
+TEST_CASE("a living writer has its earlier file aside and no other yet", "[core][leftovers]") {
+  const TemporaryDirectory directory;
+  const AtomicFile living(directory / "x");
+  const std::string aside = directory.write(".x.old-" + digits, "earlier");
+  core::recover_leftovers(directory.path(), any);
+  CHECK(read_file(aside) == "earlier");
+}
+
+TEST_CASE("files of other programs are left alone", "[core][leftovers]") {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> names{".x.tmp-" + digits.substr(1), ".x.tmp-0123456789ABCDEF",
+                                       "x.tmp-" + digits, ".x.bak-" + digits, ".tmp-" + digits};
+  for (const std::string& name : names) directory.write(name, "");
+  core::recover_leftovers(directory.path(), any);
+  core::remove_superseded(directory.path(), any);
+  CHECK(directory.names().size() == names.size());
+}

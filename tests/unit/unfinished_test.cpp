@@ -1,0 +1,110 @@
+// core: what is taken back before a signal ends the process.
+#include "core/unfinished.hpp"
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "core/atomic_file.hpp"
+#include "core/directory_lock.hpp"
+#include "core/new_directory.hpp"
+#include "support/catch.hpp"
+#include "support/temporary_directory.hpp"
+
+using namespace safeshuffle;
+using core::AtomicFile;
+using testing::read_file;
+using testing::TemporaryDirectory;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Runs `work` in a process of its own, which then ends as after a signal: without destructors.
+/// Whether it came that far.
+bool in_ending_process(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    work();
+    ::_exit(0);
+  }
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+const std::vector<std::string> only_x{"x"};
+
+}  // namespace
+
+TEST_CASE("unfinished files are taken back, and earlier ones put back", "[core][unfinished]") {
+  const TemporaryDirectory directory;
+  directory.write("x", "earlier");
+  const bool publish = GENERATE(false, true);
+  REQUIRE(in_ending_process([&] {
+    AtomicFile x(directory / "x");
+    AtomicFile y(directory / "y");
+    if (publish) {
+      x.publish();
+      y.publish();
+    }
+    core::take_back_unfinished();
+    ::_exit(0);
+  }));
+  CHECK(directory.names() == only_x);
+  CHECK(read_file(directory / "x") == "earlier");
+}
+
+TEST_CASE("finished files are not taken back", "[core][unfinished]") {
+  const TemporaryDirectory directory;
+  REQUIRE(in_ending_process([&] {
+    AtomicFile x(directory / "x");
+    x.commit();
+    core::take_back_unfinished();
+    ::_exit(0);
+  }));
+  CHECK(directory.names() == only_x);
+}
+
+TEST_CASE("what was created for unfinished files goes with them", "[core][unfinished]") {
+  const TemporaryDirectory directory;
+  REQUIRE(in_ending_process([&] {
+    const core::NewDirectory created(directory / "a/b");
+    const core::DirectoryLock lock(directory / "a/b", "group", 0);
+    const AtomicFile x(directory / "a/b/x");
+    core::take_back_unfinished();
+    ::_exit(0);
+  }));
+  CHECK(directory.names().empty());
+}
+
+TEST_CASE("nothing is begun, published or committed once all is taken back", "[core][unfinished]") {
+  const TemporaryDirectory directory;
+  REQUIRE(in_ending_process([&] {
+    AtomicFile x(directory / "x");
+    core::take_back_unfinished();
+    std::thread([&] { x.commit(); }).detach();
+    std::thread([&] { AtomicFile(directory / "y").commit(); }).detach();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ::_exit(0);
+  }));
+  CHECK(directory.names().empty());
+}
+
+TEST_CASE("published files get a moment to be committed", "[core][unfinished]") {
+  const TemporaryDirectory directory;
+  REQUIRE(in_ending_process([&] {
+    AtomicFile x(directory / "x");
+    x.publish();
+    std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      x.commit();
+    }).detach();
+    core::take_back_unfinished();
+    ::_exit(0);
+  }));
+  CHECK(directory.names() == only_x);
+}
