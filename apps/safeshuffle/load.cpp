@@ -139,11 +139,11 @@ void load(LoadCommand& command) {
   std::optional<LoadOutputs> outputs;
   const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
     PlannedLoad planned(command.paths, comm, options);
+    if (comm.rank() == 0) print_warnings(planned.plan().warnings());
     outputs.emplace(command.outputs, planned, comm, options);
     return planned.run();
   });
   Report report = model.report();
-  if (comm.rank() == 0) print_warnings(report.warnings);
   if (command.verify) {
     add_verification(report, with_progress(command, "verifying", [&](const Options& options) {
                        return verify(model, comm, options);
