@@ -2,9 +2,9 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "placement/document.hpp"
 #include "placement/matcher.hpp"
 #include "placement/quantities.hpp"
 #include "placement/rule.hpp"
@@ -19,9 +19,9 @@ struct RuleSet {
 };
 
 /// Parses a rule file of any accepted form (docs/placement.md). Throws ConfigError.
-RuleSet parse_rules(std::string_view text, const Quantities& quantities, const std::string& origin);
+RuleSet parse_rules(const Document& document, const Quantities& quantities);
 
 /// The `model_types` of a rule file; empty if it names none. Throws ConfigError.
-std::vector<std::string> model_types_of(std::string_view text, const std::string& origin);
+std::vector<std::string> model_types_of(const Document& document);
 
 }  // namespace safeshuffle::placement

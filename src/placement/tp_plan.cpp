@@ -16,14 +16,14 @@ namespace {
 using placement::Quantities;
 using placement::RuleSet;
 
-std::string origin_of(const core::EmbeddedFile& file) {
-  return "built-in rules '" + std::string(file.stem) + "'";
+placement::Document document_of(const core::EmbeddedFile& file) {
+  return {"built-in rules '" + std::string(file.stem) + "'", std::string(file.text)};
 }
 
 /// Appends to `known` the types of every file looked at; null if none is for `type`.
 const core::EmbeddedFile* find_built_in(const std::string& type, std::string& known) {
   for (const core::EmbeddedFile& file : core::embedded_tp_rules()) {
-    for (const std::string& candidate : placement::model_types_of(file.text, origin_of(file))) {
+    for (const std::string& candidate : placement::model_types_of(document_of(file))) {
       if (candidate == type) return &file;
       known += (known.empty() ? "" : ", ") + candidate;
     }
@@ -69,14 +69,16 @@ TpPlan::TpPlan(std::shared_ptr<const Rules> rules) : rules_(std::move(rules)) {}
 
 TpPlan TpPlan::from_json(std::string_view rules_json, std::string_view config_json,
                          std::string_view origin) {
-  const Quantities quantities(config_json);
-  RuleSet rules = placement::parse_rules(rules_json, quantities, std::string(origin));
+  const placement::Document document{std::string(origin), std::string(rules_json)};
+  RuleSet rules = placement::parse_rules(document, Quantities(config_json));
   return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
 }
 
 TpPlan TpPlan::automatic(std::string_view config_json) {
-  const core::EmbeddedFile file = built_in(Quantities(config_json).model_type());
-  return from_json(file.text, config_json, origin_of(file));
+  const Quantities quantities(config_json);
+  RuleSet rules =
+      placement::parse_rules(document_of(built_in(quantities.model_type())), quantities);
+  return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
 }
 
 TpPlan TpPlan::replicate_all() {

@@ -3,10 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "safeshuffle/error.hpp"
-
-#include "placement/config_error.hpp"
-
 namespace safeshuffle::placement {
 namespace {
 
@@ -55,18 +51,18 @@ std::string known_words() {
 
 }  // namespace
 
-const Style& parse_style(std::string_view word, const std::string& key, const std::string& origin) {
+const Style& parse_style(std::string_view word, const std::string& key, const Document& document) {
   const auto style = std::find_if(styles.begin(), styles.end(),
                                   [&](const Style& candidate) { return candidate.word == word; });
   if (style != styles.end()) return *style;
   const std::string quoted = std::string("'").append(word).append("'");
   if (std::find(expert_parallel.begin(), expert_parallel.end(), word) != expert_parallel.end()) {
-    fail_config(origin, key,
+    fail_config(document, key,
                 quoted +
                     " is expert parallelism, which is not supported; to cut the experts' "
                     "dimension write a rule with \"dim\": 0");
   }
-  fail_config(origin, key, "unknown word " + quoted + "; known are " + known_words());
+  fail_config(document, key, "unknown word " + quoted + "; known are " + known_words());
 }
 
 }  // namespace safeshuffle::placement
