@@ -50,7 +50,7 @@ Keep parse_rank(const JsonObject& place) {
 }
 
 Keep parse_place(const JsonObject& entry) {
-  entry.allow_only({"match", "place"});
+  entry.allow_only({"match", "optional", "place"});
   const json& place = *entry.find("place");
   if (place == "replicate") return {Placement::Kind::replicated};
   if (place == "drop") return {Placement::Kind::dropped};
@@ -69,14 +69,14 @@ void check_total(const JsonObject& entry, const std::vector<PartRule>& parts) {
 
 }  // namespace
 
-Rule RuleParser::parse_word(const std::string& word, const std::string& key,
-                            const Document& document) const {
-  return make_rule(cut_by_style(parse_style(word, key, document), uneven_));
+Rule RuleParser::parse_word(const Style& style) const {
+  return make_rule(cut_by_style(style, uneven_));
 }
 
 Rule RuleParser::parse_entry(const JsonObject& entry) const {
   if (entry.has("place")) return parse_place(entry);
-  entry.allow_only({"match", "style", "dim", "units", "replicate_units", "uneven", "parts"});
+  entry.allow_only(
+      {"match", "optional", "style", "dim", "units", "replicate_units", "uneven", "parts"});
   if (entry.has("style") == entry.has("dim")) {
     entry.fail("style", R"(a rule has exactly one of "style", "dim" and "place")");
   }
@@ -89,7 +89,7 @@ CutRule RuleParser::parse_cut(const JsonObject& entry) const {
   if (entry.has("style")) {
     cut = cut_by_style(parse_style(entry.text("style"), entry.path("style"), entry.document()),
                        uneven);
-    if (!cut.weight && !cut.bias) entry.allow_only({"match", "style"});
+    if (!cut.weight && !cut.bias) entry.allow_only({"match", "optional", "style"});
   } else {
     cut.weight = cut.bias = parse_dim(entry);
     cut.strict = true;

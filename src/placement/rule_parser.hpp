@@ -16,7 +16,7 @@ class RuleParser {
       : quantities_(quantities), uneven_(uneven) {}
 
   Rule parse_entry(const JsonObject& entry) const;
-  Rule parse_word(const std::string& word, const std::string& key, const Document& document) const;
+  Rule parse_word(const Style& style) const;
 
  private:
   CutRule parse_cut(const JsonObject& entry) const;

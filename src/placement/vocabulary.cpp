@@ -8,6 +8,10 @@ namespace {
 
 constexpr Dim whole = std::nullopt;
 
+constexpr Style for_activations(std::string_view word) {
+  return {word, whole, whole, 1, true};
+}
+
 // Hugging Face transformers 5.23, distributed/tensor_parallel.py, and what integrations/
 // tensor_parallel.py had in 4.x.
 constexpr std::array styles{
@@ -25,15 +29,15 @@ constexpr std::array styles{
     Style{"packed_rowwise", -1, whole, 2},
     Style{"local_packed_rowwise", -1, whole, 2},
     Style{"replicate", whole, whole},
-    Style{"sequence_parallel", whole, whole},
-    Style{"gather", whole, whole},
-    Style{"local", whole, whole},
-    Style{"local_params", whole, whole},
-    Style{"all_reduce", whole, whole},
-    Style{"replicated_with_grad_allreduce", whole, whole},
-    Style{"mla_kv_a_proj", whole, whole},
-    Style{"moe_tp_experts", whole, whole},
-    Style{"moe_identity_expert", whole, whole},
+    for_activations("sequence_parallel"),
+    for_activations("gather"),
+    for_activations("local"),
+    for_activations("local_params"),
+    for_activations("all_reduce"),
+    for_activations("replicated_with_grad_allreduce"),
+    for_activations("mla_kv_a_proj"),
+    for_activations("moe_tp_experts"),
+    for_activations("moe_identity_expert"),
 };
 
 // These deal whole experts out to ranks, together with a router that knows who has which.

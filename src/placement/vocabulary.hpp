@@ -18,6 +18,9 @@ struct Style {
   Dim weight;
   Dim bias;             ///< of tensors named `bias` or with one dimension
   unsigned blocks = 1;  ///< fused blocks of equal size along the dimension
+
+  /// The word says how activations move, so that its module may have no parameters at all.
+  bool for_activations = false;
 };
 
 /// Throws ConfigError if `word` is unknown or is not about tensor parallelism; `key` is the path of
