@@ -22,6 +22,7 @@
 #include "progress.hpp"
 #include "size.hpp"
 #include "summary.hpp"
+#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -143,6 +144,7 @@ void load(LoadCommand& command) {
     return safeshuffle::load(command.paths, comm, options);
   });
   Report report = model.report();
+  if (comm.rank() == 0) print_warnings(report.warnings);
   if (command.verify) {
     add_verification(report, with_progress(command, "verifying", [&](const Options& options) {
                        return verify(model, comm, options);

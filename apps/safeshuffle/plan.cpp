@@ -15,6 +15,7 @@
 #include "plan_options.hpp"
 #include "size.hpp"
 #include "table.hpp"
+#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -66,6 +67,7 @@ void print_json(const Plan& plan) {
             {"waves", plan.waves()},
             {"hash", fmt::format("{:016x}", plan.hash())},
             {"proof", "ok"},
+            {"warnings", plan.warnings()},
             {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
@@ -95,6 +97,7 @@ void plan(const PlanCommand& command) {
   const Plan plan = make_plan(std::move(checkpoint.catalog), std::move(placements), command.world,
                               command.options.plan);
   plan.prove();
+  print_warnings(plan.warnings());
   command.json ? print_json(plan) : print_table(plan);
 }
 

@@ -58,6 +58,10 @@ class Plan {
   /// In rank order.
   const std::vector<RankSummary>& ranks() const noexcept;
 
+  /// What is allowed but probably not meant, such as a window so small that waves cost more than
+  /// they move: one sentence each, the same on every rank; usually empty.
+  std::vector<std::string> warnings() const;
+
   /// Proves from the plan alone that every destination byte is written exactly once and every
   /// needed source byte is read exactly once. Throws PlanError naming the first tensor that fails.
   void prove() const;

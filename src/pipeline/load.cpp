@@ -110,6 +110,7 @@ Report make_report(const Plan& plan, const Communicator& comm,
   report.plan_hash = plan.hash();
   report.waves = plan.waves();
   report.window = plan.window();
+  report.warnings = plan.warnings();
   for (const std::string& bytes : rank_reports) {
     report.ranks.push_back(pipeline::decode_rank_report(bytes));
     report.tensor_bytes += report.ranks.back().read_bytes;

@@ -84,6 +84,7 @@ std::string to_json(const Report& report) {
       {"tensor_bytes", report.tensor_bytes},
       {"seconds", report.seconds},
       {"gigabytes_per_second", gigabytes_per_second(report.tensor_bytes, report.seconds)}};
+  json["warnings"] = report.warnings;
   json["ranks"] = nlohmann::ordered_json::array();
   for (const RankReport& rank : report.ranks) json["ranks"].push_back(rank_json(rank));
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -13,14 +13,14 @@
 #include "plan/hash.hpp"
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
+#include "plan/warnings.hpp"
 #include "plan/waves.hpp"
 
 namespace safeshuffle {
 namespace {
 
-constexpr std::uint64_t smallest_window = 4096;
-
 using plan::Schedule;
+using plan::smallest_window;
 
 void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   if (schedule.world == 0) throw ConfigError("the world size must be at least 1");
@@ -155,6 +155,9 @@ const std::vector<Placement>& Plan::placements() const noexcept {
 }
 const std::vector<RankSummary>& Plan::ranks() const noexcept {
   return schedule_->ranks;
+}
+std::vector<std::string> Plan::warnings() const {
+  return plan::warnings_of(*schedule_);
 }
 void Plan::prove() const {
   plan::prove(*schedule_);

@@ -60,6 +60,23 @@ class Output(unittest.TestCase):
         self.assertNotIn("\r", result.stdout + result.stderr)
         self.assertNotIn("GB/s", result.stderr)
 
+    def test_one_warning_for_all_ranks(self):
+        report = self.root / "warned.json"
+        load = run("load", self.model, "--window", "4KiB", "--report", report, ranks=4)
+        self.assertEqual(load.returncode, 0, load.stderr)
+        plan = run("plan", self.model, "--world", 4, "--window", "4KiB", "--json")
+        warnings = json.loads(plan.stdout)["warnings"]
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("the window of 4096 bytes", warnings[0])
+        self.assertEqual(json.loads(report.read_text())["warnings"], warnings)
+        for result in load, plan:
+            self.assertEqual(result.stderr.count(f"safeshuffle: warning: {warnings[0]}\n"), 1)
+            self.assertEqual(result.stderr.count("safeshuffle: warning: "), 1, result.stderr)
+
+    def test_no_warning_by_default(self):
+        plan = run("plan", self.model, "--world", 4, "--json")
+        self.assertEqual((json.loads(plan.stdout)["warnings"], plan.stderr), ([], ""))
+
     def assert_one_message(self, result, status, message):
         self.assertEqual(result.returncode, status)
         self.assertEqual(result.stdout, "")

@@ -185,6 +185,23 @@ TEST_CASE("a budget that is reserved whole holds nothing", "[plan]") {
   CHECK_THROWS_AS(make_plan(model.catalog, model.placements, 2, options), MemoryError);
 }
 
+TEST_CASE(
+    "a window far below the tensors is obeyed with a warning, one as large as they are without",
+    "[plan]") {
+  PlanOptions options;
+  options.window = 65536;
+  const auto warnings = [&](std::uint64_t tensor_bytes) {
+    return make_plan(files_of_bytes({tensor_bytes}), {whole()}, 2, options).warnings();
+  };
+  CHECK(warnings(65536).empty());
+  REQUIRE(warnings(65537).size() == 1);
+  CHECK(warnings(65537)[0].starts_with("the window of 65536 bytes makes 2 waves"));
+  options.window = std::uint64_t{1} << 20;
+  CHECK(warnings(std::uint64_t{4} << 20).empty());
+  options.window -= 1;
+  CHECK(warnings(std::uint64_t{4} << 20).size() == 1);
+}
+
 TEST_CASE("tensors start at multiples of 256 bytes in every arena", "[plan]") {
   const RandomModel model = random_model(7);
   const Plan plan = make_plan(model.catalog, model.placements, 3);

@@ -1,0 +1,12 @@
+// Warnings of a plan on the terminal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace safeshuffle::app {
+
+/// Prints each to standard error as "safeshuffle: warning: …". To be called on rank 0 only.
+void print_warnings(const std::vector<std::string>& warnings);
+
+}  // namespace safeshuffle::app

@@ -1,0 +1,38 @@
+#include "plan/warnings.hpp"
+
+#include <algorithm>
+
+namespace safeshuffle::plan {
+namespace {
+
+constexpr std::uint64_t efficient_window = std::uint64_t{1} << 20;
+
+void warn_of_small_window(const Schedule& schedule, std::vector<std::string>& warnings) {
+  const std::uint64_t sensible = smallest_sensible_window(schedule);
+  if (schedule.window >= sensible) return;
+  warnings.push_back("the window of " + std::to_string(schedule.window) + " bytes makes " +
+                     std::to_string(schedule.waves) +
+                     " waves, each with messages between all ranks; loading will be slow with a "
+                     "window below " +
+                     std::to_string(sensible) + " bytes");
+}
+
+}  // namespace
+
+std::uint64_t smallest_sensible_window(const Schedule& schedule) {
+  std::uint64_t largest_tensor = smallest_window;
+  const auto tensors = schedule.catalog.tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (schedule.placements[i].kind == Placement::Kind::dropped) continue;
+    largest_tensor = std::max(largest_tensor, tensors[i].bytes);
+  }
+  return std::min(efficient_window, largest_tensor);
+}
+
+std::vector<std::string> warnings_of(const Schedule& schedule) {
+  std::vector<std::string> warnings;
+  warn_of_small_window(schedule, warnings);
+  return warnings;
+}
+
+}  // namespace safeshuffle::plan
