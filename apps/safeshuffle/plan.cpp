@@ -12,8 +12,10 @@
 #include "safeshuffle/loader.hpp"
 
 #include "commands.hpp"
+#include "pipeline/placement_json.hpp"
 #include "plan_options.hpp"
 #include "size.hpp"
+#include "summary.hpp"
 #include "table.hpp"
 #include "warnings.hpp"
 
@@ -68,6 +70,7 @@ void print_json(const Plan& plan) {
             {"hash", fmt::format("{:016x}", plan.hash())},
             {"proof", "ok"},
             {"warnings", plan.warnings()},
+            {"placement", pipeline::placement_json(summarize(plan.catalog(), plan.placements()))},
             {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
@@ -82,7 +85,8 @@ void print_table(const Plan& plan) {
                format_size(rank.received_bytes), format_size(rank.kept_bytes),
                format_size(rank.peak_device_bytes)});
   }
-  fmt::print("{}\n{} of {} in {}; {} assignment, {} with a window of {}\n", table.text(),
+  fmt::print("{}\n{}", table.text(), placement_line(summarize(plan.catalog(), plan.placements())));
+  fmt::print("{} of {} in {}; {} assignment, {} with a window of {}\n",
              count(plan.catalog().tensors().size(), "tensor"),
              format_size(plan.catalog().tensor_bytes()),
              count(plan.catalog().files().size(), "file"), name(plan.assignment()),
