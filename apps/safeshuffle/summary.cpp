@@ -101,11 +101,25 @@ std::string result_line(const Report& report) {
                      report.seconds, decimals(report), rate);
 }
 
+std::string placed(const char* how, const TensorCount& tensors) {
+  return fmt::format("{} {} of {}", how, count(tensors.tensors, "tensor"),
+                     format_size(tensors.bytes));
+}
+
 }  // namespace
 
+std::string placement_line(const PlacementSummary& placement) {
+  std::string text = placed("partitioned", placement.partitioned) + "; " +
+                     placed("replicated", placement.replicated);
+  if (placement.single.tensors != 0) text += "; " + placed("on a single rank", placement.single);
+  if (placement.dropped.tensors != 0) text += "; " + placed("dropped", placement.dropped);
+  return text + "\n";
+}
+
 std::string summary(const Report& report) {
-  return bytes_table(report) + "\n" + phases_table(report) + "\n" + path_line(report) +
-         fallback_lines(report) + result_line(report);
+  return bytes_table(report) + "\n" + phases_table(report) + "\n" +
+         placement_line(report.placement) + path_line(report) + fallback_lines(report) +
+         result_line(report);
 }
 
 }  // namespace safeshuffle::app

@@ -7,6 +7,10 @@
 
 namespace safeshuffle::app {
 
+/// "partitioned 561 tensors of 1.49 GB; replicated 161 tensors of 2.62 MB": these two always,
+/// others if there are any; ends with a newline.
+std::string placement_line(const PlacementSummary& placement);
+
 /// A table with one line per rank, and the totals; ends with a newline.
 std::string summary(const Report& report);
 

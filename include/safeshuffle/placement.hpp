@@ -83,6 +83,24 @@ void append_intervals(const Split& split, std::uint64_t extent, std::uint32_t ra
 Shape shard_shape(const TensorInfo& tensor, const Placement& placement, std::uint32_t rank,
                   std::uint32_t world);
 
+/// Tensors that are placed in one way, and their bytes as stored.
+struct TensorCount {
+  std::uint64_t tensors = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// How the tensors of a checkpoint are placed; each counts once, however many ranks hold it. In a
+/// group of one rank, what would be partitioned is whole.
+struct PlacementSummary {
+  TensorCount partitioned;  ///< cut into shards
+  TensorCount replicated;   ///< whole on every rank
+  TensorCount single;       ///< whole on one rank
+  TensorCount dropped;      ///< on no rank
+};
+
+/// `placements` in the order of `catalog.tensors()`, one for each.
+PlacementSummary summarize(const Catalog& catalog, const std::vector<Placement>& placements);
+
 /// Rules that give every tensor its placement.
 class TpPlan {
  public:
@@ -105,7 +123,10 @@ class TpPlan {
   /// unmatched tensor is an error.
   Placement place(const TensorInfo& tensor, std::uint32_t world) const;
 
-  /// `place` for every tensor of a catalog, in its order.
+  /// `place` for every tensor of a catalog, in its order. The catalog must be of a whole
+  /// checkpoint: throws ConfigError if a key of the rules is about none of its tensors and is not
+  /// marked as optional (docs/placement.md), which is how mistyped keys and rules of another model
+  /// show.
   std::vector<Placement> place_all(const Catalog& catalog, std::uint32_t world) const;
 
  private:

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "safeshuffle/placement.hpp"
+
 namespace safeshuffle {
 
 /// The parts of a load. On each rank the phases partition the time of the loading thread, so they
@@ -76,6 +78,7 @@ struct Report {
   std::uint64_t tensor_bytes = 0;     ///< read from storage, over all ranks
   double seconds = 0;                 ///< the slowest rank's total, without verification
   std::vector<std::string> warnings;  ///< Plan::warnings
+  PlacementSummary placement;
   std::vector<RankReport> ranks;
 };
 

@@ -28,6 +28,15 @@ std::string shortened(std::string_view text, std::size_t limit) {
   return std::string(text.substr(0, limit)) + "...";
 }
 
+std::string line_and_column(std::string_view text, std::size_t offset) {
+  const std::string_view before = text.substr(0, offset);
+  const auto line = std::count(before.begin(), before.end(), '\n');
+  const std::string_view beside = before.substr(before.rfind('\n') + 1);
+  const auto column =
+      std::count_if(beside.begin(), beside.end(), [](char c) { return !continues_character(c); });
+  return "line " + std::to_string(line + 1) + ", column " + std::to_string(column + 1);
+}
+
 std::string seconds_text(std::chrono::milliseconds time) {
   std::ostringstream text;
   text << std::chrono::duration<double>(time).count() << " s";

@@ -14,6 +14,10 @@ std::string printable(std::string_view text);
 /// The first `limit` bytes of `text`, cut between UTF-8 characters, and "..." if that is not all.
 std::string shortened(std::string_view text, std::size_t limit);
 
+/// "line 3, column 5": where byte `offset` of `text` stands. Both count from 1, columns in UTF-8
+/// characters.
+std::string line_and_column(std::string_view text, std::size_t offset);
+
 /// "3 s", "0.5 s".
 std::string seconds_text(std::chrono::milliseconds time);
 

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/text.hpp"
 #include "format/format_error.hpp"
 #include "format/json_text.hpp"
 
@@ -105,7 +106,7 @@ void IndexEvents::fail(FormatErrc code, std::uint64_t offset, std::string cause)
 
 }  // namespace
 
-WeightMap parse_index(std::string_view json, const std::string& path) {
+WeightMap parse_index(std::string_view json, const std::string& path) try {
   JsonText text(json, path, 0);
   IndexEvents events(text);
   text.read(events);
@@ -113,6 +114,10 @@ WeightMap parse_index(std::string_view json, const std::string& path) {
     raise_format(FormatErrc::header_bad_json, {path, 0}, "the index has no weight_map");
   }
   return std::move(events.weight_map);
+} catch (const FormatError& error) {
+  ErrorRecord record = error.record();
+  record.cause = core::line_and_column(json, record.offset.value_or(0)) + ": " + record.cause;
+  throw FormatError(std::move(record));
 }
 
 std::string indexed_path(const std::string& index_path, const std::string& name) {

@@ -37,6 +37,14 @@ class SharedCursor {
   const char** at_;
 };
 
+/// ": unexpected '}'; expected string literal", out of the parser's message, which begins with
+/// names of its own and may end with a text of any length.
+std::string reason(std::string_view message) {
+  const auto begin = message.find(" - ");
+  if (begin == std::string_view::npos) return {};
+  return ": " + std::string(message.substr(begin + 3, message.find("; last read") - begin - 3));
+}
+
 /// nlohmann's events as ours.
 class Adapter final : public nlohmann::json_sax<Json> {
  public:
@@ -59,7 +67,7 @@ class Adapter final : public nlohmann::json_sax<Json> {
                    const nlohmann::detail::exception& error) override {
     constexpr int number_overflow = 406;
     if (error.id == number_overflow) events_.other();
-    text_.refuse(bytes_read);
+    text_.refuse(bytes_read, reason(error.what()));
   }
 
  private:
@@ -72,17 +80,17 @@ class Adapter final : public nlohmann::json_sax<Json> {
 void JsonText::read(JsonEvents& events) {
   // The parser takes a NUL byte for the end of the text.
   const auto nul = std::find(at_, end_, '\0');
-  if (nul != end_) refuse(static_cast<std::size_t>(nul - begin_) + 1);
+  if (nul != end_) refuse(static_cast<std::size_t>(nul - begin_) + 1, ": a NUL byte");
   Adapter adapter(*this, events);
   const char* end = end_;
   Json::sax_parse(SharedCursor(at_), SharedCursor(end), &adapter);
 }
 
-void JsonText::refuse(std::size_t bytes_read) const {
+void JsonText::refuse(std::size_t bytes_read, const std::string& reason) const {
   // At the end of the text the parser counts one byte more than there is.
   const bool ended = bytes_read > static_cast<std::size_t>(end_ - begin_);
   raise_format(FormatErrc::header_bad_json, {path_, start_ + bytes_read - 1},
-               ended ? "the JSON text ends early" : "not valid JSON");
+               ended ? "the JSON text ends early" : "not valid JSON" + reason);
 }
 
 std::uint64_t JsonText::string_offset() const noexcept {

@@ -39,8 +39,9 @@ class JsonText {
 
   const std::string& path() const noexcept { return path_; }
 
-  /// Throws FormatError (header_bad_json) for the last of the first `bytes_read` bytes.
-  [[noreturn]] void refuse(std::size_t bytes_read) const;
+  /// Throws FormatError (header_bad_json) for the last of the first `bytes_read` bytes; `reason` is
+  /// appended to the cause.
+  [[noreturn]] void refuse(std::size_t bytes_read, const std::string& reason) const;
 
   /// Offset in the file of the byte read last.
   std::uint64_t offset() const noexcept { return offset_of(at_ - 1); }

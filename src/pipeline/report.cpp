@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/wire.hpp"
+#include "pipeline/placement_json.hpp"
 #include "pipeline/report_wire.hpp"
 
 namespace safeshuffle {
@@ -85,6 +86,7 @@ std::string to_json(const Report& report) {
       {"seconds", report.seconds},
       {"gigabytes_per_second", gigabytes_per_second(report.tensor_bytes, report.seconds)}};
   json["warnings"] = report.warnings;
+  json["placement"] = pipeline::placement_json(report.placement);
   json["ranks"] = nlohmann::ordered_json::array();
   for (const RankReport& rank : report.ranks) json["ranks"].push_back(rank_json(rank));
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

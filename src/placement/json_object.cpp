@@ -4,13 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "placement/config_error.hpp"
-
 namespace safeshuffle::placement {
 
-JsonObject::JsonObject(const nlohmann::json& value, std::string path, const std::string& origin)
-    : value_(value), path_(std::move(path)), origin_(origin) {
-  if (!value.is_object()) fail_config(origin, path_, "not a JSON object");
+JsonObject::JsonObject(const nlohmann::json& value, std::string path, const Document& document)
+    : value_(value), path_(std::move(path)), document_(document) {
+  if (!value.is_object()) fail_config(document, path_, "not a JSON object");
 }
 
 void JsonObject::allow_only(std::initializer_list<std::string_view> fields) const {
@@ -45,7 +43,7 @@ std::string JsonObject::path(std::string_view field) const {
 }
 
 void JsonObject::fail(std::string_view field, const std::string& cause) const {
-  fail_config(origin_, path(field), cause);
+  fail_config(document_, path(field), cause);
 }
 
 }  // namespace safeshuffle::placement

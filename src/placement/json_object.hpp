@@ -8,17 +8,19 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "placement/document.hpp"
+
 namespace safeshuffle::placement {
 
-/// A view: the value and `origin` must outlive it.
+/// A view: the value and the document must outlive it.
 class JsonObject {
  public:
   /// `path` names the object in messages, such as "rules[2]"; empty for the whole file. Throws
   /// ConfigError if `value` is not an object.
-  JsonObject(const nlohmann::json& value, std::string path, const std::string& origin);
+  JsonObject(const nlohmann::json& value, std::string path, const Document& document);
 
   const nlohmann::json& value() const noexcept { return value_; }
-  const std::string& origin() const noexcept { return origin_; }
+  const Document& document() const noexcept { return document_; }
 
   /// Throws ConfigError if there is a field other than these.
   void allow_only(std::initializer_list<std::string_view> fields) const;
@@ -40,7 +42,7 @@ class JsonObject {
  private:
   const nlohmann::json& value_;
   std::string path_;
-  const std::string& origin_;
+  const Document& document_;
 };
 
 }  // namespace safeshuffle::placement

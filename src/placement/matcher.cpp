@@ -49,8 +49,8 @@ std::size_t Matcher::add(std::string_view key, std::size_t value) {
   return *node->value;
 }
 
-std::optional<std::size_t> Matcher::find(std::string_view name) const {
-  Best best;
+std::optional<std::size_t> Matcher::find(std::string_view name, std::vector<bool>& covering) const {
+  Best best{.covering = covering};
   search(root_, without_prefix(name), 0, best);
   return best.value;
 }
@@ -64,7 +64,11 @@ std::string_view Matcher::without_prefix(std::string_view name) const {
 
 // Visits every node of the tree at most once. Literal children come first, so that they win ties.
 void Matcher::search(const Node& node, std::string_view rest, std::size_t depth, Best& best) {
-  if (node.value && (!best.value || depth > best.depth)) best = {depth, node.value};
+  if (node.value) best.covering[*node.value] = true;
+  if (node.value && (!best.value || depth > best.depth)) {
+    best.depth = depth;
+    best.value = node.value;
+  }
   if (rest.empty() || node.children.empty()) return;
   const std::string_view component = take_component(rest);
   if (const auto child = node.children.find(component); child != node.children.end()) {

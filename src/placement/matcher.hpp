@@ -29,8 +29,12 @@ class Matcher {
   /// for.
   std::size_t add(std::string_view key, std::size_t value);
 
-  /// The value of the best key for `name`; none if no key covers it.
-  std::optional<std::size_t> find(std::string_view name) const;
+  /// The value of the best key for `name`; none if no key covers it. Sets `covering[value]` for
+  /// every key that does, the best or not; it must have an element for every value.
+  std::optional<std::size_t> find(std::string_view name, std::vector<bool>& covering) const;
+
+  /// `name`, or a key, without the base-model prefix that it may have.
+  std::string_view without_prefix(std::string_view name) const;
 
  private:
   struct Node {
@@ -40,9 +44,9 @@ class Matcher {
   struct Best {
     std::size_t depth = 0;
     std::optional<std::size_t> value;
+    std::vector<bool>& covering;
   };
 
-  std::string_view without_prefix(std::string_view name) const;
   static void search(const Node& node, std::string_view rest, std::size_t depth, Best& best);
 
   std::vector<std::string> prefixes_;

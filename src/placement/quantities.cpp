@@ -2,15 +2,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "placement/config_error.hpp"
 #include "placement/strict_json.hpp"
 
 namespace safeshuffle::placement {
 namespace {
 
 using nlohmann::json;
-
-constexpr const char* origin = "config.json";
 
 const json* member(const json& object, std::string_view name) {
   const auto found = object.find(std::string(name));
@@ -19,16 +16,17 @@ const json* member(const json& object, std::string_view name) {
 
 }  // namespace
 
-Quantities::Quantities(std::string_view config_json) {
-  json config = config_json.empty() ? json::object() : parse_strict(config_json, origin);
-  if (!config.is_object()) fail_config(origin, "", "not a JSON object");
+Quantities::Quantities(std::string_view config_json)
+    : document_{"config.json", std::string(config_json)} {
+  json config = config_json.empty() ? json::object() : parse_strict(document_);
+  if (!config.is_object()) fail_config(document_, "", "not a JSON object");
   config_ = std::make_shared<const json>(std::move(config));
 }
 
 std::string Quantities::model_type() const {
   const json* type = member(*config_, "model_type");
   if (type == nullptr) return {};
-  if (!type->is_string()) fail_config(origin, "model_type", "not a string");
+  if (!type->is_string()) fail_config(document_, "model_type", "not a string");
   return type->get<std::string>();
 }
 
@@ -49,7 +47,7 @@ std::optional<std::uint64_t> Quantities::count(std::string_view name) const {
   const json* value = field(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number_unsigned() || *value == 0) {
-    fail_config(origin, std::string(name), "not a positive integer");
+    fail_config(document_, std::string(name), "not a positive integer");
   }
   return value->get<std::uint64_t>();
 }
@@ -65,7 +63,7 @@ std::optional<std::uint64_t> Quantities::first_of(
 bool Quantities::flag(std::string_view name, bool otherwise) const {
   const json* value = field(name);
   if (value == nullptr) return otherwise;
-  if (!value->is_boolean()) fail_config(origin, std::string(name), "not true or false");
+  if (!value->is_boolean()) fail_config(document_, std::string(name), "not true or false");
   return value->get<bool>();
 }
 
@@ -94,7 +92,7 @@ std::optional<std::uint64_t> Quantities::group() const {
   const auto kv = kv_heads();
   if (!query || !kv) return std::nullopt;
   if (*query % *kv != 0) {
-    fail_config(origin, "",
+    fail_config(document_, "",
                 std::to_string(*query) + " query heads are not a multiple of " +
                     std::to_string(*kv) + " KV heads");
   }

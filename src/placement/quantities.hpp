@@ -9,6 +9,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "placement/document.hpp"
+
 namespace safeshuffle::placement {
 
 /// The counts of one config.json. A field is looked up at the top level, then in `text_config`
@@ -34,6 +36,7 @@ class Quantities {
   std::optional<std::uint64_t> falcon_kv_heads() const;
   std::optional<std::uint64_t> group() const;
 
+  Document document_;
   std::shared_ptr<const nlohmann::json> config_;
 };
 

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/arithmetic.hpp"
-#include "placement/config_error.hpp"
 
 namespace safeshuffle::placement {
 namespace {
@@ -51,11 +50,11 @@ Keep parse_rank(const JsonObject& place) {
 }
 
 Keep parse_place(const JsonObject& entry) {
-  entry.allow_only({"match", "place"});
+  entry.allow_only({"match", "optional", "place"});
   const json& place = *entry.find("place");
   if (place == "replicate") return {Placement::Kind::replicated};
   if (place == "drop") return {Placement::Kind::dropped};
-  if (place.is_object()) return parse_rank({place, entry.path("place"), entry.origin()});
+  if (place.is_object()) return parse_rank({place, entry.path("place"), entry.document()});
   entry.fail("place", R"(not "replicate", "drop" or {"rank": k})");
 }
 
@@ -70,14 +69,14 @@ void check_total(const JsonObject& entry, const std::vector<PartRule>& parts) {
 
 }  // namespace
 
-Rule RuleParser::parse_word(const std::string& word, const std::string& key,
-                            const std::string& origin) const {
-  return make_rule(cut_by_style(parse_style(word, key, origin), uneven_));
+Rule RuleParser::parse_word(const Style& style) const {
+  return make_rule(cut_by_style(style, uneven_));
 }
 
 Rule RuleParser::parse_entry(const JsonObject& entry) const {
   if (entry.has("place")) return parse_place(entry);
-  entry.allow_only({"match", "style", "dim", "units", "replicate_units", "uneven", "parts"});
+  entry.allow_only(
+      {"match", "optional", "style", "dim", "units", "replicate_units", "uneven", "parts"});
   if (entry.has("style") == entry.has("dim")) {
     entry.fail("style", R"(a rule has exactly one of "style", "dim" and "place")");
   }
@@ -88,9 +87,9 @@ CutRule RuleParser::parse_cut(const JsonObject& entry) const {
   const bool uneven = entry.flag("uneven", uneven_);
   CutRule cut;
   if (entry.has("style")) {
-    cut =
-        cut_by_style(parse_style(entry.text("style"), entry.path("style"), entry.origin()), uneven);
-    if (!cut.weight && !cut.bias) entry.allow_only({"match", "style"});
+    cut = cut_by_style(parse_style(entry.text("style"), entry.path("style"), entry.document()),
+                       uneven);
+    if (!cut.weight && !cut.bias) entry.allow_only({"match", "optional", "style"});
   } else {
     cut.weight = cut.bias = parse_dim(entry);
     cut.strict = true;
@@ -118,19 +117,19 @@ std::vector<PartRule> RuleParser::parse_parts(const JsonObject& entry, bool unev
   std::vector<PartRule> parts;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string path = entry.path("parts[" + std::to_string(i) + "]");
-    parts.push_back(parse_part(list[i], path, entry.origin(), uneven));
+    parts.push_back(parse_part(list[i], path, entry.document(), uneven));
   }
   check_total(entry, parts);
   return parts;
 }
 
 PartRule RuleParser::parse_part(const json& value, const std::string& path,
-                                const std::string& origin, bool uneven) const {
+                                const Document& document, bool uneven) const {
   if (!value.is_object()) {
-    const std::uint64_t size = resolve(value, path, origin);
+    const std::uint64_t size = resolve(value, path, document);
     return {size == per_element ? 1 : size, {per_element, uneven}};
   }
-  const JsonObject part(value, path, origin);
+  const JsonObject part(value, path, document);
   part.allow_only({"units", "size", "replicate_units", "uneven"});
   const Sharing sharing = parse_sharing(part, part.flag("uneven", uneven));
   std::uint64_t size = part.has("size") ? parse_units(part, "size") : sharing.units;
@@ -139,23 +138,23 @@ PartRule RuleParser::parse_part(const json& value, const std::string& path,
 }
 
 std::uint64_t RuleParser::parse_units(const JsonObject& entry, std::string_view field) const {
-  return resolve(*entry.find(field), entry.path(field), entry.origin());
+  return resolve(*entry.find(field), entry.path(field), entry.document());
 }
 
 // A number, the name of a quantity, or a list of those of which the first that is known counts.
 std::uint64_t RuleParser::resolve(const json& value, const std::string& path,
-                                  const std::string& origin) const {
+                                  const Document& document) const {
   const json choices = value.is_array() ? value : json::array({value});
   std::string unknown;
   for (const json& choice : choices) {
     if (choice == "elements") return per_element;
     if (choice.is_number_unsigned() && choice != 0) return choice.get<std::uint64_t>();
-    if (!choice.is_string()) fail_config(origin, path, "not a positive integer or a name");
+    if (!choice.is_string()) fail_config(document, path, "not a positive integer or a name");
     const auto& name = choice.get_ref<const std::string&>();
     if (const auto number = quantities_.find(name)) return *number;
     unknown += (unknown.empty() ? "'" : ", '") + name + "'";
   }
-  fail_config(origin, path,
+  fail_config(document, path,
               "config.json does not give " + (unknown.empty() ? "a number" : unknown));
 }
 

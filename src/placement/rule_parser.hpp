@@ -16,17 +16,17 @@ class RuleParser {
       : quantities_(quantities), uneven_(uneven) {}
 
   Rule parse_entry(const JsonObject& entry) const;
-  Rule parse_word(const std::string& word, const std::string& key, const std::string& origin) const;
+  Rule parse_word(const Style& style) const;
 
  private:
   CutRule parse_cut(const JsonObject& entry) const;
   Sharing parse_sharing(const JsonObject& entry, bool uneven) const;
   std::vector<PartRule> parse_parts(const JsonObject& entry, bool uneven) const;
   PartRule parse_part(const nlohmann::json& value, const std::string& path,
-                      const std::string& origin, bool uneven) const;
+                      const Document& document, bool uneven) const;
   std::uint64_t parse_units(const JsonObject& entry, std::string_view field) const;
   std::uint64_t resolve(const nlohmann::json& value, const std::string& path,
-                        const std::string& origin) const;
+                        const Document& document) const;
 
   const Quantities& quantities_;
   bool uneven_;

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "placement/config_error.hpp"
 #include "placement/json_object.hpp"
 #include "placement/rule_parser.hpp"
 #include "placement/strict_json.hpp"
@@ -16,6 +15,9 @@ using nlohmann::json;
 
 // Far above any model's; bounds the recursion over components.
 constexpr std::ptrdiff_t max_components = 64;
+
+// Hugging Face writes plans for a class of models, and each checkpoint leaves out what it ties.
+constexpr const char* output_head = "lm_head";
 
 const std::vector<std::string>& default_prefixes() {
   static const std::vector<std::string> prefixes{
@@ -50,110 +52,134 @@ bool parse_strictness(const JsonObject& file) {
   return word == "error";
 }
 
+/// The keys of `tp_plan` that are marked as optional.
+std::vector<std::string> parse_optional(const JsonObject& file) {
+  std::vector<std::string> keys = string_list(file, "optional");
+  const json* plan = file.find("tp_plan");
+  for (const std::string& key : keys) {
+    if (plan != nullptr && plan->is_object() && plan->contains(key)) continue;
+    file.fail("optional", "'" + key + "' is not a key of \"tp_plan\"");
+  }
+  return keys;
+}
+
 /// Fills a RuleSet. Rules are added before plans, because they win where both have the same key.
 class Builder {
  public:
-  Builder(const Quantities& quantities, bool uneven, const std::string& origin)
-      : parser_(quantities, uneven), origin_(origin) {}
+  Builder(const Quantities& quantities, bool uneven, const Document& document)
+      : parser_(quantities, uneven), document_(document) {}
 
   void use_prefixes(std::vector<std::string> prefixes) {
     set_.matcher = Matcher(std::move(prefixes));
   }
 
   void add_rules(const json& list) {
-    if (!list.is_array()) fail_config(origin_, "rules", "not a list");
+    if (!list.is_array()) fail_config(document_, "rules", "not a list");
     for (std::size_t i = 0; i < list.size(); ++i) {
-      const JsonObject entry(list[i], "rules[" + std::to_string(i) + "]", origin_);
-      const std::string key = entry.text("match");
-      add(key, entry.path("match"), parser_.parse_entry(entry));
+      const JsonObject entry(list[i], "rules[" + std::to_string(i) + "]", document_);
+      const bool optional = entry.flag("optional", false);
+      add({entry.text("match"), entry.path("match"), optional}, parser_.parse_entry(entry));
     }
     rule_count_ = set_.rules.size();
   }
 
-  void add_plan(const JsonObject& plan) {
+  void add_plan(const JsonObject& plan, const std::vector<std::string>& optional) {
     for (const auto& item : plan.value().items()) {
       const std::string path = plan.path(item.key());
-      add(item.key(), path, parser_.parse_word(plan.text(item.key()), path, origin_));
+      const Style& style = parse_style(plan.text(item.key()), path, document_);
+      const bool may_be_absent =
+          style.for_activations || std::count(optional.begin(), optional.end(), item.key()) != 0;
+      add({item.key(), path, may_be_absent}, parser_.parse_word(style));
     }
   }
 
-  RuleSet finish(bool strict) {
+  RuleSet finish(Form form, bool strict) {
+    set_.form = form;
     set_.strict = strict;
     return std::move(set_);
   }
 
  private:
-  void add(const std::string& key, const std::string& path, Rule rule) {
-    if (key.empty()) fail_config(origin_, path, "empty");
-    if (std::count(key.begin(), key.end(), '.') >= max_components) {
-      fail_config(origin_, path, "more than " + std::to_string(max_components) + " components");
+  void add(Key key, Rule rule) {
+    if (key.name.empty()) fail_config(document_, key.path, "empty");
+    if (std::count(key.name.begin(), key.name.end(), '.') >= max_components) {
+      fail_config(document_, key.path,
+                  "more than " + std::to_string(max_components) + " components");
     }
     const std::size_t index = set_.rules.size();
-    const std::size_t standing = set_.matcher.add(key, index);
+    const std::size_t standing = set_.matcher.add(key.name, index);
     if (standing == index) {
       set_.rules.push_back(std::move(rule));
+      set_.keys.push_back(std::move(key));
     } else if (standing >= rule_count_) {
-      fail_config(origin_, path, "another entry is about the same tensors");
+      fail_config(document_, key.path, "another entry is about the same tensors");
     }
   }
 
   RuleParser parser_;
-  const std::string& origin_;
+  const Document& document_;
   RuleSet set_;
   std::size_t rule_count_ = 0;
 };
 
 RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities) {
-  file.allow_only(
-      {"tp_plan", "rules", "on_unmatched", "uneven", "base_model_prefix", "model_types"});
-  Builder builder(quantities, file.flag("uneven", false), file.origin());
+  file.allow_only({"tp_plan", "optional", "rules", "on_unmatched", "uneven", "base_model_prefix",
+                   "model_types"});
+  Builder builder(quantities, file.flag("uneven", false), file.document());
   builder.use_prefixes(parse_prefixes(file));
+  const std::vector<std::string> optional = parse_optional(file);
   if (const json* rules = file.find("rules")) builder.add_rules(*rules);
-  if (const json* plan = file.find("tp_plan")) builder.add_plan({*plan, "tp_plan", file.origin()});
-  return builder.finish(parse_strictness(file));
+  if (const json* plan = file.find("tp_plan")) {
+    builder.add_plan({*plan, "tp_plan", file.document()}, optional);
+  }
+  return builder.finish(Form::rule_file, parse_strictness(file));
 }
 
 RuleSet parse_model_config(const JsonObject& file, const Quantities& quantities) {
-  Builder builder(quantities, false, file.origin());
+  Builder builder(quantities, false, file.document());
   builder.use_prefixes(parse_prefixes(file));
   bool found = false;
   for (const char* field : {"base_model_tp_plan", "tp_plan"}) {
     const json* plan = file.find(field);
     if (plan == nullptr || plan->is_null()) continue;
-    builder.add_plan({*plan, field, file.origin()});
+    builder.add_plan({*plan, field, file.document()}, {output_head});
     found = true;
   }
   if (!found)
     file.fail("base_model_tp_plan", "missing: this config.json has no tensor-parallel plan");
-  return builder.finish(false);
+  return builder.finish(Form::model_config, false);
 }
 
 RuleSet parse_bare_plan(const JsonObject& file, const Quantities& quantities) {
-  if (file.value().empty()) fail_config(file.origin(), "", R"(neither "tp_plan" nor "rules")");
-  Builder builder(quantities, false, file.origin());
+  if (file.value().empty()) fail_config(file.document(), "", R"(neither "tp_plan" nor "rules")");
+  Builder builder(quantities, false, file.document());
   builder.use_prefixes(default_prefixes());
-  builder.add_plan(file);
-  return builder.finish(false);
+  builder.add_plan(file, {output_head});
+  return builder.finish(Form::bare_plan, false);
 }
 
 bool is_model_config(const JsonObject& file) {
   return file.has("base_model_tp_plan") || file.has("model_type") || file.has("architectures");
 }
 
-}  // namespace
-
-RuleSet parse_rules(std::string_view text, const Quantities& quantities,
-                    const std::string& origin) {
-  const json root = parse_strict(text, origin);
-  const JsonObject file(root, "", origin);
+RuleSet parse_form(const JsonObject& file, const Quantities& quantities) {
   if (is_model_config(file)) return parse_model_config(file, quantities);
   if (file.has("tp_plan") || file.has("rules")) return parse_rule_file(file, quantities);
   return parse_bare_plan(file, quantities);
 }
 
-std::vector<std::string> model_types_of(std::string_view text, const std::string& origin) {
-  const json root = parse_strict(text, origin);
-  return string_list({root, "", origin}, "model_types");
+}  // namespace
+
+RuleSet parse_rules(Document document, const Quantities& quantities) {
+  const json root = parse_strict(document);
+  RuleSet set = parse_form({root, "", document}, quantities);
+  set.document = std::move(document);
+  return set;
+}
+
+std::vector<std::string> model_types_of(const Document& document) {
+  const json root = parse_strict(document);
+  return string_list({root, "", document}, "model_types");
 }
 
 }  // namespace safeshuffle::placement

@@ -1,27 +1,42 @@
 // All rules of one file, ready to be applied.
 #pragma once
 
+#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "placement/document.hpp"
 #include "placement/matcher.hpp"
 #include "placement/quantities.hpp"
 #include "placement/rule.hpp"
 
 namespace safeshuffle::placement {
 
+/// The accepted forms of a rule file (docs/placement.md).
+enum class Form : std::uint8_t { rule_file, bare_plan, model_config };
+
+/// Which tensors a rule is about.
+struct Key {
+  std::string name;       ///< as in the file, such as "layers.*.mlp.up_proj"
+  std::string path;       ///< where in the file, such as "rules[2].match"
+  bool optional = false;  ///< a checkpoint need not have such a tensor
+};
+
 /// Immutable once made.
 struct RuleSet {
-  Matcher matcher{{}};  ///< name → index into `rules`
+  Document document;  ///< what it was made from
+  Form form = Form::rule_file;
+  bool built_in = false;  ///< chosen by config.json, not written by the user
+  Matcher matcher{{}};    ///< name → index into `rules`
   std::vector<Rule> rules;
-  bool strict = false;  ///< a tensor without rule is an error instead of replicated
+  std::vector<Key> keys;  ///< by rule
+  bool strict = false;    ///< a tensor without rule is an error instead of replicated
 };
 
 /// Parses a rule file of any accepted form (docs/placement.md). Throws ConfigError.
-RuleSet parse_rules(std::string_view text, const Quantities& quantities, const std::string& origin);
+RuleSet parse_rules(Document document, const Quantities& quantities);
 
 /// The `model_types` of a rule file; empty if it names none. Throws ConfigError.
-std::vector<std::string> model_types_of(std::string_view text, const std::string& origin);
+std::vector<std::string> model_types_of(const Document& document);
 
 }  // namespace safeshuffle::placement

@@ -1,55 +1,64 @@
 #include "placement/strict_json.hpp"
 
+#include <cstddef>
 #include <set>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "placement/config_error.hpp"
+#include "safeshuffle/error.hpp"
+
+#include "format/json_text.hpp"
 
 namespace safeshuffle::placement {
 namespace {
 
-using nlohmann::json;
-
-constexpr int max_depth = 32;
+constexpr std::size_t max_depth = 32;
 
 /// Sees every event of the parser; the keys of all open objects are remembered.
-class Guard {
+class Guard final : public format::JsonEvents {
  public:
-  explicit Guard(const std::string& origin) : origin_(origin) {}
+  Guard(const format::JsonText& text, const Document& document) noexcept
+      : text_(text), document_(document) {}
 
-  bool operator()(int depth, json::parse_event_t event, json& value) {
-    if (depth > max_depth) {
-      fail_config(origin_, "", "nested deeper than " + std::to_string(max_depth) + " levels");
-    }
-    if (event == json::parse_event_t::object_start) open_.emplace_back();
-    if (event == json::parse_event_t::object_end) open_.pop_back();
-    if (event == json::parse_event_t::key) check_new(value.get_ref<const std::string&>());
-    return true;
+  void begin_object() override { begin(); }
+  void end_object() override { open_.pop_back(); }
+  void begin_array() override { begin(); }
+  void end_array() override { open_.pop_back(); }
+  void key(std::string& name) override {
+    if (open_.back().insert(name).second) return;
+    fail_config_at(document_, text_.string_offset(), name, "appears twice");
   }
+  void string(std::string&) override {}
+  void integer(std::uint64_t) override {}
+  void null() override {}
+  void other() override {}
 
  private:
-  void check_new(const std::string& key) {
-    if (!open_.back().insert(key).second) fail_config(origin_, key, "appears twice");
+  void begin() {
+    if (open_.size() == max_depth) {
+      fail_config_at(document_, text_.offset(), "",
+                     "nested deeper than " + std::to_string(max_depth) + " levels");
+    }
+    open_.emplace_back();
   }
 
-  const std::string& origin_;
+  const format::JsonText& text_;
+  const Document& document_;
   std::vector<std::set<std::string>> open_;
 };
 
 }  // namespace
 
-json parse_strict(std::string_view text, const std::string& origin) {
-  // The parser takes a NUL byte for the end of the text.
-  if (text.find('\0') != std::string_view::npos)
-    fail_config(origin, "", "not valid JSON: a NUL byte");
-  try {
-    Guard guard(origin);
-    return json::parse(text, std::ref(guard));
-  } catch (const json::exception& error) {
-    fail_config(origin, "", std::string("not valid JSON: ") + error.what());
-  }
+nlohmann::json parse_strict(const Document& document) try {
+  format::JsonText text(document.text, document.name, 0);
+  Guard guard(text, document);
+  text.read(guard);
+  return nlohmann::json::parse(document.text);
+} catch (const FormatError& error) {
+  const ErrorRecord& record = error.record();
+  fail_config_at(document, record.offset.value_or(0), "", record.cause);
 }
 
 }  // namespace safeshuffle::placement

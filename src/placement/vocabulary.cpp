@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <array>
 
-#include "safeshuffle/error.hpp"
-
-#include "placement/config_error.hpp"
-
 namespace safeshuffle::placement {
 namespace {
 
 constexpr Dim whole = std::nullopt;
+
+constexpr Style for_activations(std::string_view word) {
+  return {word, whole, whole, 1, true};
+}
 
 // Hugging Face transformers 5.23, distributed/tensor_parallel.py, and what integrations/
 // tensor_parallel.py had in 4.x.
@@ -29,15 +29,15 @@ constexpr std::array styles{
     Style{"packed_rowwise", -1, whole, 2},
     Style{"local_packed_rowwise", -1, whole, 2},
     Style{"replicate", whole, whole},
-    Style{"sequence_parallel", whole, whole},
-    Style{"gather", whole, whole},
-    Style{"local", whole, whole},
-    Style{"local_params", whole, whole},
-    Style{"all_reduce", whole, whole},
-    Style{"replicated_with_grad_allreduce", whole, whole},
-    Style{"mla_kv_a_proj", whole, whole},
-    Style{"moe_tp_experts", whole, whole},
-    Style{"moe_identity_expert", whole, whole},
+    for_activations("sequence_parallel"),
+    for_activations("gather"),
+    for_activations("local"),
+    for_activations("local_params"),
+    for_activations("all_reduce"),
+    for_activations("replicated_with_grad_allreduce"),
+    for_activations("mla_kv_a_proj"),
+    for_activations("moe_tp_experts"),
+    for_activations("moe_identity_expert"),
 };
 
 // These deal whole experts out to ranks, together with a router that knows who has which.
@@ -55,18 +55,18 @@ std::string known_words() {
 
 }  // namespace
 
-const Style& parse_style(std::string_view word, const std::string& key, const std::string& origin) {
+const Style& parse_style(std::string_view word, const std::string& key, const Document& document) {
   const auto style = std::find_if(styles.begin(), styles.end(),
                                   [&](const Style& candidate) { return candidate.word == word; });
   if (style != styles.end()) return *style;
   const std::string quoted = std::string("'").append(word).append("'");
   if (std::find(expert_parallel.begin(), expert_parallel.end(), word) != expert_parallel.end()) {
-    fail_config(origin, key,
+    fail_config(document, key,
                 quoted +
                     " is expert parallelism, which is not supported; to cut the experts' "
                     "dimension write a rule with \"dim\": 0");
   }
-  fail_config(origin, key, "unknown word " + quoted + "; known are " + known_words());
+  fail_config(document, key, "unknown word " + quoted + "; known are " + known_words());
 }
 
 }  // namespace safeshuffle::placement

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "placement/document.hpp"
+
 namespace safeshuffle::placement {
 
 /// Along which dimension a tensor is cut; negative counts from the last. None: replicated.
@@ -16,10 +18,13 @@ struct Style {
   Dim weight;
   Dim bias;             ///< of tensors named `bias` or with one dimension
   unsigned blocks = 1;  ///< fused blocks of equal size along the dimension
+
+  /// The word says how activations move, so that its module may have no parameters at all.
+  bool for_activations = false;
 };
 
-/// Throws ConfigError if `word` is unknown or is not about tensor parallelism; `key` is the plan's
-/// key that has it and `origin` the file.
-const Style& parse_style(std::string_view word, const std::string& key, const std::string& origin);
+/// Throws ConfigError if `word` is unknown or is not about tensor parallelism; `key` is the path of
+/// the word in the document.
+const Style& parse_style(std::string_view word, const std::string& key, const Document& document);
 
 }  // namespace safeshuffle::placement

@@ -17,6 +17,15 @@ void warn_of_small_window(const Schedule& schedule, std::vector<std::string>& wa
                      std::to_string(sensible) + " bytes");
 }
 
+void warn_of_full_copies(const Schedule& schedule, std::vector<std::string>& warnings) {
+  const PlacementSummary placed = summarize(schedule.catalog, schedule.placements);
+  const bool is_distributed = placed.partitioned.tensors != 0 || placed.single.tensors != 0;
+  if (schedule.world == 1 || is_distributed || placed.replicated.bytes == 0) return;
+  warnings.push_back("no tensor is partitioned: each of the " + std::to_string(schedule.world) +
+                     " ranks holds all " + std::to_string(placed.replicated.bytes) +
+                     " bytes of the model; what is partitioned, rules say (tp_plan, --tp-plan)");
+}
+
 }  // namespace
 
 std::uint64_t smallest_sensible_window(const Schedule& schedule) {
@@ -32,6 +41,7 @@ std::uint64_t smallest_sensible_window(const Schedule& schedule) {
 std::vector<std::string> warnings_of(const Schedule& schedule) {
   std::vector<std::string> warnings;
   warn_of_small_window(schedule, warnings);
+  warn_of_full_copies(schedule, warnings);
   return warnings;
 }
 

@@ -80,6 +80,39 @@ class Output(unittest.TestCase):
         plan = run("plan", self.model, "--world", 4, "--json")
         self.assertEqual((json.loads(plan.stdout)["warnings"], plan.stderr), ([], ""))
 
+    def test_a_model_of_which_nothing_is_partitioned(self):
+        options = ["--tp-plan", "replicate"]
+        load = run("load", self.model, *options, "--progress", "json", ranks=2)
+        plan = run("plan", self.model, "--world", 2, *options)
+        for result in load, plan:
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stderr.count("safeshuffle: warning: no tensor is partitioned: "), 1)
+        self.assertRegex(plan.stdout, "(?m)^partitioned 0 tensors of 0 B; replicated 723 tensors of ")
+        alone = run("plan", self.model, "--world", 1, *options)
+        self.assertEqual(alone.stderr, "")
+
+    def test_how_tensors_are_placed(self):
+        plan = run("plan", self.model, "--world", 2, "--json")
+        placement = json.loads(plan.stdout)["placement"]
+        self.assertEqual({how: count["tensors"] for how, count in placement.items()},
+                         {"partitioned": 562, "replicated": 161, "single": 0, "dropped": 0})
+        line = "(?m)^partitioned 562 tensors of [0-9.]+ MB; replicated 161 tensors of [0-9.]+ kB$"
+        self.assertRegex(run("plan", self.model, "--world", 2).stdout, line)
+        report = self.root / "placed.json"
+        load = run("load", self.model, "--report", report, ranks=2)
+        self.assertRegex(load.stdout, line)
+        self.assertEqual(json.loads(report.read_text())["placement"], placement)
+
+    def test_one_message_for_a_key_without_a_tensor(self):
+        rules = self.root / "mistyped.json"
+        rules.write_text('{"layerz.*.mlp.up_proj": "colwise"}', encoding="utf-8")
+        message = f'{rules}: line 1, column 2: "layerz.*.mlp.up_proj": no tensor of the checkpoint '
+        for world in (1, 2):
+            plan = run("plan", self.model, "--world", world, "--tp-plan", rules)
+            self.assert_one_message(plan, USAGE_ERROR, message)
+        load = run("load", self.model, "--tp-plan", rules, ranks=4)
+        self.assert_one_message(load, USAGE_ERROR, "rank 0: " + message)
+
     def assert_one_message(self, result, status, message):
         self.assertEqual(result.returncode, status)
         self.assertEqual(result.stdout, "")

@@ -61,6 +61,23 @@ class Plan(unittest.TestCase):
                     ranks[rank]["received_bytes"] += size
         return ranks
 
+    def kind(self, name):
+        style = sample.style_of(name)
+        if style.holders is not None:
+            return "single" if style.holders else "dropped"
+        whole = placement.axis_of(style, self.tensors[name].shape) is None
+        return "replicated" if whole else "partitioned"
+
+    def test_placement(self):
+        expected = {
+            kind: {"tensors": 0, "bytes": 0}
+            for kind in ("partitioned", "replicated", "single", "dropped")
+        }
+        for name, tensor in self.tensors.items():
+            expected[self.kind(name)]["tensors"] += 1
+            expected[self.kind(name)]["bytes"] += len(tensor.data)
+        self.assertEqual(self.plan(4, "round-robin", "f16")["placement"], expected)
+
     def assert_counts(self, plan, expected):
         actual = [{count: rank[count] for count in COUNTS} for rank in plan["ranks"]]
         self.assertEqual(actual, expected)

@@ -263,6 +263,15 @@ TEST_CASE("an index that is not valid is refused", "[format][checkpoint]") {
            FormatErrc::duplicate_key));
 }
 
+TEST_CASE("a defect of an index is shown by line and column", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const auto cause = [&](const std::string& text) { return index_error(directory, text).cause; };
+  CHECK(cause("{\n  \"weight_map\": {\n    \"x\": \"a\",\n  }\n}") ==
+        "line 4, column 3: not valid JSON: unexpected '}'; expected string literal");
+  CHECK(cause("{\n  \"weight_map\": {\"x\": 1}}").starts_with("line 2, column 24: "));
+  CHECK(cause("{\n  \"weight_map\"").starts_with("line 2, column 15: the JSON text ends early"));
+}
+
 TEST_CASE("reading a header stops at the header", "[format][checkpoint]") {
   const TemporaryDirectory directory;
   const std::string path = directory.write("x", testing::raw_file("{}", 0));

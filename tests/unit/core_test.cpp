@@ -112,6 +112,16 @@ TEST_CASE("text is shortened between UTF-8 characters", "[core]") {
   CHECK(core::shortened("\x80\x80", 1) == "...");
 }
 
+TEST_CASE("a position counts lines and UTF-8 characters from 1", "[core]") {
+  const std::string text = "ab\n\néx";
+  CHECK(core::line_and_column(text, 0) == "line 1, column 1");
+  CHECK(core::line_and_column(text, 2) == "line 1, column 3");
+  CHECK(core::line_and_column(text, 3) == "line 2, column 1");
+  CHECK(core::line_and_column(text, 6) == "line 3, column 2");
+  CHECK(core::line_and_column(text, text.size()) == "line 3, column 3");
+  CHECK(core::line_and_column("", 0) == "line 1, column 1");
+}
+
 TEST_CASE("parallel_for runs every index once, also with more indices than workers", "[core]") {
   core::ThreadPool pool(3);
   std::vector<std::atomic<int>> hits(1000);

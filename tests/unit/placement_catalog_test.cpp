@@ -5,9 +5,11 @@
 #include "safeshuffle/placement.hpp"
 
 #include "support/catch.hpp"
+#include "support/failure.hpp"
 #include "support/placement.hpp"
 
 using namespace safeshuffle;
+using testing::failure;
 using testing::tensor;
 
 namespace {
@@ -44,6 +46,108 @@ TEST_CASE("placing a catalog is placing each of its tensors", "[placement]") {
     CAPTURE(info.name);
     CHECK(shard_shape(info, placements[i], 1, 4) == testing::shard(plan, info, 1, 4));
   }
+}
+
+TEST_CASE("a key that matches no tensor is an error that names it", "[placement]") {
+  struct Row {
+    const char* rules;
+    const char* message;
+  };
+  const auto row = GENERATE(
+      Row{R"({"layerz.*.mlp.fc1": "colwise"})",
+          R"(rules.json: line 1, column 2: "layerz.*.mlp.fc1": no tensor of the checkpoint matches "layerz.*.mlp.fc1"; it has "layers.*.mlp.fc*"; if it may be absent, write a rule file)"},
+      Row{R"({"tp_plan": {"layers.*.mlp.fc1": "colwise", "layers.12": "replicate"}})",
+          R"("tp_plan.layers.12": no tensor of the checkpoint matches "layers.12"; it has "layers.*"; if it may be absent, add it to the list "optional")"},
+      Row{R"({"rules": [{"match": "layers.*.mlp.fc2.bais", "dim": 0}]})",
+          R"("rules[0].match": no tensor of the checkpoint matches "layers.*.mlp.fc2.bais"; it has "layers.*.mlp.fc*.bias"; if it may be absent, add "optional": true to the rule)"},
+      Row{R"({"model_type": "x", "base_model_tp_plan": {"h.*.attention.dense": "rowwise"}})",
+          R"("base_model_tp_plan.h.*.attention.dense": no tensor of the checkpoint matches "h.*.attention.dense"; it has names such as "model.layers.0.mlp.fc1.weight"; if)"},
+      Row{R"({"base_model_prefix": "net", "tp_plan": {"layers.*.mlp.fc1": "colwise"}})",
+          R"(it has "model.layers.*.mlp.fc*";)"},
+      Row{R"({"b": "colwise", "c": "colwise", "d": "colwise", "a": "colwise", "e": "colwise", "f": "rowwise"})",
+          R"(any of 6 keys: "a", "b", "c", "d", "e", ...; it has)"});
+  const auto world = GENERATE(1U, 4U);
+  const TpPlan plan = TpPlan::from_json(row.rules, "", "rules.json");
+  const ErrorRecord record = failure<ConfigError>([&] { plan.place_all(two_linears(12), world); });
+  CAPTURE(record.cause, row.message);
+  CHECK(describe(record).find(row.message) != std::string::npos);
+}
+
+TEST_CASE("a key that is marked, or whose word is about activations, need not match",
+          "[placement]") {
+  const auto rules = GENERATE(
+      as<std::string>{},
+      R"({"tp_plan": {"layers.*.mlp.fc1": "colwise", "x": "colwise"}, "optional": ["x"]})",
+      R"({"tp_plan": {"layers.*.mlp.fc1": "colwise", "x": "colwise"}, "optional": "x"})",
+      R"({"rules": [{"match": "x", "dim": 0, "optional": true}]})",
+      R"({"rules": [{"match": "x", "style": "gather", "optional": true}]})",
+      R"({"rules": [{"match": "x", "place": "drop", "optional": true}]})",
+      R"({"layers.*.mlp": "local", "layers.*.mlp.act": "gather", "norm": "sequence_parallel"})",
+      // What Hugging Face's plans have and checkpoints with tied weights lack.
+      R"({"layers.*.mlp.fc1": "colwise", "lm_head": "colwise_rep"})",
+      R"({"model_type": "x", "tp_plan": {"lm_head": "colwise_rep"}})", R"({"tp_plan": {}})");
+  CAPTURE(rules);
+  CHECK_NOTHROW(TpPlan::from_json(rules, "", "rules.json").place_all(two_linears(2), 4));
+}
+
+TEST_CASE("words that place parameters must match in every form", "[placement]") {
+  const auto rules = GENERATE(as<std::string>{}, R"({"norm": "replicate"})",
+                              R"({"tp_plan": {"lm_head": "colwise"}})",
+                              R"({"rules": [{"match": "norm", "style": "gather"}]})",
+                              R"({"rules": [{"match": "x", "dim": 0, "optional": false}]})");
+  CAPTURE(rules);
+  const TpPlan plan = TpPlan::from_json(rules, "", "rules.json");
+  CHECK_THROWS_AS(plan.place_all(two_linears(2), 4), ConfigError);
+}
+
+TEST_CASE("a key whose tensors all have longer keys matches", "[placement]") {
+  const TpPlan plan = TpPlan::from_json(
+      R"({"tp_plan": {"layers.*.mlp": "colwise", "layers.*.mlp.fc*": "rowwise", "layers.*": "replicate",
+          "layers.*.mlp.fc2": "colwise", "layers.*.mlp.fc1": "colwise"},
+          "rules": [{"match": "layers.*.mlp.fc1", "place": "replicate"}]})",
+      "", "rules.json");
+  CHECK_NOTHROW(plan.place_all(two_linears(2), 4));
+}
+
+TEST_CASE("rules that are chosen for another model are an error", "[placement]") {
+  const TpPlan plan = TpPlan::automatic(R"({"model_type": "llama"})");
+  const Catalog bert =
+      catalog_of({tensor("bert.encoder.layer.0.attention.self.query.weight", {8, 8}),
+                  tensor("bert.pooler.dense.weight", {8, 8})});
+  const ErrorRecord record = failure<ConfigError>([&] { plan.place_all(bert, 2); });
+  CHECK(record.file == "built-in rules 'llama'");
+  CHECK(record.cause.find("the model_type in config.json chose these rules") != std::string::npos);
+}
+
+TEST_CASE("looking for a similar name takes hostile names", "[placement]") {
+  const TpPlan plan = TpPlan::from_json(R"({"a.b": "colwise"})", "", "rules.json");
+  std::string dots(100'000, '.');
+  CHECK_THROWS_AS(plan.place_all(catalog_of({tensor(dots, {8}), tensor("", {8})}), 2), ConfigError);
+  CHECK_THROWS_AS(plan.place_all(catalog_of({}), 2), ConfigError);
+}
+
+TEST_CASE("a summary counts tensors and stored bytes by placement", "[placement]") {
+  TensorInfo empty = tensor("e", {0});
+  std::vector<TensorInfo> tensors;
+  for (const char* name : {"a.weight", "b.weight", "c.weight", "d.weight", "f.weight"}) {
+    tensors.push_back(tensor(name, {8, 8}));
+    tensors.back().bytes = 128 + tensors.size();
+  }
+  tensors.push_back(empty);
+  const Catalog catalog = catalog_of(std::move(tensors));
+  const TpPlan plan = TpPlan::from_json(
+      R"({"rules": [{"match": "a", "dim": 0}, {"match": "b", "dim": 1},
+                    {"match": "c", "place": {"rank": 1}}, {"match": "d", "place": "drop"}]})",
+      "", "rules.json");
+  const PlacementSummary summary = summarize(catalog, plan.place_all(catalog, 4));
+  CHECK(summary.partitioned.tensors == 2);
+  CHECK(summary.partitioned.bytes == 129 + 130);
+  CHECK(summary.single.tensors == 1);
+  CHECK(summary.single.bytes == 131);
+  CHECK(summary.dropped.tensors == 1);
+  CHECK(summary.dropped.bytes == 132);
+  CHECK(summary.replicated.tensors == 2);
+  CHECK(summary.replicated.bytes == 133);
 }
 
 TEST_CASE("an error while placing a catalog names file and tensor", "[placement]") {

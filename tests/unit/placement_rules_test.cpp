@@ -111,7 +111,7 @@ TEST_CASE("a parameter named bias is a bias, however many dimensions it has", "[
 
 TEST_CASE("words that do not tell a tensor-parallel placement are refused", "[placement]") {
   CHECK(contains(config_error(R"({"a.b": "colwize"})"),
-                 "rules.json: \"a.b\": unknown word 'colwize'"));
+                 "rules.json: line 1, column 2: \"a.b\": unknown word 'colwize'"));
   const auto word = GENERATE(as<std::string>{}, "grouped_gemm", "ep_router", "ep_dispatch_experts");
   const std::string message = config_error(R"({"tp_plan": {"experts": ")" + word + "\"}}");
   CHECK(contains(message, "\"tp_plan.experts\": '" + word + "' is expert parallelism"));
@@ -298,7 +298,7 @@ TEST_CASE("defects of a rule file are named", "[placement]") {
     const char* message;
   };
   const std::vector<Row> rows{
-      {"", "not valid JSON"},
+      {"", "the JSON text ends early"},
       {"[1]", "not a JSON object"},
       {"{}", "neither \"tp_plan\" nor \"rules\""},
       {"{\"a\": \"colwise\"} x", "not valid JSON"},
@@ -312,6 +312,10 @@ TEST_CASE("defects of a rule file are named", "[placement]") {
       {R"({"tp_plan": {}, "on_unmatched": "fail"})", "\"on_unmatched\": not"},
       {R"({"tp_plan": {}, "uneven": 1})", "\"uneven\": not true or false"},
       {R"({"tp_plan": {}, "base_model_prefix": [1]})", "\"base_model_prefix\": not a string"},
+      {R"({"tp_plan": {}, "optional": [1]})", "\"optional\": not a string"},
+      {R"({"tp_plan": {"a": "gather"}, "optional": ["a", "b"]})", "\"optional\": 'b' is not a key"},
+      {R"({"rules": [], "optional": "b"})", "\"optional\": 'b' is not a key"},
+      {rule(R"("dim": 0, "optional": 1)"), "\"rules[0].optional\": not true or false"},
       {R"({"rules": {}})", "\"rules\": not a list"},
       {R"({"rules": [1]})", "\"rules[0]\": not a JSON object"},
       {R"({"rules": [{"dim": 0}]})", "\"rules[0].match\": missing"},
@@ -348,13 +352,42 @@ TEST_CASE("defects of a rule file are named", "[placement]") {
   }
 }
 
+TEST_CASE("defects of a rule file are shown by line and column", "[placement]") {
+  struct Row {
+    std::string text;
+    const char* message;
+  };
+  const std::vector<Row> rows{
+      {"{\n  \"tp_plan\": {},\n}", "rules.json: line 3, column 1: not valid JSON: unexpected '}'"},
+      {"{\n  \"a\": \"colwise\"", "line 2, column 17: the JSON text ends early"},
+      {"{\n  \"a\": \"colwise\",\n  \"a\": \"rowwise\"\n}",
+       "line 3, column 3: \"a\": appears twice"},
+      {"{\n\t\"é\": \"colwise\", \"b\": 1}", "line 2, column 18: \"b\": not a string"},
+      {R"({"tp_plan": {"tp_plan": "colwise", "b": "nope"}})", "column 36: \"tp_plan.b\": unknown"},
+      {R"({"rules": [{"match": "m", "dim": 0},
+ {"match": "n", "dim": 0, "parts": [2, {"units": 0}]}]})",
+       "line 2, column 41: \"rules[1].parts[1].units\": not a positive"},
+      // What is not there has the position of what it is missing from.
+      {"{\"rules\": [{\"match\": \"m\", \"dim\": 0},\n  {\"dim\": 0}]}",
+       "line 2, column 3: \"rules[1].match\": missing"},
+      {"[\n" + std::string(40, '['), "line 2, column 32: nested deeper"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.text);
+    CHECK(contains(config_error(row.text), row.message));
+  }
+}
+
 TEST_CASE("defects of config.json are named", "[placement]") {
   const std::string rule = R"({"rules": [{"match": "m", "dim": 0, "units": "group"}]})";
   for (const char* bad : {"-1", "0", "1.5", "\"8\"", "[8]"}) {
     CAPTURE(bad);
     CHECK(contains(config_error(rule, std::string(R"({"num_attention_heads": )") + bad + "}"),
-                   "config.json: \"num_attention_heads\": not a positive integer"));
+                   "\"num_attention_heads\": not a positive integer"));
   }
+  CHECK(contains(config_error(rule, "{\n \"num_attention_heads\": 0}"),
+                 "config.json: line 2, column 2"));
+  CHECK(contains(config_error(rule, "{\n \"a\": 1,}"), "config.json: line 2, column 9: not valid"));
   CHECK(contains(config_error(rule, "[]"), "config.json: not a JSON object"));
   CHECK(contains(config_error(rule, R"({"num_attention_heads": 7, "num_key_value_heads": 2})"),
                  "not a multiple"));

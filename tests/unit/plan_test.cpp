@@ -229,7 +229,8 @@ TEST_CASE(
   PlanOptions options;
   options.window = 65536;
   const auto warnings = [&](std::uint64_t tensor_bytes) {
-    return make_plan(files_of_bytes({tensor_bytes}), {whole()}, 2, options).warnings();
+    return make_plan(files_of_bytes({tensor_bytes}), {whole(Placement::Kind::single)}, 2, options)
+        .warnings();
   };
   CHECK(warnings(65536).empty());
   REQUIRE(warnings(65537).size() == 1);
@@ -238,6 +239,23 @@ TEST_CASE(
   CHECK(warnings(std::uint64_t{4} << 20).empty());
   options.window -= 1;
   CHECK(warnings(std::uint64_t{4} << 20).size() == 1);
+}
+
+TEST_CASE("a plan warns if every rank holds the whole model", "[plan]") {
+  const auto warnings = [](const std::vector<Placement>& placements, std::uint32_t world,
+                           std::uint64_t bytes = 512) {
+    return make_plan(files_of_bytes({bytes, bytes}), placements, world).warnings();
+  };
+  const Placement dropped = whole(Placement::Kind::dropped);
+  REQUIRE(warnings({whole(), whole()}, 2).size() == 1);
+  CHECK(warnings({whole(), whole()}, 2)[0].starts_with(
+      "no tensor is partitioned: each of the 2 ranks holds all 1024 bytes of the model;"));
+  CHECK(warnings({whole(), dropped}, 2).size() == 1);
+  CHECK(warnings({whole(), whole()}, 1).empty());
+  CHECK(warnings({whole(), cut(0, 512)}, 2).empty());
+  CHECK(warnings({whole(), whole(Placement::Kind::single)}, 2).empty());
+  CHECK(warnings({dropped, dropped}, 2).empty());
+  CHECK(warnings({whole(), whole()}, 2, 0).empty());
 }
 
 TEST_CASE("tensors start at multiples of 256 bytes in every arena", "[plan]") {

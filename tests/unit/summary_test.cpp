@@ -78,6 +78,20 @@ TEST_CASE("The summary shows each fallback once", "[summary]") {
   CHECK(text.find(line) == text.rfind(line));
 }
 
+TEST_CASE("The summary says how many tensors are placed how", "[summary]") {
+  Report report = sample(2);
+  report.placement.partitioned = {561, 1'490'000'000};
+  report.placement.replicated = {1, 512};
+  CHECK(contains(app::summary(report),
+                 "\npartitioned 561 tensors of 1.49 GB; replicated 1 tensor of 512 B\n"));
+  report.placement.partitioned = {};
+  report.placement.single = {2, 3000};
+  report.placement.dropped = {3, 4000};
+  CHECK(contains(app::summary(report),
+                 "\npartitioned 0 tensors of 0 B; replicated 1 tensor of 512 B; on a single rank 2 "
+                 "tensors of 3.00 kB; dropped 3 tensors of 4.00 kB\n"));
+}
+
 TEST_CASE("The summary of a large group fits 120 columns", "[summary]") {
   Report report = sample(512);
   report.seconds = 9 * 1234.5678;

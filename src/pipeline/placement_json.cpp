@@ -1,0 +1,21 @@
+#include "pipeline/placement_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace safeshuffle::pipeline {
+namespace {
+
+nlohmann::ordered_json count_json(const TensorCount& count) {
+  return {{"tensors", count.tensors}, {"bytes", count.bytes}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json placement_json(const PlacementSummary& summary) {
+  return {{"partitioned", count_json(summary.partitioned)},
+          {"replicated", count_json(summary.replicated)},
+          {"single", count_json(summary.single)},
+          {"dropped", count_json(summary.dropped)}};
+}
+
+}  // namespace safeshuffle::pipeline

@@ -1,0 +1,24 @@
+// A JSON text that people write, a rule file or config.json, and how its defects are reported.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace safeshuffle::placement {
+
+/// Immutable once made.
+struct Document {
+  std::string name;  ///< how messages call it: a path, or "config.json"
+  std::string text;
+};
+
+/// Throws ConfigError with `file` = the document's name, and a cause that names the key and, where
+/// the text has it, its line and column. `key` is a path such as "rules[2].units"; it may be empty.
+[[noreturn]] void fail_config(const Document& document, const std::string& key,
+                              const std::string& cause);
+
+/// The same about the byte at `offset` of the text.
+[[noreturn]] void fail_config_at(const Document& document, std::uint64_t offset,
+                                 const std::string& key, const std::string& cause);
+
+}  // namespace safeshuffle::placement

@@ -1,0 +1,58 @@
+#include "placement/unmatched.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "core/text.hpp"
+#include "placement/advice.hpp"
+#include "placement/similar_name.hpp"
+
+namespace safeshuffle::placement {
+namespace {
+
+constexpr std::size_t most_named = 5;
+constexpr std::size_t longest_name = 100;
+
+std::vector<const Key*> unmatched_keys(const RuleSet& rules, const std::vector<bool>& covering) {
+  std::vector<const Key*> unmatched;
+  for (std::size_t i = 0; i < rules.keys.size(); ++i) {
+    if (!covering[i] && !rules.keys[i].optional) unmatched.push_back(&rules.keys[i]);
+  }
+  return unmatched;
+}
+
+std::string quoted(const std::string& name) {
+  return '"' + core::shortened(name, longest_name) + '"';
+}
+
+/// "a" of one key; any of 7 keys: "a", "b", ...
+std::string describe_keys(const std::vector<const Key*>& keys) {
+  if (keys.size() == 1) return quoted(keys.front()->name);
+  std::string text = "any of " + std::to_string(keys.size()) + " keys: ";
+  for (std::size_t i = 0; i < std::min(keys.size(), most_named); ++i) {
+    text += (i == 0 ? "" : ", ") + quoted(keys[i]->name);
+  }
+  return text + (keys.size() > most_named ? ", ..." : "");
+}
+
+/// What the checkpoint has instead.
+std::string names_there(const RuleSet& rules, const Catalog& catalog, const Key& key) {
+  const std::string similar = similar_name(rules.matcher, catalog, key.name);
+  if (!similar.empty()) return "; it has " + quoted(similar);
+  if (catalog.tensors().empty()) return {};
+  return "; it has names such as " + quoted(catalog.tensors().front().name);
+}
+
+}  // namespace
+
+void check_keys(const RuleSet& rules, const Catalog& catalog, const std::vector<bool>& covering) {
+  const std::vector<const Key*> unmatched = unmatched_keys(rules, covering);
+  if (unmatched.empty()) return;
+  const Key& first = *unmatched.front();
+  fail_config(rules.document, first.path,
+              "no tensor of the checkpoint matches " + describe_keys(unmatched) +
+                  names_there(rules, catalog, first) + "; " + how_to_allow_absence(rules, first));
+}
+
+}  // namespace safeshuffle::placement
