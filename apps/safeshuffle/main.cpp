@@ -11,6 +11,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "commands.hpp"
+#include "empty_values.hpp"
 #include "exit.hpp"
 #include "help.hpp"
 #include "interrupt.hpp"
@@ -60,6 +61,7 @@ int run(int argc, char** argv) {
                           {"plan", add_plan(parser)},
                           {"load", add_load(parser)},
                           {"make", add_make(parser)}};
+  refuse_empty_values(parser);
   try {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,4 +1,5 @@
 // safeshuffle make: a synthetic checkpoint in the form of a real model's.
+#include <cmath>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,7 @@
 #include "synth/generate.hpp"
 #include "synth/layout.hpp"
 #include "synth/scale.hpp"
+#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -30,34 +32,58 @@ std::string builtin_names() {
   return fmt::format("{}", fmt::join(synth::builtin_layouts(), ", "));
 }
 
-std::string text_result(const MakeCommand& command, const synth::Generated& made) {
-  return fmt::format("{}: {}, {} of tensors, {} in all{}\n", command.directory,
+// A layout at the scale that was asked for, and the scale that it came to.
+struct Scaled {
+  synth::Layout layout;
+  double scale = 1;
+};
+
+Scaled scale_layout(const synth::Layout& original, double scale) {
+  Scaled result{synth::scaled(original, scale)};
+  if (scale != 1) result.scale = synth::scale_of(result.layout, original);
+  return result;
+}
+
+// Not an error: the least size is what many want who ask for a small one.
+void warn_if_far_off(const Scaled& made, double wanted) {
+  if (std::abs(made.scale - wanted) <= wanted / 3) return;
+  print_warnings(
+      {fmt::format("scale {:g} cannot be met because dimensions must stay divisible; making scale "
+                   "{:.3g} instead",
+                   wanted, made.scale)});
+}
+
+std::string text_result(const MakeCommand& command, double scale, const synth::Generated& made) {
+  return fmt::format("{}: {}, {} of tensors, {} in all{}; scale {:.3g}\n", command.directory,
                      count(made.files, "file"), format_size(made.tensor_bytes),
-                     format_size(made.file_bytes), command.options.sparse ? " (sparse)" : "");
+                     format_size(made.file_bytes), command.options.sparse ? " (sparse)" : "",
+                     scale);
 }
 
 // The last line for programs.
-std::string json_result(const MakeCommand& command, const synth::Generated& made) {
+std::string json_result(const MakeCommand& command, double scale, const synth::Generated& made) {
   const nlohmann::ordered_json json{{"event", "done"},
                                     {"activity", "writing"},
                                     {"directory", command.directory},
                                     {"files", made.files},
                                     {"tensor_bytes", made.tensor_bytes},
                                     {"file_bytes", made.file_bytes},
-                                    {"sparse", command.options.sparse}};
+                                    {"sparse", command.options.sparse},
+                                    {"scale", scale}};
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 void make(MakeCommand& command) {
-  const synth::Layout layout = synth::scaled(synth::load_layout(command.layout), command.scale);
+  const Scaled scaled = scale_layout(synth::load_layout(command.layout), command.scale);
+  warn_if_far_off(scaled, command.scale);
   ProgressPrinter printer(command.progress, "writing");
   command.options.progress = [&printer](std::uint64_t done, std::uint64_t total) {
     printer.update(done, total);
   };
-  const synth::Generated made = synth::generate(layout, command.directory, command.options);
+  const synth::Generated made = synth::generate(scaled.layout, command.directory, command.options);
   printer.finish();
-  print_result(command.progress == ProgressStyle::json ? json_result(command, made)
-                                                       : text_result(command, made));
+  print_result(command.progress == ProgressStyle::json ? json_result(command, scaled.scale, made)
+                                                       : text_result(command, scaled.scale, made));
 }
 
 }  // namespace

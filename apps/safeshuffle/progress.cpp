@@ -1,9 +1,12 @@
 #include "progress.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -15,22 +18,24 @@
 namespace safeshuffle::app {
 namespace {
 
-constexpr int bar_width = 16;  // the line fits 80 columns
+constexpr int bar_width = 16;  // all of the line fits 80 columns
+constexpr std::size_t usual_columns = 80;
 constexpr std::chrono::milliseconds redraw_interval{100};
 
 // Under mpirun standard error is a pipe to the launcher, which passes it on to its own. Whether
 // that is a terminal, the parent process tells; on another node it is no terminal of the user's.
-bool launcher_has_terminal() {
+int open_terminal_of_launcher() {
   const std::string parent = fmt::format("/proc/{}/fd/2", getppid());
   const int descriptor = open(parent.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
-  if (descriptor < 0) return false;
-  const bool terminal = isatty(descriptor) == 1;
+  if (descriptor < 0 || isatty(descriptor) == 1) return descriptor;
   close(descriptor);
-  return terminal;
+  return -1;
 }
 
-bool user_sees_terminal() {
-  return isatty(STDERR_FILENO) == 1 || (under_launcher() && launcher_has_terminal());
+// 0 if it does not say, or is no terminal.
+std::size_t columns_of(int descriptor) {
+  winsize size{};
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 double share(std::uint64_t bytes, std::uint64_t total) {
@@ -44,6 +49,35 @@ std::string format_duration(double seconds) {
   return fmt::format("{:.0f} h", seconds / 3600);
 }
 
+std::string time_text(const ProgressState& state, double rate) {
+  if (state.bytes == state.total_bytes) return format_duration(state.seconds);
+  if (rate <= 0) return {};
+  return format_duration(static_cast<double>(state.total_bytes - state.bytes) / rate) + " left";
+}
+
+std::string bar(double done) {
+  const int filled = static_cast<int>(done * bar_width);
+  return fmt::format("[{:#<{}}{:.<{}}]", "", filled, "", bar_width - filled);
+}
+
+// From all there is to say down to what matters most.
+std::vector<std::string> lines_by_length(const ProgressState& state) {
+  const double done = share(state.bytes, state.total_bytes);
+  const double rate = state.seconds > 0 ? static_cast<double>(state.bytes) / state.seconds : 0;
+  const std::string percent = fmt::format("{:3.0f}%", std::floor(done * 100));
+  const std::string bytes =
+      fmt::format("{} of {}", format_size(state.bytes), format_size(state.total_bytes));
+  const std::string speed = fmt::format("{:.2f} GB/s", rate / 1e9);
+  const std::string time = time_text(state, rate);
+  const std::string with_bar = fmt::format("{} {} {}", state.activity, bar(done), percent);
+  return {fmt::format("{}  {}  {}  {:<12}", with_bar, bytes, speed, time),
+          fmt::format("{}  {}  {:<12}", with_bar, speed, time),
+          fmt::format("{}  {:<12}", with_bar, time),
+          fmt::format("{} {}  {:<12}", state.activity, percent, time),
+          fmt::format("{} {}", state.activity, percent),
+          percent};
+}
+
 }  // namespace
 
 void add_progress(CLI::App& parser, ProgressStyle& style) {
@@ -54,10 +88,35 @@ void add_progress(CLI::App& parser, ProgressStyle& style) {
                             "How to show progress, and results");
 }
 
+std::string progress_line(const ProgressState& state, std::size_t columns) {
+  for (const std::string& line : lines_by_length(state)) {
+    if (line.size() < columns) return line;
+  }
+  return {};
+}
+
+std::unique_ptr<Terminal> Terminal::find() {
+  const int launcher = under_launcher() ? open_terminal_of_launcher() : -1;
+  if (launcher < 0 && isatty(STDERR_FILENO) != 1) return nullptr;
+  return std::make_unique<Terminal>(launcher);
+}
+
+Terminal::~Terminal() {
+  if (launcher_ >= 0) close(launcher_);
+}
+
+// The user's own terminal is the launcher's: that of a rank may be one that the launcher has made.
+std::size_t Terminal::columns() const {
+  for (const int descriptor : {launcher_, STDERR_FILENO}) {
+    if (const std::size_t columns = columns_of(descriptor)) return columns;
+  }
+  return usual_columns;
+}
+
 ProgressPrinter::ProgressPrinter(ProgressStyle style, std::string activity)
     : activity_(std::move(activity)), start_(Clock::now()) {
   if (launched_rank() != 0) return;
-  bar_ = style == ProgressStyle::automatic && user_sees_terminal();
+  if (style == ProgressStyle::automatic) terminal_ = Terminal::find();
   json_ = style == ProgressStyle::json;
 }
 
@@ -66,30 +125,21 @@ void ProgressPrinter::update(std::uint64_t bytes, std::uint64_t total_bytes) {
   if (complete_ || (bytes != total_bytes && now - last_ < redraw_interval)) return;
   last_ = now;
   complete_ = bytes == total_bytes;
-  if (bar_) print_bar(bytes, total_bytes);
+  if (terminal_) print_bar(bytes, total_bytes);
   if (json_) print_json(bytes, total_bytes);
 }
 
 void ProgressPrinter::finish() {
-  if (drawn_) print_message("\n");
-  drawn_ = false;
+  if (drawn_ != 0) print_message("\n");
+  drawn_ = 0;
 }
 
 void ProgressPrinter::print_bar(std::uint64_t bytes, std::uint64_t total_bytes) {
-  const double done = share(bytes, total_bytes);
-  const double elapsed = seconds();
-  const double rate = elapsed > 0 ? static_cast<double>(bytes) / elapsed : 0;
-  std::string time;
-  if (bytes == total_bytes) {
-    time = format_duration(elapsed);
-  } else if (rate > 0) {
-    time = format_duration(static_cast<double>(total_bytes - bytes) / rate) + " left";
-  }
-  const int filled = static_cast<int>(done * bar_width);
-  print_message(fmt::format("\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {:.2f} GB/s  {:<12}",
-                            activity_, "", filled, "", bar_width - filled, std::floor(done * 100),
-                            format_size(bytes), format_size(total_bytes), rate / 1e9, time));
-  drawn_ = true;
+  const std::size_t columns = terminal_->columns();
+  const std::string line = progress_line({activity_, bytes, total_bytes, seconds()}, columns);
+  const std::size_t covered = std::min(drawn_, columns - 1);  // what is left of the line before
+  print_message(fmt::format("\r{:<{}}", line, covered));
+  drawn_ = line.size();
 }
 
 void ProgressPrinter::print_json(std::uint64_t bytes, std::uint64_t total_bytes) const {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -17,6 +19,36 @@ enum class ProgressStyle : std::uint8_t {
 
 /// --progress.
 void add_progress(CLI::App& parser, ProgressStyle& style);
+
+struct ProgressState {
+  std::string activity;  ///< such as "loading"
+  std::uint64_t bytes = 0;
+  std::uint64_t total_bytes = 0;
+  double seconds = 0;  ///< since it began
+};
+
+/// One line with as much of it as fits: fewer characters than the terminal has `columns`, since
+/// some go to the next line once the last column is written. Empty where not even the share fits.
+std::string progress_line(const ProgressState& state, std::size_t columns);
+
+/// The terminal on which the user sees standard error.
+class Terminal {
+ public:
+  /// Null if there is none.
+  static std::unique_ptr<Terminal> find();
+
+  /// `launcher`: a descriptor of the launcher's terminal, which this closes; -1: there is none.
+  explicit Terminal(int launcher) : launcher_(launcher) {}
+  ~Terminal();
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  /// As of now, at least 1: users resize terminals.
+  std::size_t columns() const;
+
+ private:
+  int launcher_;
+};
 
 /// Prints progress of one piece of work, from rank 0 only. Not thread-safe.
 class ProgressPrinter {
@@ -40,9 +72,9 @@ class ProgressPrinter {
   void print_json(std::uint64_t bytes, std::uint64_t total_bytes) const;
   double seconds() const;
 
-  bool bar_ = false;
+  std::unique_ptr<Terminal> terminal_;  // null: no bar is shown
   bool json_ = false;
-  bool drawn_ = false;     // a bar, whose line is not ended
+  std::size_t drawn_ = 0;  // characters of a bar, whose line is not ended
   bool complete_ = false;  // all bytes were shown
   std::string activity_;
   Clock::time_point start_;

@@ -13,6 +13,8 @@
 namespace safeshuffle::app {
 namespace {
 
+constexpr std::size_t most_fallback_lines = 16;
+
 // Milliseconds, but not for loads that take minutes.
 int decimals(const Report& report) {
   return report.seconds < 100 ? 3 : 1;
@@ -74,7 +76,7 @@ std::string io_path(const Report& report) {
   for (const RankReport& rank : report.ranks) {
     if (rank.read_bytes != 0) paths.insert(rank.io_path);
   }
-  return fmt::format("{}", fmt::join(paths, ", "));
+  return paths.empty() ? "none" : fmt::format("{}", fmt::join(paths, ", "));
 }
 
 std::string fallback_lines(const Report& report) {
@@ -83,7 +85,13 @@ std::string fallback_lines(const Report& report) {
     fallbacks.insert(rank.fallbacks.begin(), rank.fallbacks.end());
   }
   std::string text;
-  for (const std::string& fallback : fallbacks) text += fmt::format("fallback: {}\n", fallback);
+  std::size_t left = fallbacks.size();
+  for (const std::string& fallback : fallbacks) {
+    if (fallbacks.size() - left == most_fallback_lines) break;
+    text += fmt::format("fallback: {}\n", fallback);
+    --left;
+  }
+  if (left != 0) text += fmt::format("fallback: {} more of other ranks, see --report\n", left);
   return text;
 }
 

@@ -1,4 +1,4 @@
-// Warnings of a plan on the terminal.
+// Warnings on the terminal.
 #pragma once
 
 #include <string>

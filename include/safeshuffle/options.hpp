@@ -68,8 +68,9 @@ struct Options {
 
   IoEngine io = IoEngine::automatic;
 
-  /// `automatic` reads through the page cache. `on` suits cold files on fast local disks; a
-  /// filesystem that refuses it is read buffered, which the report says (an error under `strict`).
+  /// `automatic` reads through the page cache. `on` suits cold files on fast local disks; whatever
+  /// a filesystem refuses to read so is read buffered, which the report says (an error under
+  /// `strict`).
   DirectIo direct = DirectIo::automatic;
 
   /// `automatic`: reader threads, and the page-locked memory that they fill, are on the GPU's NUMA

@@ -61,9 +61,12 @@ struct RankReport {
   std::uint64_t packer_device_bytes = 0;     ///< of these, pack tables
   std::uint64_t peak_pinned_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;  ///< of the whole process
-  std::string io_path;                    ///< resolved engine and mode, such as "posix buffered"
+  std::string io_path;                    ///< engine and mode used: "posix buffered"; or "none"
+  std::uint64_t direct_bytes = 0;         ///< read from storage past the page cache
+  std::uint64_t buffered_bytes = 0;       ///< read from storage through the page cache
   std::string reader_cpus;                ///< of the reader threads, such as "0-15,64-79"
-  std::vector<std::string> fallbacks;     ///< what was asked for but not done, and why
+  std::uint64_t fallback_files = 0;       ///< for which something was asked but not done
+  std::vector<std::string> fallbacks;     ///< the first of these and why, the others in one line
   std::vector<Span> spans;                ///< if Options::trace; else empty
 };
 

@@ -17,8 +17,8 @@ namespace safeshuffle::io {
 /// Thread-safe. What it is made of must outlive it.
 class File {
  public:
-  /// Opens and checks. With `direct`, reads bypass the page cache where filesystem and alignment
-  /// allow. Throws IoError.
+  /// Opens and checks. With `direct`, reads bypass the page cache where the filesystem allows it.
+  /// Throws IoError.
   File(const FileInfo& info, bool direct, Syscalls& syscalls, PathRecorder& recorder);
 
   /// Fills `to` with the bytes from `offset` on. Throws IoError, also if the file ends early.
@@ -27,6 +27,9 @@ class File {
  private:
   core::Descriptor open(int extra_flags);
   std::size_t read_direct(std::uint64_t offset, std::span<std::byte> to);
+  std::size_t read_some_directly(std::uint64_t offset, std::span<std::byte> to);
+  std::size_t read_blocks(std::uint64_t offset, std::span<std::byte> to);
+  std::size_t read_within_block(std::uint64_t offset, std::span<std::byte> to);
   void read_buffered(std::uint64_t offset, std::span<std::byte> to);
   ssize_t pread(const core::Descriptor& descriptor, std::span<std::byte> to, std::uint64_t offset);
 

@@ -1,32 +1,62 @@
 #include "io/path_recorder.hpp"
 
 namespace safeshuffle::io {
+namespace {
 
-void PathRecorder::direct_read() {
+constexpr std::size_t most_described = 8;  // a checkpoint may have thousands of files
+
+std::string mode_of(std::uint64_t direct_bytes, std::uint64_t buffered_bytes) {
+  if (direct_bytes != 0) return buffered_bytes == 0 ? "direct" : "mixed";
+  return buffered_bytes == 0 ? "" : "buffered";
+}
+
+std::string files_text(std::uint64_t count) {
+  return std::to_string(count) + (count == 1 ? " more file" : " more files");
+}
+
+}  // namespace
+
+void PathRecorder::direct_read(const std::string& file, std::uint64_t bytes) {
   const std::scoped_lock lock(mutex_);
-  direct_ = true;
+  reads_[file].direct += bytes;
+}
+
+void PathRecorder::buffered_read(const std::string& file, std::uint64_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  reads_[file].buffered += bytes;
 }
 
 void PathRecorder::fallback(const std::string& file, const std::string& reason) {
   const std::scoped_lock lock(mutex_);
-  reasons_.emplace(file, reason);
+  std::string& first = reads_[file].fallback;
+  if (first.empty()) first = reason;
 }
 
-std::string PathRecorder::mode() const {
+IoPath PathRecorder::path(const std::string& engine) const {
   const std::scoped_lock lock(mutex_);
-  if (!direct_) return "buffered";
-  return reasons_.empty() ? "direct" : "mixed";
-}
-
-std::vector<std::string> PathRecorder::fallbacks() const {
-  const std::scoped_lock lock(mutex_);
-  std::vector<std::string> lines;
-  lines.reserve(reasons_.size());
-  for (const auto& [file, reason] : reasons_) {
-    std::string& line = lines.emplace_back(file);
-    line.append(": direct I/O fell back to buffered: ").append(reason);
+  IoPath path;
+  path.engine = engine;
+  for (const auto& [file, reads] : reads_) {
+    path.direct_bytes += reads.direct;
+    path.buffered_bytes += reads.buffered;
+    if (reads.fallback.empty() || path.fallback_files++ >= most_described) continue;
+    path.fallbacks.push_back(describe(file, reads));
   }
-  return lines;
+  if (path.fallback_files > most_described) {
+    path.fallbacks.push_back(files_text(path.fallback_files - most_described) +
+                             ": direct I/O fell back to buffered");
+  }
+  path.mode = mode_of(path.direct_bytes, path.buffered_bytes);
+  return path;
+}
+
+std::string PathRecorder::describe(const std::string& file, const Reads& reads) {
+  std::string line = file + ": direct I/O fell back to buffered";
+  if (reads.direct != 0) {
+    line.append(" for ").append(std::to_string(reads.buffered)).append(" of ");
+    line.append(std::to_string(reads.direct + reads.buffered)).append(" bytes");
+  }
+  return line.append(": ").append(reads.fallback);
 }
 
 }  // namespace safeshuffle::io

@@ -1,32 +1,42 @@
 // What a reader turned out to do.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
-#include <vector>
+
+#include "io/reader.hpp"
 
 namespace safeshuffle::io {
 
-/// Collects the path that reads take. Thread-safe.
+/// Collects how files were read. Thread-safe.
 class PathRecorder {
  public:
-  /// A read bypassed the page cache.
-  void direct_read();
+  /// Bytes of a file that were read past the page cache.
+  void direct_read(const std::string& file, std::uint64_t bytes);
 
-  /// A file that was to be read directly is not; the first reason per file counts.
+  /// Bytes of a file that were read through the page cache.
+  void buffered_read(const std::string& file, std::uint64_t bytes);
+
+  /// A file that was to be read directly is not, or not all of it; the first reason per file
+  /// counts.
   void fallback(const std::string& file, const std::string& reason);
 
-  /// "buffered", "direct", or "mixed".
-  std::string mode() const;
-
-  /// One line per file, in path order.
-  std::vector<std::string> fallbacks() const;
+  /// What was read so far, by `engine`.
+  IoPath path(const std::string& engine) const;
 
  private:
+  struct Reads {
+    std::uint64_t direct = 0;
+    std::uint64_t buffered = 0;
+    std::string fallback;  // why, if there was one
+  };
+
+  static std::string describe(const std::string& file, const Reads& reads);
+
   mutable std::mutex mutex_;
-  bool direct_ = false;
-  std::map<std::string, std::string> reasons_;  // by file
+  std::map<std::string, Reads> reads_;  // by file
 };
 
 }  // namespace safeshuffle::io

@@ -27,7 +27,7 @@ struct Piece {
 /// The pieces of all ranges in file order. They are no longer than `chunk` (>= smallest_chunk), and
 /// short enough that `threads` all get work, unless that made them tiny. All inner boundaries are
 /// multiples of the direct alignment in the file; a range's unaligned head is a piece of its own,
-/// so that the others can be read directly into aligned staging memory.
+/// so that of the others all whole blocks can be read directly into aligned staging memory.
 std::vector<Piece> cut(std::span<const ReadRange> ranges, std::uint64_t chunk, unsigned threads);
 
 }  // namespace safeshuffle::io

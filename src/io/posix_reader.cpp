@@ -70,7 +70,7 @@ class PosixReader final : public Reader {
 
   double busy_seconds() const override { return busy_.seconds(); }
 
-  IoPath path() const override { return {"posix", recorder_.mode(), recorder_.fallbacks()}; }
+  IoPath path() const override { return recorder_.path("posix"); }
 
  private:
   Batch& add_batch(const std::vector<Piece>& pieces) {

@@ -41,8 +41,11 @@ struct BatchStatus {
 /// What a reader turned out to do, for the report.
 struct IoPath {
   std::string engine;                  ///< "posix"
-  std::string mode;                    ///< "buffered", "direct", or "mixed"
-  std::vector<std::string> fallbacks;  ///< asked for but not done, and why
+  std::string mode;                    ///< "buffered", "direct", "mixed"; empty if nothing was read
+  std::uint64_t direct_bytes = 0;      ///< read past the page cache
+  std::uint64_t buffered_bytes = 0;    ///< read through the page cache
+  std::uint64_t fallback_files = 0;    ///< that were to be read directly, and were not, or in part
+  std::vector<std::string> fallbacks;  ///< the first of these, and why; the others in one line
 };
 
 /// Reads batches in order of submission. Used by one thread. The destructor waits for reads under

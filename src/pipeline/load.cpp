@@ -95,7 +95,10 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.peak_resident_bytes = core::peak_resident_bytes();
   const io::IoPath path = executor.io_path();
   report.reader_cpus = core::cpu_list(executor.reader_cpus());
-  report.io_path = path.engine + " " + path.mode;
+  report.io_path = path.mode.empty() ? "none" : path.engine + " " + path.mode;
+  report.direct_bytes = path.direct_bytes;
+  report.buffered_bytes = path.buffered_bytes;
+  report.fallback_files = path.fallback_files;
   report.fallbacks = path.fallbacks;
   report.spans = clock.spans();
   return report;

@@ -46,7 +46,12 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
   json["peak_pinned_bytes"] = rank.peak_pinned_bytes;
   json["peak_resident_bytes"] = rank.peak_resident_bytes;
   json["read_gigabytes_per_second"] = gigabytes_per_second(rank.read_bytes, rank.read_busy_seconds);
-  json["io"] = {{"path", rank.io_path}, {"cpus", rank.reader_cpus}, {"fallbacks", rank.fallbacks}};
+  json["io"] = {{"path", rank.io_path},
+                {"direct_bytes", rank.direct_bytes},
+                {"buffered_bytes", rank.buffered_bytes},
+                {"cpus", rank.reader_cpus},
+                {"fallback_files", rank.fallback_files},
+                {"fallbacks", rank.fallbacks}};
   return json;
 }
 
@@ -121,6 +126,7 @@ std::string encode(const RankReport& rank) {
   out.put(rank.peak_pinned_bytes).put(rank.peak_resident_bytes).put(rank.io_path);
   out.put(rank.host).put(std::uint64_t{rank.cores}).put(rank.device);
   out.put(rank.transport_device_bytes).put(rank.packer_device_bytes).put(rank.reader_cpus);
+  out.put(rank.direct_bytes).put(rank.buffered_bytes).put(rank.fallback_files);
   out.put(std::uint64_t{rank.fallbacks.size()});
   for (const std::string& fallback : rank.fallbacks) out.put(fallback);
   for (const Span& span : rank.spans) {
@@ -165,6 +171,9 @@ RankReport decode_rank_report(std::string_view bytes) {
   rank.transport_device_bytes = in.number();
   rank.packer_device_bytes = in.number();
   rank.reader_cpus = in.text();
+  rank.direct_bytes = in.number();
+  rank.buffered_bytes = in.number();
+  rank.fallback_files = in.number();
   for (std::uint64_t left = in.number(); left > 0; --left) rank.fallbacks.push_back(in.text());
   while (!in.at_end()) rank.spans.push_back(decode_span(in));
   return rank;

@@ -99,6 +99,9 @@ class Load(unittest.TestCase):
         for loaded, rank in zip(report["ranks"], plan["ranks"], strict=True):
             for count in ("read_bytes", "sent_bytes", "received_bytes", "kept_bytes"):
                 self.assertEqual(loaded[count], rank[count], count)
+            self.assertEqual(
+                loaded["io"]["direct_bytes"] + loaded["io"]["buffered_bytes"], rank["read_bytes"]
+            )
             beside = loaded["transport_device_bytes"] + loaded["packer_device_bytes"]
             planned = loaded["peak_device_bytes"] - beside
             self.assertEqual(planned, rank["peak_device_bytes"])

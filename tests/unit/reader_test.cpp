@@ -5,11 +5,14 @@
 #include <fcntl.h>
 #include <fstream>
 #include <future>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "core/deadline.hpp"
+#include "io/path_recorder.hpp"
 #include "io/pieces.hpp"
 #include "io/posix_reader.hpp"
 #include "support/catch.hpp"
@@ -26,17 +29,22 @@ namespace {
 class FaultySyscalls final : public io::Syscalls {
  public:
   int open(const std::string& path, int flags) override {
-    if ((flags & O_DIRECT) != 0 && refuse_direct_open) return fail<int>(EINVAL);
+    const bool direct = (flags & O_DIRECT) != 0;
+    if (direct && refuse_direct_open) return fail<int>(EINVAL);
     if (before_open) before_open(path);
     if (++opened == 1 && refuse_first_open) return fail<int>(EACCES);
-    return Syscalls::open(path, flags);
+    if (!simulate_direct) return Syscalls::open(path, flags);
+    const int descriptor = Syscalls::open(path, flags & ~O_DIRECT);
+    note_direct(descriptor, direct);
+    return descriptor;
   }
 
   ssize_t pread(int descriptor, std::byte* buffer, std::size_t bytes, off_t offset) override {
-    const bool direct = (::fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
-    if (direct) ++direct_reads;
+    const bool direct = is_direct(descriptor);
+    const int count = direct ? ++direct_reads : 0;
     note(offset);
-    if (direct && refuse_direct_read) return fail<ssize_t>(EINVAL);
+    if (direct && count > direct_reads_granted) return fail<ssize_t>(EINVAL);
+    if (direct && !aligned(buffer, bytes, offset)) return fail<ssize_t>(EINVAL);
     if (interrupt && ++calls % 2 == 0) return fail<ssize_t>(EINTR);
     if (offset <= fail_at && fail_at < offset + static_cast<off_t>(bytes))
       return fail<ssize_t>(EIO);
@@ -50,7 +58,8 @@ class FaultySyscalls final : public io::Syscalls {
   }
 
   bool refuse_direct_open = false;
-  bool refuse_direct_read = false;
+  bool simulate_direct = false;  // on any filesystem, and strict about alignment
+  int direct_reads_granted = std::numeric_limits<int>::max();
   bool refuse_first_open = false;
   bool interrupt = false;
   off_t fail_at = -1;
@@ -68,6 +77,21 @@ class FaultySyscalls final : public io::Syscalls {
     return -1;
   }
 
+  static bool aligned(const std::byte* buffer, std::size_t bytes, off_t offset) {
+    const auto address = reinterpret_cast<std::uintptr_t>(buffer);
+    return (address | bytes | static_cast<std::uint64_t>(offset)) % io::direct_alignment == 0;
+  }
+
+  void note_direct(int descriptor, bool direct) {
+    const std::scoped_lock lock(mutex_);
+    direct ? void(direct_.insert(descriptor)) : void(direct_.erase(descriptor));
+  }
+
+  bool is_direct(int descriptor) {
+    const std::scoped_lock lock(mutex_);
+    return direct_.contains(descriptor) || (::fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
+  }
+
   void note(off_t offset) {
     const std::scoped_lock lock(mutex_);
     offsets_.push_back(offset);
@@ -75,6 +99,7 @@ class FaultySyscalls final : public io::Syscalls {
 
   std::mutex mutex_;
   std::vector<off_t> offsets_;
+  std::set<int> direct_;  // descriptors
 };
 
 constexpr std::uint64_t chunk = 16 << 10;
@@ -225,7 +250,7 @@ TEST_CASE("a file that shrinks, grows or is replaced while being read is an erro
   CHECK(status.error->file == path);
 }
 
-TEST_CASE("direct reads bypass the page cache except for the unaligned end", "[io]") {
+TEST_CASE("direct reads bypass the page cache, where the filesystem can", "[io]") {
   Bench bench(DirectIo::on);
   const io::BatchStatus status = bench.read_all();
   CHECK_FALSE(status.error);
@@ -233,10 +258,87 @@ TEST_CASE("direct reads bypass the page cache except for the unaligned end", "[i
   const io::IoPath path = bench.reader->path();
   if (path.fallbacks.empty()) {
     CHECK(path.mode == "direct");
-    CHECK(bench.calls.direct_reads == 6);
+    CHECK(path.direct_bytes == file_size);
+    CHECK(bench.calls.direct_reads == 7);
   } else {
     WARN("no direct I/O here: " << path.fallbacks.front());
   }
+}
+
+TEST_CASE("unaligned heads and tails, and files below a block, are read directly", "[io]") {
+  Bench bench(DirectIo::on);
+  bench.calls.simulate_direct = true;
+  struct Range {
+    std::uint64_t offset;
+    std::uint64_t bytes;
+  };
+  const auto [offset, bytes] =
+      GENERATE(Range{0, 1}, Range{5, 100}, Range{4095, 1}, Range{4095, 2}, Range{5000, 70'001},
+               Range{8192, 4096}, Range{file_size - 1, 1}, Range{file_size - 5000, 5000});
+  const AlignedMemory memory(bytes, offset % io::direct_alignment);
+  const io::BatchStatus status = bench.read({bench.file}, {{0, offset, bytes, memory.data()}});
+  CHECK_FALSE(status.error);
+  CHECK(testing::is_sample(memory.span(), 0, offset));
+  CHECK(bench.calls.offsets().size() == static_cast<std::size_t>(bench.calls.direct_reads));
+  const io::IoPath path = bench.reader->path();
+  CHECK(path.mode == "direct");
+  CHECK(path.direct_bytes == bytes);
+  CHECK(path.buffered_bytes == 0);
+  CHECK(path.fallbacks.empty());
+}
+
+TEST_CASE("whatever is read buffered instead of directly is accounted for", "[io]") {
+  Bench bench(DirectIo::on, 1);
+  bench.calls.simulate_direct = true;
+  std::size_t shift = 0;
+  std::string reason;
+  std::uint64_t buffered = file_size;
+  SECTION("refused after two reads") {
+    bench.calls.direct_reads_granted = 2;
+    buffered = file_size - 2 * chunk;
+    reason = " for 67232 of 100000 bytes: read: Invalid argument";
+  }
+  SECTION("a destination that does not fit") {
+    shift = 1;
+    buffered = file_size - file_size % io::direct_alignment;  // whole blocks
+    reason = " for 98304 of 100000 bytes: destination not aligned";
+  }
+  SECTION("reads that stop within a block") {
+    bench.calls.at_most = 1000;
+    buffered = file_size - 7 * 1000;
+    reason = " for 93000 of 100000 bytes: a direct read stopped short";
+  }
+  const AlignedMemory memory(file_size, shift);
+  CHECK_FALSE(bench.read({bench.file}, {{0, 0, file_size, memory.data()}}).error);
+  CHECK(testing::is_sample(memory.span(), 0, 0));
+  const io::IoPath path = bench.reader->path();
+  CHECK(path.mode == "mixed");
+  CHECK(path.buffered_bytes == buffered);
+  CHECK(path.direct_bytes == file_size - buffered);
+  CHECK(path.fallback_files == 1);
+  REQUIRE(path.fallbacks.size() == 1);
+  CHECK(path.fallbacks[0] == bench.file.path + ": direct I/O fell back to buffered" + reason);
+}
+
+TEST_CASE("fallbacks of thousands of files are summarised", "[io]") {
+  io::PathRecorder recorder;
+  for (int file = 1000; file < 3000; ++file) {
+    recorder.fallback("f" + std::to_string(file), "open: refused");
+    recorder.buffered_read("f" + std::to_string(file), 10);
+  }
+  const io::IoPath path = recorder.path("posix");
+  CHECK(path.mode == "buffered");
+  CHECK(path.buffered_bytes == 20'000);
+  CHECK(path.fallback_files == 2000);
+  REQUIRE(path.fallbacks.size() == 9);
+  CHECK(path.fallbacks[0] == "f1000: direct I/O fell back to buffered: open: refused");
+  CHECK(path.fallbacks[8] == "1992 more files: direct I/O fell back to buffered");
+}
+
+TEST_CASE("a reader that has read nothing has no mode", "[io]") {
+  Bench bench(DirectIo::on);
+  bench.read({}, {});
+  CHECK(bench.reader->path().mode.empty());
 }
 
 TEST_CASE("a refusal of direct I/O is a recorded fallback", "[io]") {
@@ -245,7 +347,7 @@ TEST_CASE("a refusal of direct I/O is a recorded fallback", "[io]") {
     bench.calls.refuse_direct_open = true;
   }
   SECTION("at read") {
-    bench.calls.refuse_direct_read = true;
+    bench.calls.direct_reads_granted = 0;
   }
   const io::BatchStatus status = bench.read_all();
   CHECK_FALSE(status.error);
@@ -263,6 +365,7 @@ TEST_CASE("buffered reads never ask for direct I/O and open a file once", "[io]"
   CHECK_FALSE(bench.read_all().error);
   CHECK(bench.calls.opened == 1);
   CHECK(bench.reader->path().mode == "buffered");
+  CHECK(bench.reader->path().buffered_bytes == file_size);
   CHECK(bench.reader->path().fallbacks.empty());
 }
 

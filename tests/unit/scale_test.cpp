@@ -39,10 +39,6 @@ std::size_t lost_divisors(const Layout& original, const Layout& scaled) {
   return lost;
 }
 
-double ratio(const Layout& original, const Layout& scaled) {
-  return static_cast<double>(tensor_bytes(scaled)) / static_cast<double>(tensor_bytes(original));
-}
-
 Shape shape_of_tensor(const Layout& layout, const std::string& name) {
   return shape_of(name, layout.rules, values_of(layout.config, layout.rules).value());
 }
@@ -70,7 +66,7 @@ TEST_CASE("the scaled size is near the wanted one", "[synth]") {
                                                                   {"falcon-180b", 0.06},
                                                                   {"falcon-180b", 0.016}}));
   const Layout original = load_layout(name);
-  const double reached = ratio(original, scaled(original, scale)) / scale;
+  const double reached = scale_of(scaled(original, scale), original) / scale;
   INFO(name << " at " << scale << ": " << reached);
   CHECK(reached > 0.65);
   CHECK(reached < 1.35);

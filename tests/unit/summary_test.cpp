@@ -92,6 +92,18 @@ TEST_CASE("The summary says how many tensors are placed how", "[summary]") {
                  "tensors of 3.00 kB; dropped 3 tensors of 4.00 kB\n"));
 }
 
+TEST_CASE("The summary does not list all fallbacks of a large group", "[summary]") {
+  Report report = sample(100);
+  for (RankReport& rank : report.ranks) {
+    rank.fallbacks = {"file " + std::to_string(rank.rank) + ": refused"};
+  }
+  const std::string text = app::summary(report);
+  CAPTURE(text);
+  CHECK(contains(text, "fallback: file 0: refused\n"));
+  CHECK(contains(text, "fallback: 84 more of other ranks, see --report\n"));
+  CHECK_FALSE(contains(text, "fallback: file 99: refused\n"));
+}
+
 TEST_CASE("The summary of a large group fits 120 columns", "[summary]") {
   Report report = sample(512);
   report.seconds = 9 * 1234.5678;
@@ -107,5 +119,8 @@ TEST_CASE("A load of nothing in no time has a summary", "[summary]") {
   report.seconds = 0;
   report.tensor_bytes = 0;
   report.ranks[0].phases.fill(0);
+  report.ranks[0].read_bytes = 0;
+  report.ranks[0].io_path = "none";
+  CHECK(contains(app::summary(report), "transport mpi, I/O none; "));
   CHECK(contains(app::summary(report), "loaded 0 B onto 1 rank in 0.000 s: 0.00 GB/s\n"));
 }

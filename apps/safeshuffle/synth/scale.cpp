@@ -111,4 +111,10 @@ Layout scaled(const Layout& layout, double scale) {
   return result;
 }
 
+double scale_of(const Layout& layout, const Layout& original) {
+  const std::uint64_t whole = tensor_bytes(original);
+  if (whole == 0) return 1;
+  return static_cast<double>(tensor_bytes(layout)) / static_cast<double>(whole);
+}
+
 }  // namespace safeshuffle::synth

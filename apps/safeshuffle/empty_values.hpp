@@ -1,0 +1,13 @@
+// Options and paths without a value, such as `--report ""`, which a shell makes of an unset
+// variable.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace safeshuffle::app {
+
+/// Makes every option and argument of the subcommands that `parser` has so far refuse an empty
+/// value.
+void refuse_empty_values(CLI::App& parser);
+
+}  // namespace safeshuffle::app

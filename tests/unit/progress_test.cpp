@@ -1,0 +1,49 @@
+// The progress bar on terminals of any width.
+#include "progress.hpp"
+
+#include <string>
+
+#include "support/catch.hpp"
+
+using namespace safeshuffle;
+
+namespace {
+
+constexpr std::uint64_t total = 137'950'000'000;
+
+std::string line(std::uint64_t bytes, std::size_t columns) {
+  return app::progress_line({"verifying", bytes, total, 100}, columns);
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("A progress bar never reaches the last column", "[progress]") {
+  const std::uint64_t bytes = GENERATE(std::uint64_t{0}, 1U, 999'999U, total / 3, total - 1, total);
+  for (std::size_t columns = 1; columns <= 200; ++columns) {
+    CAPTURE(columns, bytes);
+    CHECK(line(bytes, columns).size() < columns);
+  }
+}
+
+TEST_CASE("A progress bar leaves out what does not fit", "[progress]") {
+  const std::string all =
+      "verifying [#####...........]  33%  46.0 GB of 138 GB  0.46 GB/s  3 min left  ";
+  CHECK(line(total / 3, 80) == all);
+  CHECK(line(total / 3, 1000) == all);
+  CHECK(line(total / 3, 60) == "verifying [#####...........]  33%  0.46 GB/s  3 min left  ");
+  CHECK(line(total / 3, 59) == "verifying [#####...........]  33%  0.46 GB/s  3 min left  ");
+  CHECK(line(total / 3, 50) == "verifying [#####...........]  33%  3 min left  ");
+  CHECK(line(total / 3, 40) == "verifying  33%  3 min left  ");
+  CHECK(line(total / 3, 20) == "verifying  33%");
+  CHECK(line(total / 3, 10) == " 33%");
+  CHECK(line(total / 3, 4).empty());
+}
+
+TEST_CASE("A progress bar of nothing, and of no time, can be drawn", "[progress]") {
+  const std::string nothing = app::progress_line({"loading", 0, 0, 0}, 80);
+  CHECK(contains(nothing, "[################] 100%  0 B of 0 B  0.00 GB/s  0.0 s"));
+}
