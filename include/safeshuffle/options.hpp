@@ -28,12 +28,13 @@ struct PlanOptions {
 
   /// Bytes of file data one rank contributes per wave, at least 4 KiB. Larger windows mean fewer,
   /// larger messages; device memory grows by up to three windows. A tensor larger than the window
-  /// is moved in several waves.
+  /// is moved in several waves. Below 1 MiB, or the largest tensor if that is smaller, waves cost
+  /// more than they move; Plan::warnings says so.
   std::uint64_t window = std::uint64_t{64} << 20;
 
   /// Most device bytes per rank: shards, slabs and pack buffer, and `reserved_bytes`; not CUDA's
-  /// own context. 0: no limit. The window is reduced to fit; where even the smallest does not,
-  /// planning throws MemoryError.
+  /// own context. 0: no limit. The window is reduced to fit, but not below 1 MiB, or the largest
+  /// tensor if that is smaller; where that does not fit, planning throws MemoryError.
   std::uint64_t memory_budget = 0;
 
   /// Of the budget, what is taken beside the plan. `load` by path adds pack tables and the buffers

@@ -67,6 +67,7 @@ Geometries find_geometries(const Schedule& schedule) {
 
 std::uint64_t shard_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
                           RankColumns& columns) {
+  if (!holds(schedule.placements[tensor], rank)) return 0;
   const Cut& cut = schedule.cuts[tensor];
   columns.assign(schedule.catalog.tensors()[tensor], schedule.placements[tensor], cut, rank,
                  schedule.world);

@@ -33,6 +33,7 @@ class RunWalker {
     std::uint64_t run_bytes = 0;
     for (const Piece& piece : slab.pieces) {
       const Placement& placement = schedule_.placements[piece.tensor];
+      if (!holds(placement, destination)) continue;
       if (is_replicated(schedule_, piece.tensor) != replicated) continue;
       const RunEntry entry = entry_of(piece, placement, destination, cursor);
       if (entry.bytes == 0) continue;
