@@ -10,6 +10,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "comm/agreement.hpp"
+#include "comm/collective_call.hpp"
 #include "core/process.hpp"
 #include "device/device.hpp"
 #include "pipeline/executor.hpp"
@@ -153,6 +154,7 @@ TensorSet execute(const Plan& plan, const Communicator& comm, const Options& opt
 }  // namespace
 
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options) {
+  const comm::CollectiveCall call(comm);
   PhaseClock clock(Phase::plan, options.trace);
   check_together(options, comm);
   return execute(plan, comm, options, clock);
@@ -160,6 +162,7 @@ TensorSet load(const Plan& plan, const Communicator& comm, const Options& option
 
 TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,
                const Options& options) {
+  const comm::CollectiveCall call(comm);
   PhaseClock clock(Phase::open, options.trace);
   check_together(options, comm);
   auto opened =

@@ -11,6 +11,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "comm/agreement.hpp"
+#include "comm/collective_call.hpp"
 #include "core/system_call.hpp"
 #include "format/writer.hpp"
 #include "pipeline/limits.hpp"
@@ -100,6 +101,7 @@ void check_output(const std::filesystem::path& directory, const Plan& plan) {
 
 void save_sharded(const TensorSet& model, const std::filesystem::path& directory,
                   const Communicator& comm, const Options& options) {
+  const comm::CollectiveCall call(comm);
   const std::chrono::milliseconds timeout = pipeline::timeout_of(options);
   const std::filesystem::path path = directory / shard_name(comm.rank());
   std::unique_ptr<format::FileWriter> writer;
