@@ -44,8 +44,10 @@ struct Device {
   static Device automatic() noexcept { return {DeviceKind::automatic}; }
 };
 
-/// Shared handle; copies refer to the same group. Collective calls on one communicator must not run
-/// concurrently; all ranks must make them in the same order. Destroying the last handle of a group
+/// Shared handle; copies refer to the same group. All ranks must make the collective calls on it in
+/// the same order, one after the other: a call that is made while another one on the communicator,
+/// or on a copy, is in progress throws ConfigError at once, on this rank alone, whatever thread
+/// makes it; the call in progress goes on. Destroying the last handle of a group
 /// of GPUs waits, some seconds at most, for the other ranks of the node to destroy theirs.
 class Communicator {
  public:

@@ -5,8 +5,8 @@
 //   for (const safeshuffle::TensorView& t : model) use(t.name, t.dtype, t.shape, t.data);
 //
 // The calls that take a Communicator are collective: all ranks call them in the same order with the
-// same arguments, and all return or all throw the same error. None is safe to run concurrently with
-// another collective call on the same communicator.
+// same arguments, and all return or all throw the same error. Two at once on one communicator, from
+// two threads or from a progress callback, are an error: see Communicator.
 #pragma once
 
 #include <filesystem>

@@ -11,8 +11,13 @@ namespace safeshuffle {
 
 /// A communicator over the ranks of `comm`. Collective over `comm`.
 ///
-/// MPI must be initialised (MPI_THREAD_FUNNELED suffices: the library makes all MPI calls on the
-/// thread that calls it) and outlive the result. `comm` is duplicated and never freed; only for the
+/// MPI must be initialised and outlive the result. The library makes all MPI calls on the thread
+/// that calls it. With MPI_THREAD_SINGLE or MPI_THREAD_FUNNELED that must be the thread that
+/// initialised MPI: on another one this function, and collective calls on the result, throw
+/// ConfigError, on this rank alone; the last copy of the result must be destroyed there as well
+/// (not checked). With MPI_THREAD_SERIALIZED it is for the caller to see to it that no two threads
+/// use MPI at once, be it on different communicators (not checked); MPI_THREAD_MULTIPLE has no such
+/// rule. `comm` is duplicated and never freed; only for the
 /// length of this call its error handler is replaced. The duplicate is freed with the last copy of
 /// the result, a collective call, unless MPI has been finalised by then. Errors of MPI calls are
 /// thrown as TransportError, whatever handler `comm` has.

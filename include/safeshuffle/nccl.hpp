@@ -14,9 +14,10 @@ namespace safeshuffle {
 /// `comm` is borrowed: never destroyed, aborted or reconfigured, not even after a failure. It and
 /// `stream` must outlive the result and every call that uses it. Control messages and data ride on
 /// it; while a call of this library runs, nothing else may use it, on any thread, and no other NCCL
-/// work may be under way on the GPU, because a load allocates memory first. Must not be called
-/// between ncclGroupStart and ncclGroupEnd (not detected) or while `stream` is captured into a
-/// graph (ConfigError).
+/// work may be under way on the GPU, because a load allocates memory first. None of this is
+/// checked: two borrowings of one `comm`, unlike copies of one, do not know of each other. Must not
+/// be called between ncclGroupStart and ncclGroupEnd (not detected) or while `stream` is captured
+/// into a graph (ConfigError).
 ///
 /// A load begins after the work that is enqueued on `stream` when it is called, and is complete, on
 /// every rank, when it returns: work on any stream that is enqueued later sees the tensors. The

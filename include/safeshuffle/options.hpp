@@ -99,9 +99,10 @@ struct Options {
   bool trace = false;
 
   /// Called on the loading thread after every wave and at most every 100 ms between; by `verify`
-  /// after every tensor, with the bytes that this rank holds. Must not call into the library. If it
-  /// throws, it is not called again, and in the end all ranks throw: an Error as it is, anything
-  /// else as InternalError.
+  /// after every tensor, with the bytes that this rank holds. Must not use the communicator:
+  /// collective calls on it throw ConfigError. If it throws, it is not called again, all ranks of a
+  /// load stop with the wave that follows, and all ranks throw: an Error as it is, anything else as
+  /// InternalError.
   std::function<void(const Progress&)> on_progress;
 };
 

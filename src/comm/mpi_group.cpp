@@ -40,6 +40,7 @@ class ErrorsReturned {
 void require_mpi(MPI_Comm comm) {
   if (!initialised()) throw ConfigError("MPI is not initialised");
   if (finalised()) throw ConfigError("MPI is finalised already");
+  require_mpi_thread();
   if (comm == MPI_COMM_NULL) throw ConfigError("the MPI communicator is MPI_COMM_NULL");
 }
 
@@ -59,6 +60,18 @@ MPI_Comm duplicate(MPI_Comm comm) {
 }
 
 }  // namespace
+
+void require_mpi_thread() {
+  if (finalised()) return;  // nothing may be asked any more; see require_usable
+  int level = MPI_THREAD_SINGLE;
+  int is_main = 0;
+  check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
+  check_mpi(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main");
+  if (level > MPI_THREAD_FUNNELED || is_main != 0) return;
+  throw ConfigError(
+      "MPI was initialised without MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE: only the thread "
+      "that initialised it may make calls over MPI");
+}
 
 MpiGroup::MpiGroup(MPI_Comm comm) : comm_(duplicate(comm)) {
   int rank = 0;

@@ -35,6 +35,10 @@ class MpiGroup {
   bool broken_ = false;
 };
 
+/// Throws ConfigError if MPI was initialised for calls of one thread only, and this is another one.
+/// Thread-safe.
+void require_mpi_thread();
+
 /// This rank's position among the ranks of `comm` that share its node. Collective; waits for its
 /// peers without a limit. Throws TransportError.
 std::uint32_t local_rank_of(MPI_Comm comm);

@@ -40,7 +40,7 @@ class MpiOperation {
   bool done();
 
   /// Once done, after a barrier.
-  bool any_raised() const noexcept { return flags_->any != 0; }
+  bool any_raised() const noexcept;
 
   /// The peers whose transfers are not complete, ascending: those that have sent nothing, else
   /// those that have not taken what was sent, else the roots of broadcasts that did not arrive.
@@ -53,11 +53,7 @@ class MpiOperation {
     Direction direction;
   };
 
-  /// What a barrier reduces: MPI may use it until then.
-  struct Flags {
-    int mine = 0;
-    int any = 0;
-  };
+  using Flags = std::vector<std::uint8_t>;
 
   template <typename Start>
   void start(Transfer transfer, std::byte* data, std::uint64_t bytes, const char* call,
@@ -67,7 +63,7 @@ class MpiOperation {
   std::shared_ptr<MpiGroup> group_;
   std::uint64_t piece_;
   std::shared_ptr<const void> memory_;
-  std::shared_ptr<Flags> flags_;
+  std::shared_ptr<Flags> flags_;  // of a barrier, by rank
   std::vector<MPI_Request> requests_;
   std::vector<Transfer> transfers_;  // of the requests
   bool complete_ = false;

@@ -76,6 +76,7 @@ class MpiTransport final : public Transport {
   std::string name() const override { return "mpi"; }
   std::uint32_t rank() const noexcept override { return group_->rank(); }
   std::uint32_t size() const noexcept override { return group_->size(); }
+  void check_thread() const override { require_mpi_thread(); }
 
   /// Point to point, so that a rank that does not take part can be named.
   std::vector<std::string> all_gather(std::string_view mine, core::Deadline deadline) override {

@@ -113,6 +113,10 @@ class NcclTransport final : public Transport {
   std::uint32_t rank() const noexcept override { return group_->rank(); }
   std::uint32_t size() const noexcept override { return group_->size(); }
 
+  void check_thread() const override {
+    if (control_) control_->check_thread();
+  }
+
   std::uint64_t device_bytes() const noexcept override {
     return nccl_buffer_bytes(size(), group_->owned() ? most_channels : foreign_channels) +
            buffers_.device_bytes();

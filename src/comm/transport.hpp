@@ -1,6 +1,7 @@
 // What the pipeline needs of a group of ranks: a small control plane and the exchange of one wave.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -57,10 +58,17 @@ class Pending {
   virtual std::vector<std::uint32_t> missing() const { return {}; }
 };
 
-/// A group of ranks. Used by one thread.
+/// A group of ranks. Used by one thread at a time; see CollectiveCall.
 class Transport {
  public:
   virtual ~Transport() = default;
+
+  /// Whether a collective call has the group; for CollectiveCall. Thread-safe.
+  std::atomic<bool>& taken() noexcept { return taken_; }
+
+  /// Throws ConfigError if the calling thread may not use the transport. Thread-safe.
+  virtual void check_thread() const {}
+
   virtual std::string name() const = 0;
   virtual std::uint32_t rank() const noexcept = 0;
   virtual std::uint32_t size() const noexcept = 0;
@@ -80,6 +88,9 @@ class Transport {
   /// not start before the first is done. None is done before all ranks have started theirs: so
   /// ranks stay in step, and a time-out bounds one wave, also where some have nothing to exchange.
   virtual std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) = 0;
+
+ private:
+  std::atomic<bool> taken_{false};
 };
 
 /// The group of one rank.

@@ -10,6 +10,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "comm/agreement.hpp"
+#include "comm/collective_call.hpp"
 #include "core/process.hpp"
 #include "device/device.hpp"
 #include "pipeline/executor.hpp"
@@ -168,6 +169,7 @@ struct PlannedLoad::State {
 PlannedLoad::PlannedLoad(const std::vector<std::string>& paths, const Communicator& comm,
                          const Options& options)
     : state_(new State{comm, options, PhaseClock(Phase::open, options.trace)}) {
+  const comm::CollectiveCall call(comm);
   check_together(options, comm);
   auto opened =
       pipeline::open_together(paths, options.tp_plan, comm.transport(), timeout_of(options));
@@ -192,11 +194,13 @@ const std::vector<std::string>& PlannedLoad::inputs() const noexcept {
 
 TensorSet PlannedLoad::run() {
   if (std::exchange(state_->ran, true)) throw ConfigError("a planned load can run only once");
+  const comm::CollectiveCall call(state_->comm);
   state_->clock.resume();
   return execute(*state_->plan, state_->comm, state_->options, state_->clock);
 }
 
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options) {
+  const comm::CollectiveCall call(comm);
   PhaseClock clock(Phase::plan, options.trace);
   check_together(options, comm);
   compare_plans(plan, comm, options);

@@ -18,6 +18,7 @@
 #include "safeshuffle/sharded_output.hpp"
 
 #include "comm/agreement.hpp"
+#include "comm/collective_call.hpp"
 #include "core/atomic_file.hpp"
 #include "core/directory_lock.hpp"
 #include "core/leftovers.hpp"
@@ -204,12 +205,14 @@ class ShardedOutput::State {
         comm_(std::move(comm)),
         options_(options),
         path_(file_of(directory_, comm_.rank())) {
+    const comm::CollectiveCall call(comm_);
     const Begun begun = begin();
     join(begun);
     check_room();
   }
 
   void write(const TensorSet& model) {
+    const comm::CollectiveCall call(comm_);
     std::unique_ptr<format::FileWriter> writer;
     comm::agree_with_heartbeat(comm_.transport(), timeout(),
                                [&](const comm::Heartbeat& beat) -> std::string {

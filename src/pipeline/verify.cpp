@@ -11,6 +11,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "comm/agreement.hpp"
+#include "comm/collective_call.hpp"
 #include "core/deadline.hpp"
 #include "core/posix_file.hpp"
 #include "core/wire.hpp"
@@ -194,6 +195,7 @@ void verify_rank(const TensorSet& model, const Options& options, const comm::Hea
 
 std::vector<double> verify(const TensorSet& model, const Communicator& comm,
                            const Options& options) {
+  const comm::CollectiveCall call(comm);
   const auto step = [&](const comm::Heartbeat& beat) {
     pipeline::check_options(options);
     pipeline::check_group(model, comm);

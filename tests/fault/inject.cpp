@@ -10,8 +10,9 @@
 //   thread=WHICH    main or worker                                  (default: any)
 //   skip=N          matching calls that go through first            (default: 0)
 //   times=N         calls that are hit                              (default: all)
-//   action=WHAT     errno, short, flip, truncate, sleep, stop, kill, full
+//   action=WHAT     errno, short, flip, truncate, sleep, stop, kill, full, or log (of pread)
 //   value=N         the errno, the size to truncate to, milliseconds to sleep, or bytes left free
+//   to=FILE         where the bytes of each call are logged, one number a line
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -21,6 +22,7 @@
 #include <deque>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
@@ -53,6 +55,7 @@ class Rule {
         skip_(number(words, "skip", 0)),
         times_(number(words, "times", INT32_MAX)),
         action_(text(words, "action")),
+        log_(text(words, "to")),
         value_(number(words, "value", 0)) {}
 
   bool hits(const Call& call) {
@@ -65,6 +68,7 @@ class Rule {
 
   const std::string& action() const { return action_; }
   std::int64_t value() const { return value_; }
+  const std::string& log() const { return log_; }
 
   static std::string text(const Words& words, const std::string& key) {
     const auto found = words.find(key);
@@ -89,6 +93,7 @@ class Rule {
   std::int64_t skip_;
   std::int64_t times_;
   std::string action_;
+  std::string log_;
   std::int64_t value_;
   std::atomic<std::int64_t> seen_{0};
 };
@@ -149,6 +154,10 @@ Function next(const char* name) {
   return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
 }
 
+void append(const std::string& path, std::int64_t number) {
+  std::ofstream(path, std::ios::app) << std::to_string(number) + "\n" << std::flush;
+}
+
 }  // namespace
 
 extern "C" {
@@ -175,6 +184,7 @@ ssize_t pread(int descriptor, void* buffer, std::size_t bytes, off_t offset) {
   if (fails(*rule, call)) return -1;
   if (rule->action() == "short") bytes = (bytes + 1) / 2;
   const ssize_t count = real(descriptor, buffer, bytes, offset);
+  if (rule->action() == "log") append(rule->log(), count);
   if (rule->action() == "flip" && count > 0) static_cast<char*>(buffer)[count - 1] ^= 1;
   return count;
 }

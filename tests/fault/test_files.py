@@ -1,6 +1,7 @@
 """Files that fail while they are read or written: all ranks report the one error."""
 
 import errno
+import json
 import os
 import unittest
 
@@ -73,6 +74,33 @@ class Reading(FaultCase):
         }  # fmt: skip
         result = self.load(faults=[fault])
         self.assert_fails(result, 3, "rank 2: ", FILE, "file changed since its header was read")
+
+
+class Stopping(FaultCase):
+    """After an error no rank loads on."""
+
+    WINDOW = 4096
+    WAVES = model.ROWS * model.COLUMNS // WINDOW
+    WAVE_OF_ERROR = 5
+
+    def load_command(self):
+        return ["load", self.model, "--tp-plan", self.rules, "--window", self.WINDOW,
+                "--progress", "json"]  # fmt: skip
+
+    def test_all_ranks_stop_soon_after_an_unreadable_range(self):
+        reads = self.work / "reads"
+        worker = {"call": "pread", "path": ".safetensors", "thread": "worker"}
+        broken = worker | {"rank": 2, "from": self.WAVE_OF_ERROR * self.WINDOW}
+        broken |= {"action": "errno", "value": errno.EIO}
+        result = self.load(faults=[broken, worker | {"action": "log", "to": reads}])
+        self.assert_fails(result, 3, "rank 2: ", FILE, "cannot read: Input/output error")
+        # The wave with the error, those before, and one that was read ahead; a header begins one.
+        waves = self.WAVE_OF_ERROR + 3
+        read = sum(map(int, reads.read_text(encoding="utf-8").split()))
+        self.assertLessEqual(read, RANKS * waves * self.WINDOW)
+        self.assertGreater(self.WAVES, 2 * waves)
+        for event in map(json.loads, result.output.splitlines()):
+            self.assertLess(event["bytes"], event["total_bytes"] / 2)
 
 
 class Saving(FaultCase):

@@ -90,7 +90,7 @@ class LostRank(FaultCase):
     def test_storage_hangs_on_one_rank(self):
         hang = PHASES["read"] | {"rank": LOST, "action": "sleep", "value": 60_000}
         result = self.load("--timeout", TIMEOUT_SECONDS, faults=[hang])
-        self.assert_fails(result, 9, f"rank {LOST}")
+        self.assert_fails(result, 9, f"rank {LOST}: reading wave 0: no progress within 3 s")
         self.assert_ended(result)
 
     def test_storage_hangs_while_a_peer_is_lost(self):

@@ -1,0 +1,29 @@
+// One collective call at a time on a communicator.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "safeshuffle/communicator.hpp"
+
+namespace safeshuffle::comm {
+
+/// Takes a communicator, all copies of it included, for its own lifetime, in which `comm` must
+/// exist. The first thing in every collective call of the library; it does not nest.
+class CollectiveCall {
+ public:
+  /// Throws ConfigError, before anything is sent, if another call has the communicator or if this
+  /// thread may not use its transport.
+  explicit CollectiveCall(const Communicator& comm);
+  CollectiveCall(const CollectiveCall&) = delete;
+  CollectiveCall& operator=(const CollectiveCall&) = delete;
+
+ private:
+  struct Release {
+    void operator()(std::atomic<bool>* taken) const noexcept { *taken = false; }
+  };
+
+  std::unique_ptr<std::atomic<bool>, Release> taken_;  // the transport's
+};
+
+}  // namespace safeshuffle::comm
