@@ -36,6 +36,9 @@ class MpiOperation {
   /// TransportError.
   bool done();
 
+  /// How many pieces have been transferred.
+  std::size_t progress() const;
+
   /// The peers whose transfers are not complete, ascending: those that have sent nothing, else
   /// those that have not taken what was sent, else the roots of broadcasts that did not arrive.
   std::vector<std::uint32_t> missing() const;
