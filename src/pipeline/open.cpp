@@ -74,7 +74,10 @@ Opened open_together(const std::vector<std::string>& paths, const std::string& t
                      comm::Transport& transport, std::chrono::milliseconds timeout) {
   const auto find = [&](const comm::Heartbeat& beat) -> std::string {
     if (transport.rank() != 0) return {};
-    return encode(Found{format::discover(paths, pulse_of(beat)), read_rules(tp_plan)});
+    const Found found{format::discover(paths, pulse_of(beat)), read_rules(tp_plan)};
+    std::string encoded;
+    comm::beat_during(beat, [&] { encoded = encode(found); });
+    return encoded;
   };
   const auto told = comm::agree_with_heartbeat(transport, timeout, find);
   const Found found = decode_found(told.front());
