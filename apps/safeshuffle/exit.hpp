@@ -8,7 +8,4 @@ namespace safeshuffle::app {
 /// the group is then ended.
 int report_failure();
 
-/// Exit code of a command line that cannot be understood, which is printed by the parser.
-inline constexpr int usage_error = 2;
-
 }  // namespace safeshuffle::app

@@ -39,7 +39,7 @@ std::string cause(const CLI::App& parser, const CLI::Error& error) {
 std::string usage_message(const CLI::App* parser, const CLI::Error& error) {
   std::string command = parser->get_name();
   for (const CLI::App* sub : parser->get_subcommands()) command += " " + sub->get_name();
-  return fmt::format("safeshuffle: error: {}\nSee '{} --help'.\n", cause(*parser, error), command);
+  return fmt::format("{}; see '{} --help'", cause(*parser, error), command);
 }
 
 }  // namespace

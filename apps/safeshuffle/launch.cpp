@@ -1,13 +1,22 @@
 #include "launch.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "safeshuffle/bootstrap.hpp"
-#include "safeshuffle/error.hpp"
 
 #ifdef SAFESHUFFLE_WITH_MPI
 #include "safeshuffle/mpi.hpp"
+
+#include "comm/agreement.hpp"
+#include "comm/mpi_transport.hpp"
+#include "core/text.hpp"
+#include "output.hpp"
+#include "speaker.hpp"
+#include "watchdog.hpp"
 #endif
 
 namespace safeshuffle::app {
@@ -57,7 +66,31 @@ Communicator join_by_bootstrap(Device device, std::chrono::milliseconds timeout)
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
-void begin_mpi() {
+// How long MPI may take to begin and to end, whatever the time-out: ranks are not started at once.
+constexpr std::chrono::seconds least_patience{10};
+
+// How long a rank that has failed waits for the others to learn of it before it ends them.
+constexpr std::chrono::seconds failing_patience{10};
+
+std::chrono::milliseconds patience_with_mpi = least_patience;
+
+ErrorRecord stuck(const std::string& step, std::chrono::milliseconds limit) {
+  return {.kind = ErrorKind::timeout,
+          .cause = step + ": not all ranks did so within " + core::seconds_text(limit)};
+}
+
+// Not by MPI, which is stuck; the launcher then ends the other ranks.
+[[noreturn]] void end_process(const ErrorRecord& error) {
+  if (speaks_for_node()) {
+    print_error(error);
+  } else {
+    await_end();
+  }
+  std::_Exit(static_cast<int>(error.kind));
+}
+
+void begin_mpi(const ErrorRecord& if_stuck, std::chrono::milliseconds limit) {
+  const Watchdog watchdog(limit, [&if_stuck] { end_process(if_stuck); });
   int provided = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     throw TransportError("MPI cannot be initialised");
@@ -70,8 +103,16 @@ bool mpi_began() {
   return initialised != 0;
 }
 
+// The first thing that ranks do together: each tells whether it has failed already.
+void meet(const std::optional<ErrorRecord>& error, std::chrono::milliseconds timeout) {
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, timeout);
+  comm::agree(*transport, {}, error, timeout);
+}
+
 Communicator join_by_mpi(Device device, std::chrono::milliseconds timeout) {
-  begin_mpi();
+  patience_with_mpi = std::max<std::chrono::milliseconds>(timeout, least_patience);
+  begin_mpi(stuck("starting MPI", patience_with_mpi), patience_with_mpi);
+  meet({}, timeout);
   return from_mpi(MPI_COMM_WORLD, device, timeout);
 }
 #else
@@ -82,6 +123,10 @@ Communicator join_by_mpi(Device, std::chrono::milliseconds) {
 #endif
 
 }  // namespace
+
+void await_end() {
+  std::this_thread::sleep_for(std::chrono::seconds(10));
+}
 
 int launched_rank() {
   if (const char* const rank = mpi_rank()) return std::atoi(rank);
@@ -102,13 +147,35 @@ bool in_group() {
   return joined_by_bootstrap || mpi_began();
 }
 
-void leave_group(bool failed) noexcept try {
-  if (failed && mpi_rank() != nullptr && !mpi_began()) begin_mpi();
-  if (mpi_began()) MPI_Finalize();
-} catch (...) {  // the process ends with the exit code that it has
+ErrorRecord common_failure(ErrorRecord own) {
+  if (mpi_rank() == nullptr || mpi_began()) return own;
+  try {
+    ErrorRecord if_stuck = own;
+    if_stuck.rank = launched_rank();
+    begin_mpi(if_stuck, failing_patience);
+    meet(own, failing_patience);
+  } catch (const Error& error) {
+    if (error.record().rank >= 0 && is_common(error.record().kind)) return error.record();
+  }
+  return own;
+}
+
+bool speaks_for_group(bool has_failed) {
+  if (!mpi_began()) return true;
+  return speaks_for_job(has_failed ? Knowledge::own_failure : Knowledge::lost_another);
+}
+
+void leave_group(int code) {
+  if (!mpi_began()) return;
+  const Watchdog watchdog(patience_with_mpi, [code] {
+    if (code != EXIT_SUCCESS) std::_Exit(code);  // what happened has been said
+    end_process(stuck("ending MPI", patience_with_mpi));
+  });
+  MPI_Finalize();
 }
 
 void abort_group(int code) {
+  const Watchdog watchdog(least_patience, [code] { std::_Exit(code); });
   if (mpi_began()) MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
@@ -117,7 +184,15 @@ bool in_group() {
   return joined_by_bootstrap;
 }
 
-void leave_group(bool) noexcept {}
+ErrorRecord common_failure(ErrorRecord own) {
+  return own;
+}
+
+bool speaks_for_group(bool) {
+  return true;
+}
+
+void leave_group(int) {}
 
 void abort_group(int code) {
   std::_Exit(code);

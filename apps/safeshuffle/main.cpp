@@ -24,34 +24,20 @@ namespace {
 using Commands = std::vector<std::pair<const char*, Command>>;
 
 // The other ranks, which print nothing, have ended well and will not be met.
-void print_help(const std::string& text) try { print_result(text); } catch (const Error&) {
-  std::_Exit(report_failure());
+void print_help(const std::string& text) try { print_result(text); } catch (const Error& error) {
+  print_error(error.record());
+  std::_Exit(static_cast<int>(error.record().kind));
 }
 
-// Help and errors of the parser, from rank 0 only. All ranks were given the same command line.
-int explain(const CLI::App& parser, const CLI::ParseError& error) {
+// Help, from rank 0 only; what is wrong with the command line is thrown.
+void explain(const CLI::App& parser, const CLI::ParseError& error) {
   std::ostringstream out;
   std::ostringstream err;
-  const int code = parser.exit(error, out, err);
-  if (launched_rank() == 0) {
-    if (code == 0) print_help(out.str());
-    print_message(err.str());
-  }
-  return code == 0 ? EXIT_SUCCESS : usage_error;
+  if (parser.exit(error, out, err) != 0) throw ConfigError(err.str());
+  if (launched_rank() == 0) print_help(out.str());
 }
 
-int execute(const CLI::App& parser, const Commands& commands) {
-  try {
-    for (const auto& [name, command] : commands) {
-      if (parser.got_subcommand(name)) command();
-    }
-    return EXIT_SUCCESS;
-  } catch (...) {
-    return report_failure();
-  }
-}
-
-int run(int argc, char** argv) {
+void run(int argc, char** argv) {
   CLI::App parser("Loads safetensors checkpoints into the devices of a tensor-parallel group.",
                   "safeshuffle");
   set_up_help(parser);
@@ -67,7 +53,16 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return explain(parser, error);
   }
-  return execute(parser, commands);
+  for (const auto& [name, command] : commands) {
+    if (parser.got_subcommand(name)) command();
+  }
+}
+
+int run_and_report(int argc, char** argv) try {
+  run(argc, argv);
+  return EXIT_SUCCESS;
+} catch (...) {
+  return report_failure();
 }
 
 }  // namespace
@@ -76,7 +71,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   safeshuffle::app::prepare_streams();
   safeshuffle::app::clean_up_on_signals();
-  const int code = safeshuffle::app::run(argc, argv);
-  safeshuffle::app::leave_group(code != EXIT_SUCCESS);
+  const int code = safeshuffle::app::run_and_report(argc, argv);
+  safeshuffle::app::leave_group(code);
   return code;
 }

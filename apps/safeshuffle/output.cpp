@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
+#include <string>
 #include <unistd.h>
 
 #include "core/system_call.hpp"
@@ -46,6 +47,10 @@ void print_result(std::string_view text) {
 
 void print_message(std::string_view text) noexcept {
   static_cast<void>(write_all(STDERR_FILENO, text));
+}
+
+void print_error(const ErrorRecord& error) {
+  print_message("safeshuffle: error: " + describe(error) + "\n");
 }
 
 }  // namespace safeshuffle::app

@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "safeshuffle/error.hpp"
+
 namespace safeshuffle::app {
 
 /// Makes the standard streams fit to be written to, whatever the caller has made of them: one that
@@ -15,5 +17,8 @@ void print_result(std::string_view text);
 
 /// Writes to standard error. Where that fails there is nobody left to tell.
 void print_message(std::string_view text) noexcept;
+
+/// Writes "safeshuffle: error: …" to standard error: the one message of a job that failed.
+void print_error(const ErrorRecord& error);
 
 }  // namespace safeshuffle::app

@@ -86,8 +86,11 @@ struct Options {
   std::uint64_t chunk = 0;
 
   /// Longest time without progress before a peer counts as lost, at least 1 s. Must be longer than
-  /// any rank takes to read one window, and all to exchange it. Verifying and saving may take any
-  /// time: a rank that is at work does not count as lost.
+  /// any rank takes to allocate its memory and to read and pack one window, all to connect and to
+  /// exchange it, and one call to the storage, such as reading the header of a file or flushing a
+  /// part of one. Apart from that, opening, planning, verifying and saving may take any time: a
+  /// rank that is at work does not count as lost. For that, computations run on a thread of their
+  /// own; they end before this rank throws that a peer was lost.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 
   /// A fallback from what was asked for is an error (FallbackError) instead of a line in the

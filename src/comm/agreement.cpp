@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "core/deadline.hpp"
 #include "core/error_wire.hpp"
+#include "core/thread.hpp"
 
 namespace safeshuffle::comm {
 namespace {
@@ -14,6 +17,7 @@ namespace {
 constexpr char succeeded = '+';
 constexpr char failed = '-';
 constexpr char busy = '~';
+constexpr char waiting = '.';  // succeeded, as it has said; not all of it again in every round
 
 std::string contribution(std::string_view mine, const std::optional<ErrorRecord>& error) {
   return error ? failed + core::encode(*error) : succeeded + std::string(mine);
@@ -36,8 +40,9 @@ std::vector<std::string> gather(Transport& transport, std::string_view mine,
   return all;
 }
 
-bool is_busy(const std::string& contributed) {
-  return contributed.front() == busy;
+bool is_any(const std::vector<std::string>& contributions, char state) {
+  return std::ranges::any_of(contributions,
+                             [state](const std::string& text) { return text.front() == state; });
 }
 
 }  // namespace
@@ -45,11 +50,10 @@ bool is_busy(const std::string& contributed) {
 std::vector<std::string> agree(Transport& transport, std::string_view mine,
                                const std::optional<ErrorRecord>& error,
                                std::chrono::milliseconds timeout) {
-  const std::string contributed = contribution(mine, error);
-  std::vector<std::string> all;
-  do {
-    all = gather(transport, contributed, timeout);
-  } while (std::any_of(all.begin(), all.end(), is_busy));
+  const std::string outcome = contribution(mine, error);
+  std::vector<std::string> all = gather(transport, outcome, timeout);
+  while (is_any(all, busy)) all = gather(transport, {&waiting, 1}, timeout);
+  if (is_any(all, waiting)) all = gather(transport, outcome, timeout);
   for (std::string& text : all) text.erase(0, 1);
   return all;
 }
@@ -80,6 +84,31 @@ std::vector<std::string> agree_with_heartbeat(
     error = core::current_error();
   }
   return agree(transport, mine, error, timeout);
+}
+
+void beat_during(const Heartbeat& beat, const std::function<void()>& computation) {
+  constexpr std::chrono::milliseconds between{20};
+  std::packaged_task<void()> task(computation);
+  std::future<void> result = task.get_future();
+  std::thread thread = core::start_thread(std::move(task));
+  try {
+    while (result.wait_for(between) != std::future_status::ready) beat();
+  } catch (...) {
+    thread.join();
+    throw;
+  }
+  thread.join();
+  result.get();
+}
+
+std::vector<std::string> agree_on_computation(Transport& transport,
+                                              std::chrono::milliseconds timeout,
+                                              const std::function<std::string()>& computation) {
+  return agree_with_heartbeat(transport, timeout, [&](const Heartbeat& beat) {
+    std::string outcome;
+    beat_during(beat, [&] { outcome = computation(); });
+    return outcome;
+  });
 }
 
 }  // namespace safeshuffle::comm

@@ -21,7 +21,9 @@ std::vector<std::string> agree(Transport& transport, std::string_view mine,
                                const std::optional<ErrorRecord>& error,
                                std::chrono::milliseconds timeout);
 
-/// Runs `step` and agrees on its outcome: what it throws, all ranks throw. Collective.
+/// Runs `step` and agrees on its outcome: what it throws, all ranks throw. Collective. For steps
+/// that are short, or that wait for storage or a device, which may hang: a peer whose step takes
+/// longer than `timeout` counts as lost.
 std::vector<std::string> agree_on(Transport& transport, std::chrono::milliseconds timeout,
                                   const std::function<std::string()>& step);
 
@@ -34,5 +36,17 @@ using Heartbeat = std::function<void()>;
 std::vector<std::string> agree_with_heartbeat(
     Transport& transport, std::chrono::milliseconds timeout,
     const std::function<std::string(const Heartbeat&)>& step);
+
+/// Runs `computation` on a thread of its own, with `beat` called on this one until it is over.
+/// Throws what it throws, MemoryError if there can be no thread, and what `beat` throws, but not
+/// before the computation is over. It may take any time, so it must not wait for anything that may
+/// hang, such as storage, a device or a peer: nobody would notice.
+void beat_during(const Heartbeat& beat, const std::function<void()>& computation);
+
+/// As `agree_on`, for a computation in the sense of `beat_during`: it may take longer than
+/// `timeout`.
+std::vector<std::string> agree_on_computation(Transport& transport,
+                                              std::chrono::milliseconds timeout,
+                                              const std::function<std::string()>& computation);
 
 }  // namespace safeshuffle::comm

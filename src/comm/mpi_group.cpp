@@ -1,6 +1,11 @@
 #include "comm/mpi_group.hpp"
 
+#include <memory>
+
+#include "comm/lost_peers.hpp"
 #include "comm/mpi_call.hpp"
+#include "core/backoff.hpp"
+#include "core/deadline.hpp"
 
 namespace safeshuffle::comm {
 namespace {
@@ -50,13 +55,30 @@ void require_intracommunicator(MPI_Comm comm) {
   if (inter != 0) throw ConfigError("the MPI communicator is an intercommunicator");
 }
 
-MPI_Comm duplicate(MPI_Comm comm) {
+bool is_complete(MPI_Request& request) {
+  int complete = 0;
+  check_mpi(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), "MPI_Comm_idup");
+  return complete != 0;
+}
+
+MPI_Comm duplicate(MPI_Comm comm, std::chrono::milliseconds timeout) {
   require_mpi(comm);
   const ErrorsReturned guard(comm);
   require_intracommunicator(comm);
-  MPI_Comm copy = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
-  return copy;
+  // Not on the stack: MPI writes to it when the last rank joins, also after this one has given up.
+  auto copy = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Comm_idup(comm, copy.get(), &request), "MPI_Comm_idup");
+  const core::Deadline deadline(timeout);
+  core::Backoff backoff;
+  while (!is_complete(request)) {
+    if (deadline.expired()) {
+      static_cast<void>(copy.release());  // never freed
+      raise_lost_peers("duplicating the MPI communicator", {}, timeout);
+    }
+    backoff.pause();
+  }
+  return *copy;
 }
 
 }  // namespace
@@ -73,7 +95,8 @@ void require_mpi_thread() {
       "that initialised it may make calls over MPI");
 }
 
-MpiGroup::MpiGroup(MPI_Comm comm) : comm_(duplicate(comm)) {
+MpiGroup::MpiGroup(MPI_Comm comm, std::chrono::milliseconds timeout)
+    : comm_(duplicate(comm, timeout)) {
   int rank = 0;
   int size = 0;
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -81,17 +104,6 @@ MpiGroup::MpiGroup(MPI_Comm comm) : comm_(duplicate(comm)) {
   check_mpi(MPI_Comm_size(comm_, &size), "MPI_Comm_size");
   rank_ = static_cast<std::uint32_t>(rank);
   size_ = static_cast<std::uint32_t>(size);
-}
-
-std::uint32_t local_rank_of(MPI_Comm comm) {
-  const ErrorsReturned guard(comm);
-  MPI_Comm node = MPI_COMM_NULL;
-  int rank = 0;
-  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
-            "MPI_Comm_split_type");
-  check_mpi(MPI_Comm_rank(node, &rank), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
-  return static_cast<std::uint32_t>(rank);
 }
 
 MpiGroup::~MpiGroup() {

@@ -1,6 +1,7 @@
 // The library's own duplicate of a user's MPI communicator.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include <mpi.h>
@@ -8,11 +9,13 @@
 namespace safeshuffle::comm {
 
 /// Owns the duplicate. Frees it on destruction, unless MPI is finalised by then or the group is
-/// broken: freeing is collective, and a broken group's ranks do not act together any more.
+/// broken: freeing is collective, and a broken group's ranks do not act together any more. MPI
+/// may wait for the peers in that, without a limit; Open MPI and MPICH do not.
 class MpiGroup {
  public:
-  /// Collective. Throws ConfigError, TransportError.
-  explicit MpiGroup(MPI_Comm comm);
+  /// Collective. Throws ConfigError, TransportError, TimeoutError if not all ranks have joined
+  /// within `timeout`; MPI does not say which are missing.
+  MpiGroup(MPI_Comm comm, std::chrono::milliseconds timeout);
   ~MpiGroup();
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
@@ -38,9 +41,5 @@ class MpiGroup {
 /// Throws ConfigError if MPI was initialised for calls of one thread only, and this is another one.
 /// Thread-safe.
 void require_mpi_thread();
-
-/// This rank's position among the ranks of `comm` that share its node. Collective; waits for its
-/// peers without a limit. Throws TransportError.
-std::uint32_t local_rank_of(MPI_Comm comm);
 
 }  // namespace safeshuffle::comm

@@ -112,6 +112,10 @@ bool MpiOperation::done() {
   return complete_;
 }
 
+std::size_t MpiOperation::progress() const {
+  return static_cast<std::size_t>(std::ranges::count_if(requests_, is_complete));
+}
+
 std::vector<std::uint32_t> MpiOperation::missing() const {
   for (const Direction direction : {Direction::receive, Direction::send, Direction::broadcast}) {
     std::vector<std::uint32_t> peers = incomplete(direction);

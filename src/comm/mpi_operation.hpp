@@ -42,6 +42,9 @@ class MpiOperation {
   /// Once done, after a barrier.
   bool any_raised() const noexcept;
 
+  /// How many pieces have been transferred.
+  std::size_t progress() const;
+
   /// The peers whose transfers are not complete, ascending: those that have sent nothing, else
   /// those that have not taken what was sent, else the roots of broadcasts that did not arrive.
   std::vector<std::uint32_t> missing() const;

@@ -1,5 +1,6 @@
 #include "comm/mpi_transport.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -11,9 +12,20 @@
 namespace safeshuffle::comm {
 namespace {
 
+/// Large enough for speed, small enough that one takes less than any time-out.
+constexpr std::uint64_t text_piece = std::uint64_t{4} << 20;
+
+/// Until there has been no progress for as long as the deadline allows.
 void wait(MpiOperation& operation, const std::string& what, core::Deadline deadline) {
+  deadline.restart();
+  core::Deadline look(deadline.limit() / 8);
   core::Backoff backoff;
-  while (!operation.done()) {
+  for (std::size_t progress = 0; !operation.done();) {
+    if (look.expired()) {
+      const std::size_t before = std::exchange(progress, operation.progress());
+      if (progress > before) deadline.restart();
+      look.restart();
+    }
     if (deadline.expired()) raise_lost_peers(what, operation.missing(), deadline.limit());
     backoff.pause();
   }
@@ -70,8 +82,8 @@ struct Gathering {
 
 class MpiTransport final : public Transport {
  public:
-  MpiTransport(MPI_Comm comm, std::uint64_t piece)
-      : group_(std::make_shared<MpiGroup>(comm)), piece_(piece) {}
+  MpiTransport(MPI_Comm comm, std::chrono::milliseconds timeout, std::uint64_t piece)
+      : group_(std::make_shared<MpiGroup>(comm, timeout)), piece_(piece) {}
 
   std::string name() const override { return "mpi"; }
   std::uint32_t rank() const noexcept override { return group_->rank(); }
@@ -111,7 +123,7 @@ class MpiTransport final : public Transport {
 
   void gather_texts(const std::shared_ptr<Gathering>& gathering, core::Deadline deadline) {
     std::vector<std::string>& texts = gathering->texts;
-    MpiOperation operation(group_, piece_, gathering);
+    MpiOperation operation(group_, std::min(piece_, text_piece), gathering);
     for_each_peer([&](std::uint32_t peer) {
       texts[peer].resize(gathering->sizes[peer]);
       operation.receive(peer, texts[peer].data(), texts[peer].size(), MpiTag::text);
@@ -134,13 +146,14 @@ class MpiTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_mpi_transport(MPI_Comm comm, std::uint64_t piece) {
+std::unique_ptr<Transport> make_mpi_transport(MPI_Comm comm, std::chrono::milliseconds timeout,
+                                              std::uint64_t piece) {
   constexpr std::uint64_t most = std::numeric_limits<int>::max();
   if (piece == 0 || piece > most) {
     throw ConfigError("MPI messages must have 1 to " + std::to_string(most) + " bytes, not " +
                       std::to_string(piece));
   }
-  return std::make_unique<MpiTransport>(comm, piece);
+  return std::make_unique<MpiTransport>(comm, timeout, piece);
 }
 
 }  // namespace safeshuffle::comm

@@ -15,7 +15,7 @@ constexpr int foreign_channels = 32;
 
 constexpr std::uint64_t token_bytes = NcclCalls::token_bytes;
 
-/// Not whole seconds: ranks that give up speak a second apart, and only one of them is to be heard.
+/// Ranks that have begun an exchange together give up on it less apart than this.
 constexpr std::chrono::milliseconds roll_call_patience{1500};
 
 /// Who does not answer any more; only the first of them is known.

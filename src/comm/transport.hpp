@@ -74,7 +74,8 @@ class Transport {
   virtual std::uint32_t size() const noexcept = 0;
 
   /// Every rank's text, in rank order; lengths may differ and exceed 2^31. Collective. Throws
-  /// TimeoutError if the peers do not all take part before the deadline expires.
+  /// TimeoutError if there is no progress for as long as the deadline allows: a peer does not take
+  /// part, or has stopped.
   virtual std::vector<std::string> all_gather(std::string_view mine, core::Deadline deadline) = 0;
 
   /// Connects to all peers, so that the first exchange need not; reads may be under way meanwhile.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,13 +20,22 @@ struct Listing {
   std::string index_json;          ///< its text
 };
 
+/// How a long search shows that it is going on.
+struct Pulse {
+  /// Called between calls to storage.
+  std::function<void()> beat = [] {};
+
+  /// Makes a computation that may take long.
+  std::function<void(const std::function<void()>&)> during = [](const auto& compute) { compute(); };
+};
+
 /// Finds the files. `paths` is one directory, one .index.json, or one or more .safetensors files.
 /// A directory with an index is read by the index (model.safetensors.index.json, else the only
 /// *.safetensors.index.json), else all its *.safetensors in name order. Symlinks are followed; two
 /// index entries may not name the same file twice under different names; an index may not point
 /// outside its directory. Throws IoError (nothing found, a named file missing, unreadable) or
 /// FormatError (index not valid).
-Listing discover(const std::vector<std::string>& paths);
+Listing discover(const std::vector<std::string>& paths, const Pulse& pulse = {});
 
 /// A header as read from disk, not yet parsed.
 struct RawHeader {

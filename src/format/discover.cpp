@@ -75,7 +75,7 @@ void check_indexed_file(const std::string& path, const std::string& tensor) try 
 }
 
 /// Two names for one file would make every tensor of it stand twice.
-void refuse_repeats(const std::vector<std::string>& files) {
+void refuse_repeats(const std::vector<std::string>& files, const Pulse& pulse) {
   std::map<fs::path, std::string> seen;
   for (const std::string& file : files) {
     std::error_code error;
@@ -83,6 +83,7 @@ void refuse_repeats(const std::vector<std::string>& files) {
     if (error) core::raise_errno(error.value(), file, "cannot resolve the path");
     const auto [first, inserted] = seen.try_emplace(target, file);
     if (!inserted) refuse(file, "the same file is also given as " + first->second);
+    pulse.beat();
   }
 }
 
@@ -93,51 +94,57 @@ void add_config_beside(const fs::path& file, Listing& listing) {
   listing.config_json = core::read_text(listing.config_path, max_text_bytes);
 }
 
-Listing list_index(const std::string& path) {
+Listing list_index(const std::string& path, const Pulse& pulse) {
   Listing listing;
   add_config_beside(path, listing);
   listing.index_path = path;
   listing.index_json = core::read_text(path, max_text_bytes);
-  for (const auto& [name, tensor] : files_of(parse_index(listing.index_json, path))) {
+  std::map<std::string, std::string> files;
+  pulse.during([&] { files = files_of(parse_index(listing.index_json, path)); });
+  for (const auto& [name, tensor] : files) {
     listing.files.push_back(indexed_path(path, name));
     check_indexed_file(listing.files.back(), tensor);
+    pulse.beat();
   }
   if (listing.files.empty()) refuse(path, "the index names no file");
   return listing;
 }
 
-Listing list_files(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) static_cast<void>(core::identify(path));
+Listing list_files(const std::vector<std::string>& paths, const Pulse& pulse) {
+  for (const std::string& path : paths) {
+    static_cast<void>(core::identify(path));
+    pulse.beat();
+  }
   Listing listing;
   listing.files = paths;
   add_config_beside(paths.front(), listing);
   return listing;
 }
 
-Listing list_directory(const std::string& directory) {
+Listing list_directory(const std::string& directory, const Pulse& pulse) {
   const std::string index = find_index(directory);
-  if (!index.empty()) return list_index(index);
+  if (!index.empty()) return list_index(index, pulse);
   std::vector<std::string> paths;
   for (const std::string& name : names_with(directory, ".safetensors")) {
     paths.push_back((fs::path(directory) / name).string());
   }
   if (paths.empty()) refuse(directory, "no .safetensors file in the directory");
-  return list_files(paths);
+  return list_files(paths, pulse);
 }
 
-Listing list_paths(const std::vector<std::string>& paths) {
+Listing list_paths(const std::vector<std::string>& paths, const Pulse& pulse) {
   if (paths.empty()) throw IoError("no checkpoint path given");
-  if (paths.size() > 1) return list_files(paths);
+  if (paths.size() > 1) return list_files(paths, pulse);
   const std::string& path = paths.front();
-  if (is_directory(path)) return list_directory(path);
-  return path.ends_with(".json") ? list_index(path) : list_files(paths);
+  if (is_directory(path)) return list_directory(path, pulse);
+  return path.ends_with(".json") ? list_index(path, pulse) : list_files(paths, pulse);
 }
 
 }  // namespace
 
-Listing discover(const std::vector<std::string>& paths) {
-  Listing listing = list_paths(paths);
-  refuse_repeats(listing.files);
+Listing discover(const std::vector<std::string>& paths, const Pulse& pulse) {
+  Listing listing = list_paths(paths, pulse);
+  refuse_repeats(listing.files, pulse);
   return listing;
 }
 

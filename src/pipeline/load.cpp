@@ -44,7 +44,7 @@ PlanOptions with_reserved(PlanOptions options, const Communicator& comm) {
 
 Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Options& options) {
   std::optional<Plan> plan;
-  comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
+  comm::agree_on_computation(comm.transport(), timeout_of(options), [&]() -> std::string {
     auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
                      with_reserved(options.plan, comm));
@@ -55,14 +55,15 @@ Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Opti
 
 // No plan is followed unproven. Every rank sees every hash, so all of them throw or none.
 void compare_plans(const Plan& plan, const Communicator& comm, const Options& options) {
-  const auto hashes = comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
+  const auto prove = [&]() -> std::string {
     if (plan.world() != comm.size()) {
       throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
                         std::to_string(comm.size()));
     }
     plan.prove();
     return std::to_string(plan.hash());
-  });
+  };
+  const auto hashes = comm::agree_on_computation(comm.transport(), timeout_of(options), prove);
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
     if (hashes[rank] == hashes.front()) continue;
     throw PlanError(ErrorRecord{
@@ -138,7 +139,7 @@ std::unique_ptr<pipeline::Executor> allocate_together(const Plan& plan, const Co
 TensorSet hand_over(const Plan& plan, const Communicator& comm, const pipeline::Executor& executor,
                     const Options& options, PhaseClock& clock) {
   std::shared_ptr<TensorSet::State> state;
-  const auto reports = comm::agree_on(comm.transport(), timeout_of(options), [&] {
+  const auto reports = comm::agree_on_computation(comm.transport(), timeout_of(options), [&] {
     state = pipeline::make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
     return pipeline::encode(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
   });

@@ -47,13 +47,19 @@ std::vector<std::string> inputs_of(const format::Listing& listing, const std::st
   return inputs;
 }
 
-std::string read_headers(const std::vector<std::string>& files, std::size_t first,
-                         std::size_t step) {
+// Finding the files may take longer than the time-out, in many small steps or one computation.
+format::Pulse pulse_of(const comm::Heartbeat& beat) {
+  return {beat, [&beat](const auto& computation) { comm::beat_during(beat, computation); }};
+}
+
+std::string read_headers(const std::vector<std::string>& files, std::size_t first, std::size_t step,
+                         const comm::Heartbeat& beat) {
   core::WireWriter out;
   for (std::size_t i = first; i < files.size(); i += step) {
     const format::RawHeader header = format::read_header(files[i]);
     out.put(header.json).put(header.file_size);
     out.put(static_cast<std::uint64_t>(header.modified_ns));
+    beat();
   }
   return out.take();
 }
@@ -76,20 +82,25 @@ std::vector<format::RawHeader> decode_headers(const std::vector<std::string>& by
 
 Opened open_together(const std::vector<std::string>& paths, const std::string& tp_plan,
                      comm::Transport& transport, std::chrono::milliseconds timeout) {
-  const auto told = comm::agree_on(transport, timeout, [&]() -> std::string {
+  const auto find = [&](const comm::Heartbeat& beat) -> std::string {
     if (transport.rank() != 0) return {};
-    return encode(Found{format::discover(paths), read_rules(tp_plan)});
-  });
+    const Found found{format::discover(paths, pulse_of(beat)), read_rules(tp_plan)};
+    std::string encoded;
+    comm::beat_during(beat, [&] { encoded = encode(found); });
+    return encoded;
+  };
+  const auto told = comm::agree_with_heartbeat(transport, timeout, find);
   const Found found = decode_found(told.front());
 
-  const auto raw = comm::agree_on(transport, timeout, [&] {
-    return read_headers(found.listing.files, transport.rank(), transport.size());
-  });
+  const auto read = [&](const comm::Heartbeat& beat) {
+    return read_headers(found.listing.files, transport.rank(), transport.size(), beat);
+  };
+  const auto raw = comm::agree_with_heartbeat(transport, timeout, read);
 
   Checkpoint checkpoint;
   checkpoint.config_json = found.listing.config_json;
   TpPlan rules = TpPlan::replicate_all();
-  comm::agree_on(transport, timeout, [&]() -> std::string {
+  comm::agree_on_computation(transport, timeout, [&]() -> std::string {
     checkpoint.catalog =
         format::make_catalog(found.listing, decode_headers(raw, found.listing.files.size()));
     rules = make_tp_plan(tp_plan, found.rules_json, checkpoint.config_json, transport.size());

@@ -72,7 +72,9 @@ void write_tensor(format::FileWriter& writer, std::size_t index, const TensorSet
 std::unique_ptr<format::FileWriter> write_file(const TensorSet& model, const fs::path& path,
                                                const comm::Heartbeat& beat) {
   const auto views = in_file_order(model);
-  auto writer = std::make_unique<format::FileWriter>(path, layout(views));
+  format::HeaderLayout header;
+  comm::beat_during(beat, [&] { header = layout(views); });
+  auto writer = std::make_unique<format::FileWriter>(path, std::move(header));
   std::vector<std::byte> buffer;
   for (std::size_t i = 0; i < views.size(); ++i) {
     write_tensor(*writer, i, model, *views[i], buffer, beat);

@@ -33,11 +33,14 @@ std::uint64_t element_bits_to_bytes(std::uint64_t elements, DType dtype) {
 // A file of the checkpoint, opened and parsed afresh.
 class SourceFile {
  public:
-  explicit SourceFile(const std::string& path) : path_(path), file_(core::PosixFile::open(path)) {
+  SourceFile(const std::string& path, const comm::Heartbeat& beat)
+      : path_(path), file_(core::PosixFile::open(path)) {
     const format::RawHeader raw = format::read_header(path);
-    for (TensorInfo& tensor : format::parse_header(raw.json, raw.file_size, path).tensors) {
-      tensors_.emplace(tensor.name, tensor);
-    }
+    comm::beat_during(beat, [&] {
+      for (TensorInfo& tensor : format::parse_header(raw.json, raw.file_size, path).tensors) {
+        tensors_.emplace(tensor.name, tensor);
+      }
+    });
   }
 
   const std::string& path() const noexcept { return path_; }
@@ -180,7 +183,7 @@ void verify_rank(const TensorSet& model, const Options& options, const comm::Hea
     by_file[catalog.tensors()[view.index].file].push_back(&view);
   }
   for (const auto& [file, views] : by_file) {
-    const SourceFile source(catalog.files()[file].path);
+    const SourceFile source(catalog.files()[file].path, beat);
     for (const TensorView* view : views) {
       TensorVerifier(model, *view, source, beat)
           .run(catalog.tensors()[view->index], model.plan().placements()[view->index], model.rank(),

@@ -248,6 +248,37 @@ inline void waits_for_a_slow_rank(comm::Transport& transport) {
       });
   CHECK(all.back() == "slow");
   CHECK(all.size() == transport.size());
+  if (transport.size() > 1) CHECK(all.front() == "quick");
+}
+
+/// The last rank's computation takes longer than the deadline, and does nothing else meanwhile.
+inline void waits_for_a_long_computation(comm::Transport& transport) {
+  constexpr std::chrono::milliseconds short_patience{1000};
+  const auto all = comm::agree_on_computation(transport, short_patience, [&] {
+    const bool last = transport.rank() + 1 == transport.size();
+    if (last) std::this_thread::sleep_for(short_patience * 2);
+    return numbered("rank", transport.rank());
+  });
+  REQUIRE(all.size() == transport.size());
+  CHECK(all.front() == numbered("rank", 0));
+  CHECK(all.back() == numbered("rank", transport.size() - 1));
+}
+
+/// Also where a rank has no more memory, or is still at work on its own part.
+inline void agrees_on_what_a_computation_throws(comm::Transport& transport) {
+  std::optional<ErrorRecord> seen;
+  try {
+    constexpr std::chrono::milliseconds short_patience{1000};
+    comm::agree_on_computation(transport, short_patience, [&]() -> std::string {
+      if (transport.rank() == 0) throw std::bad_alloc();
+      std::this_thread::sleep_for(short_patience / 2);
+      return {};
+    });
+  } catch (const MemoryError& error) {
+    seen = error.record();
+  }
+  REQUIRE(seen);
+  CHECK(seen->rank == 0);
 }
 
 /// The slow rank learns of it before its own step is over.
@@ -286,6 +317,8 @@ inline void check_transport_contract(comm::Transport& transport, device::Device&
   agrees_on_the_lowest_failing_rank(transport);
   agrees_on_success(transport);
   waits_for_a_slow_rank(transport);
+  waits_for_a_long_computation(transport);
+  agrees_on_what_a_computation_throws(transport);
   agrees_on_success(transport);
   agrees_on_an_error_meanwhile(transport);
   agrees_on_success(transport);

@@ -3,18 +3,22 @@
 // made of words "key=value":
 //
 //   rank=N          the rank that is hit                            (default: all)
-//   call=NAME       open, pread, pwrite, rename, link, statvfs, or send (MPI_Isend)
+//   call=NAME       open, pread, pwrite, rename, link, statvfs, or of MPI: send (MPI_Isend), init
+//                   (MPI_Init_thread), duplicate (MPI_Comm_idup), finalize
 //   path=TEXT       is part of the path of the file                 (default: any)
 //   flags=N         all these bits are set in what open is given    (default: 0)
 //   from=N          the first offset in the file, or tag, that is hit (default: 0)
 //   thread=WHICH    main or worker                                  (default: any)
 //   skip=N          matching calls that go through first            (default: 0)
 //   times=N         calls that are hit                              (default: all)
-//   action=WHAT     errno, short, flip, truncate, sleep, stop, kill, full, or log (of pread)
-//   value=N         the errno, the size to truncate to, milliseconds to sleep, or bytes left free
+//   action=WHAT     errno, short, flip, truncate, sleep, stop, stop_later, kill, full, or log (of
+//                   pread)
+//   value=N         the errno, the size to truncate to, bytes left free, or milliseconds: to sleep,
+//                   or before it stops
 //   to=FILE         where the bytes of each call are logged, one number a line
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdarg>
 #include <cstdint>
@@ -28,6 +32,7 @@
 #include <string>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 
 #include <mpi.h>
@@ -131,9 +136,18 @@ Rule* find(const Call& call) {
   return nullptr;
 }
 
+/// Returns at once; the process stops in whatever it does then.
+void stop_later(std::chrono::milliseconds delay) {
+  std::thread([delay] {
+    std::this_thread::sleep_for(delay);
+    ::kill(::getpid(), SIGSTOP);
+  }).detach();
+}
+
 /// What happens before the call itself; whether the call fails, with errno set.
 bool fails(const Rule& rule, const Call& call) {
   if (rule.action() == "stop") ::kill(::getpid(), SIGSTOP);
+  if (rule.action() == "stop_later") stop_later(std::chrono::milliseconds(rule.value()));
   if (rule.action() == "kill") ::kill(::getpid(), SIGKILL);
   if (rule.action() == "sleep") ::usleep(static_cast<useconds_t>(rule.value() * 1000));
   if (rule.action() == "truncate" && ::truncate(call.path.c_str(), rule.value()) != 0) ::abort();
@@ -221,6 +235,27 @@ int statvfs(const char* path, struct statvfs* status) noexcept {
     status->f_bavail = static_cast<fsblkcnt_t>(rule->value());
   }
   return result;
+}
+
+int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  const Call call{"init", {}, 0, 0};
+  const Rule* rule = find(call);
+  if (rule != nullptr && fails(*rule, call)) return MPI_ERR_OTHER;
+  return PMPI_Init_thread(argc, argv, required, provided);
+}
+
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* copy, MPI_Request* request) {
+  const Call call{"duplicate", {}, 0, 0};
+  const Rule* rule = find(call);
+  if (rule != nullptr && fails(*rule, call)) return MPI_ERR_OTHER;
+  return PMPI_Comm_idup(comm, copy, request);
+}
+
+int MPI_Finalize() {
+  const Call call{"finalize", {}, 0, 0};
+  const Rule* rule = find(call);
+  if (rule != nullptr && fails(*rule, call)) return MPI_ERR_OTHER;
+  return PMPI_Finalize();
 }
 
 int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,

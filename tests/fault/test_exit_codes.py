@@ -3,10 +3,18 @@
 import errno
 import os
 import unittest
+from unittest import mock
 
 import job
 import model
 from case import RANKS, FaultCase
+
+# Becomes the command; rank 2 with other arguments, which the shell takes from OTHER.
+OTHER_RANK = 2
+WRAPPER = f"""\
+if [ "$OMPI_COMM_WORLD_RANK" = {OTHER_RANK} ]; then exec $OTHER; fi
+exec "$@"
+"""
 
 
 class ExitCodes(FaultCase):
@@ -55,6 +63,45 @@ class ExitCodes(FaultCase):
         self.assertEqual(self.load(*options, faults=[refuse]).code, 0)
         result = self.load(*options, "--strict", faults=[refuse])
         self.assert_fails(result, 10, "strict", model.file_name(3))
+
+
+class OneRankFails(FaultCase):
+    """Before it has joined the others, because it was given other arguments."""
+
+    def load_with_other(self, *arguments):
+        wrapper = self.work / "wrapper"
+        wrapper.write_text(WRAPPER, encoding="utf-8")
+        other = " ".join(map(str, (os.environ["SAFESHUFFLE"], *arguments)))
+        launcher = f"{os.environ['MPIEXEC']} sh {wrapper}"
+        with mock.patch.dict(os.environ, {"MPIEXEC": launcher, "OTHER": other}):
+            return self.load("--timeout", 1)
+
+    def assert_all_end(self, code, arguments, *words):
+        result = self.load_with_other(*arguments)
+        self.assert_fails(result, code, f"rank {OTHER_RANK}: ", *words)
+        self.assertLess(result.seconds, job.SLACK_SECONDS)
+
+    def test_unknown_option(self):
+        self.assert_all_end(2, ["load", self.model, "--no-such-option"], "--no-such-option")
+
+    def test_bad_value(self):
+        self.assert_all_end(2, ["load", self.model, "--timeout", "soon"], "--timeout")
+
+    def test_options_that_exclude_each_other(self):
+        self.assert_all_end(2, ["load", self.model, "--device", "host", "--gpu", "0"], "--gpu")
+
+    def test_no_subcommand(self):
+        self.assert_all_end(2, [], "subcommand")
+
+    def test_another_subcommand_that_fails(self):
+        self.assert_all_end(3, ["inspect", self.work / "nothing"], str(self.work / "nothing"))
+
+    def test_another_subcommand(self):
+        """Which ends well, without MPI: the others never learn more than that it is not there."""
+        result = self.load_with_other("--version")
+        self.assertIn(result.code, {1, 9}, result.errors)  # 1: Open MPI has noticed it itself
+        self.assertLessEqual(len(result.messages), 1, result.errors)
+        self.assert_nobody_left()
 
 
 if __name__ == "__main__":

@@ -28,17 +28,27 @@ PHASES = {
 }
 COMMIT = {"commit": {"call": "rename", "path": f"model-rank-{LOST}"}}
 
+# In MPI itself, which does not say who is missing, and may take some time at least.
+MPI_SECONDS = 10
+IN_MPI = {
+    "start": ({"call": "init"}, "starting MPI", MPI_SECONDS),
+    "join": ({"call": "duplicate"}, "duplicating the MPI communicator", TIMEOUT_SECONDS),
+    "end": ({"call": "finalize"}, "ending MPI", MPI_SECONDS),
+}
+
 
 class LostRank(FaultCase):
     def lose(self, rank, phase, action):
-        fault = (PHASES | COMMIT)[phase] | {"rank": rank, "action": action, "times": 1}
+        return self.lose_in((PHASES | COMMIT)[phase], rank, action)
+
+    def lose_in(self, call, rank, action):
         return self.load(
             "--timeout", TIMEOUT_SECONDS, "--verify", "full", "--save-sharded", self.saved,
-            faults=[fault],
+            faults=[call | {"rank": rank, "action": action, "times": 1}],
         )  # fmt: skip
 
-    def assert_ended(self, result):
-        self.assertLess(result.seconds, TIMEOUT_SECONDS + job.SLACK_SECONDS)
+    def assert_ended(self, result, limit=TIMEOUT_SECONDS):
+        self.assertLess(result.seconds, limit + job.SLACK_SECONDS)
         self.assert_nobody_left()
 
     def saved_files(self):
@@ -53,6 +63,24 @@ class LostRank(FaultCase):
                 self.assert_fails(result, 9, f"rank {LOST}: ", "no answer within 3 s")
                 self.assert_ended(result)
                 self.assertEqual(self.saved_files(), [])
+
+    def test_stopped_in_mpi(self):
+        for phase, (call, words, limit) in IN_MPI.items():
+            with self.subTest(phase=phase):
+                result = self.lose_in(call, LOST, "stop")
+                self.assert_fails(result, 9, words, f" {limit} s")
+                self.assert_ended(result, limit)
+
+    def test_stopped_at_different_moments(self):
+        """The ranks that are left give up one after the other, rank 0 not as the first."""
+        begin = PHASES["exchange"].get("from") if "cuda" in LOAD_OPTIONS else 0  # of the same wave
+        late = [PHASES["read"] | {"path": model.file_name(rank), "rank": rank, "from": begin,
+                                  "action": "sleep", "value": milliseconds, "times": 1}
+                for rank, milliseconds in ((0, 1010), (3, 2000))]  # fmt: skip
+        stop = PHASES["exchange"] | {"rank": LOST, "action": "stop", "times": 1}
+        result = self.load("--timeout", TIMEOUT_SECONDS, faults=[stop, *late])
+        self.assert_fails(result, 9, f"rank {LOST}: ", "no answer within 3 s")
+        self.assert_ended(result)
 
     def test_killed(self):
         for phase in PHASES:

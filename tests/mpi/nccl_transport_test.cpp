@@ -107,7 +107,8 @@ class EngineComm {
 
 TEST_CASE("NCCL with MPI for control keeps the transport contract", "[.][nccl]") {
   const SharedDevice device = open_gpu();
-  const auto transport = make_transport(device, comm::make_mpi_transport(MPI_COMM_WORLD));
+  const auto transport =
+      make_transport(device, comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience));
   CHECK(transport->name() == "nccl+mpi");
   CHECK(transport->rank() == world_rank());
   CHECK(transport->size() == world_size());
@@ -205,8 +206,9 @@ TEST_CASE("a rank that does not come ends in a TimeoutError, and the transport i
   if (world_size() == 1) return;
   const SharedDevice device = open_gpu();
   const bool with_control = GENERATE(true, false);
-  const auto transport =
-      make_transport(device, with_control ? comm::make_mpi_transport(MPI_COMM_WORLD) : nullptr);
+  const auto transport = make_transport(
+      device,
+      with_control ? comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience) : nullptr);
   std::optional<ErrorRecord> seen;
   bool broken = false;
   if (!is_last_rank()) {

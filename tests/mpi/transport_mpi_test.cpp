@@ -45,7 +45,7 @@ std::byte* as_bytes(std::string& text) {
 TEST_CASE("the MPI transport keeps the contract", "[comm][contract]") {
   // Tiny pieces cut every message; the default cuts none of these.
   const auto piece = GENERATE(std::uint64_t{97}, std::uint64_t{1000}, comm::default_piece);
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, piece);
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience, piece);
   CHECK(transport->name() == "mpi");
   CHECK(transport->rank() == world_rank());
   CHECK(transport->size() == world_size());
@@ -54,7 +54,7 @@ TEST_CASE("the MPI transport keeps the contract", "[comm][contract]") {
 }
 
 TEST_CASE("nothing is sent while the queue is busy", "[comm]") {
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
   device::HostDevice device;
   testing::TestQueue queue;
   queue.busy_polls = 1000;
@@ -68,8 +68,8 @@ TEST_CASE("nothing is sent while the queue is busy", "[comm]") {
 }
 
 TEST_CASE("transports of one communicator do not mix their messages", "[comm]") {
-  const auto one = comm::make_mpi_transport(MPI_COMM_WORLD);
-  const auto two = comm::make_mpi_transport(MPI_COMM_WORLD);
+  const auto one = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
+  const auto two = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
   device::HostDevice device;
   testing::TestQueue queue;
   const testing::Wave first(*one, device);
@@ -83,16 +83,18 @@ TEST_CASE("transports of one communicator do not mix their messages", "[comm]") 
 }
 
 TEST_CASE("a communicator that is none is a ConfigError", "[comm]") {
-  CHECK_THROWS_AS(comm::make_mpi_transport(MPI_COMM_NULL), ConfigError);
-  CHECK_THROWS_AS(comm::make_mpi_transport(MPI_COMM_WORLD, 0), ConfigError);
-  CHECK_THROWS_AS(comm::make_mpi_transport(MPI_COMM_WORLD, std::uint64_t{1} << 31), ConfigError);
+  CHECK_THROWS_AS(comm::make_mpi_transport(MPI_COMM_NULL, testing::mpi_patience), ConfigError);
+  CHECK_THROWS_AS(comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience, 0), ConfigError);
+  CHECK_THROWS_AS(
+      comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience, std::uint64_t{1} << 31),
+      ConfigError);
 }
 
 TEST_CASE("the user's error handler is left as it was", "[comm]") {
   MPI_Errhandler before = MPI_ERRHANDLER_NULL;
   MPI_Errhandler after = MPI_ERRHANDLER_NULL;
   MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
   MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
   CHECK(before == after);
   MPI_Errhandler_free(&before);
@@ -100,7 +102,7 @@ TEST_CASE("the user's error handler is left as it was", "[comm]") {
 }
 
 TEST_CASE("an MPI failure is a TransportError with MPI's own words", "[comm]") {
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
   testing::TestQueue queue;
   std::byte byte{};
   comm::Exchange exchange;
@@ -119,7 +121,7 @@ TEST_CASE("an MPI failure is a TransportError with MPI's own words", "[comm]") {
 TEST_CASE("a rank that does not answer is named in a TimeoutError", "[comm]") {
   if (world_size() == 1) return;
   const std::uint32_t last = world_size() - 1;
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
   std::optional<ErrorRecord> seen;
   double waited = 0;
   bool broken = false;
@@ -151,7 +153,7 @@ TEST_CASE("a rank that does not answer is named in a TimeoutError", "[comm]") {
 }
 
 TEST_CASE("an abandoned exchange keeps its memory and breaks the transport", "[comm]") {
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
   testing::TestQueue queue;
   queue.busy_polls = 1'000'000;  // so that nobody sends
   device::HostDevice device;
@@ -171,7 +173,7 @@ TEST_CASE("an abandoned exchange keeps its memory and breaks the transport", "[c
 
 TEST_CASE("a message above 2^31 bytes arrives", "[.][large]") {
   const std::uint64_t bytes = (std::uint64_t{1} << 31) + 4097;
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
   const bool sender = world_rank() == 0;
   std::string data(bytes, sender ? 'x' : '?');
   if (sender) data.front() = data[bytes / 2] = data.back() = '!';
@@ -188,7 +190,7 @@ TEST_CASE("a message above 2^31 bytes arrives", "[.][large]") {
 
 TEST_CASE("a broadcast above 2^31 bytes arrives", "[.][large]") {
   const std::uint64_t bytes = (std::uint64_t{1} << 31) + 4097;
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
   std::string data(bytes, world_rank() == 1 ? 'x' : '?');
   if (world_rank() == 1) data.back() = '!';
   comm::Exchange exchange;

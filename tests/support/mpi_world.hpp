@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,6 +19,9 @@
 #include "support/temporary_directory.hpp"
 
 namespace safeshuffle::testing {
+
+/// For what all ranks do together at once.
+inline constexpr std::chrono::seconds mpi_patience{60};
 
 inline std::uint32_t world_rank() {
   int rank = 0;
@@ -37,8 +41,8 @@ inline bool is_last_rank() {
 
 /// Every rank's text. Collective.
 inline std::vector<std::string> gather_texts(const std::string& mine) {
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD);
-  return transport->all_gather(mine, core::Deadline(std::chrono::seconds(60)));
+  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, mpi_patience);
+  return transport->all_gather(mine, core::Deadline(mpi_patience));
 }
 
 /// Whether all ranks have the same text. Collective.

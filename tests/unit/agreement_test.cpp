@@ -1,12 +1,15 @@
 // comm: error records as bytes, exceptions as records, agreement of one rank.
 #include "comm/agreement.hpp"
 
+#include <atomic>
 #include <filesystem>
 #include <new>
 #include <random>
+#include <thread>
 
 #include "core/error_wire.hpp"
 #include "support/catch.hpp"
+#include "support/thread_limit.hpp"
 
 using namespace safeshuffle;
 
@@ -88,5 +91,48 @@ TEST_CASE("one rank agrees with itself", "[comm]") {
   } catch (const FormatError& error) {
     CHECK(error.record().rank == 0);
     CHECK(error.record().cause == full.cause);
+  }
+}
+
+TEST_CASE("a rank shows that it is at work while it computes", "[comm]") {
+  int beats = 0;
+  bool computed = false;
+  const auto main_thread = std::this_thread::get_id();
+  const comm::Heartbeat beat = [&] {
+    CHECK(std::this_thread::get_id() == main_thread);
+    ++beats;
+  };
+  comm::beat_during(beat, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    computed = true;
+  });
+  CHECK(computed);
+  CHECK(beats > 1);
+}
+
+TEST_CASE("a computation is over before its rank learns of a peer's failure", "[comm]") {
+  std::atomic<bool> computed = false;
+  const comm::Heartbeat lost = [] { throw TimeoutError("a peer is lost"); };
+  const auto compute = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    computed = true;
+  };
+  CHECK_THROWS_AS(comm::beat_during(lost, compute), TimeoutError);
+  CHECK(computed);
+}
+
+TEST_CASE("what a computation throws, and the lack of a thread for it, are agreed on", "[comm]") {
+  const auto transport = comm::make_self_transport();
+  constexpr std::chrono::seconds timeout{1};
+  const auto fail = []() -> std::string { raise(full); };
+  CHECK_THROWS_AS(comm::agree_on_computation(*transport, timeout, fail), FormatError);
+  const auto succeed = [] { return std::string("text"); };
+  CHECK(comm::agree_on_computation(*transport, timeout, succeed).front() == "text");
+  const testing::NoMoreThreads limit;
+  try {
+    comm::agree_on_computation(*transport, timeout, succeed);
+    FAIL("no exception");
+  } catch (const MemoryError& error) {
+    CHECK(error.record().rank == 0);
   }
 }
