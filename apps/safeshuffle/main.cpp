@@ -50,7 +50,8 @@ int run(int argc, char** argv) {
   const Commands commands{{"inspect", add_inspect(parser)},
                           {"plan", add_plan(parser)},
                           {"load", add_load(parser)},
-                          {"make", add_make(parser)}};
+                          {"make", add_make(parser)},
+                          {"rules", add_rules(parser)}};
   try {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

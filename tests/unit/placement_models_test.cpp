@@ -3,7 +3,9 @@
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
+#include "safeshuffle/plan.hpp"
 
+#include "support/catalogs.hpp"
 #include "support/catch.hpp"
 #include "support/placement.hpp"
 #include "synth/layout.hpp"
@@ -189,6 +191,9 @@ const Families falcon_180b{
     {"transformer.ln_f.weight", {{14848}, whole}},
     {"transformer.word_embeddings.weight", {{65024, 14848}, 0}}};
 
+const std::map<std::string, const Families*> model_families{
+    {"llama-2-70b", &llama_70b}, {"bloom-176b", &bloom_176b}, {"falcon-180b", &falcon_180b}};
+
 void check_family(const TpPlan& plan, const std::string& name, const Family& expected,
                   std::uint32_t world) {
   const TensorInfo info = tensor(name, expected.shape);
@@ -338,10 +343,28 @@ TEST_CASE("real checkpoints are placed for 1, 4 and 8 ranks", "[placement]") {
   }
 }
 
+TEST_CASE("built-in rules given back as a file make the same plan", "[placement]") {
+  const auto model = GENERATE(as<std::string>{}, "llama-2-70b", "bloom-176b", "falcon-180b");
+  const synth::Layout layout = synth::load_layout(model);
+  std::vector<testing::Made> tensors;
+  for (const synth::LayoutFile& file : layout.files) {
+    for (const auto& item : file.tensors) {
+      tensors.push_back(
+          {item.name, DType::BF16, model_families.at(model)->at(family(item.name)).shape});
+    }
+  }
+  const Catalog catalog = testing::make_catalog({tensors});
+  const TpPlan automatic = TpPlan::automatic(layout.config);
+  const TpPlan given = TpPlan::from_json(automatic.to_json(), layout.config, "rules.json");
+  const auto hash = [&](const TpPlan& rules) {
+    return make_plan(catalog, rules.place_all(catalog, 8), 8).hash();
+  };
+  CHECK(hash(given) == hash(automatic));
+  CHECK(hash(given) != hash(TpPlan::replicate_all()));
+}
+
 TEST_CASE("every name of the real layouts has its place", "[placement]") {
-  const std::map<std::string, const Families*> models{
-      {"llama-2-70b", &llama_70b}, {"bloom-176b", &bloom_176b}, {"falcon-180b", &falcon_180b}};
-  for (const auto& [model, families] : models) {
+  for (const auto& [model, families] : model_families) {
     const synth::Layout layout = synth::load_layout(model);
     const TpPlan plan = TpPlan::automatic(layout.config);
     for (const synth::LayoutFile& file : layout.files) {
