@@ -8,6 +8,7 @@
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
 
+#include "format/foreign_content.hpp"
 #include "placement/advice.hpp"
 #include "placement/built_in.hpp"
 #include "placement/rule_set.hpp"
@@ -23,26 +24,35 @@ using placement::BuiltIn;
 using placement::Quantities;
 using placement::RuleSet;
 
-[[noreturn]] void fail_type(const std::string& type, const std::vector<BuiltIn>& all) {
-  std::string known;
-  for (const BuiltIn& rules : all) {
-    for (const std::string& candidate : rules.model_types) {
-      known += (known.empty() ? "" : ", ") + candidate;
-    }
+/// Why no built-in rules can be chosen by a config.json with this `model_type`; ends in "give".
+std::string why_none(const std::string& type, std::string_view config_json) {
+  if (config_json.empty()) {
+    return "config.json, by which built-in rules are chosen, is missing or empty; copy the model's "
+           "beside its files, or give";
   }
-  const std::string problem = type.empty() ? "config.json has no model_type"
-                                           : "no built-in rules for model_type '" + type + "'";
-  throw ConfigError(problem + "; built-in are " + known +
-                    "; give a rule file, or \"replicate\", as tp_plan (--tp-plan)");
+  if (!type.empty()) return "no built-in rules for model_type '" + type + "'; give";
+  const std::string foreign = format::foreign_content(config_json);
+  return (foreign.empty() ? "config.json has no model_type" : "config.json: " + foreign) + "; give";
 }
 
-placement::Document built_in(const std::string& type) {
+std::string known_types(const std::vector<BuiltIn>& all) {
+  std::string known;
+  for (const BuiltIn& rules : all) {
+    for (const std::string& type : rules.model_types) known += (known.empty() ? "" : ", ") + type;
+  }
+  return known;
+}
+
+placement::Document built_in(const std::string& type, std::string_view config_json) {
   const std::vector<BuiltIn> all = placement::built_in_rules();
   for (const BuiltIn& rules : all) {
     const std::vector<std::string>& types = rules.model_types;
     if (std::find(types.begin(), types.end(), type) != types.end()) return rules.document;
   }
-  fail_type(type, all);
+  throw ConfigError(why_none(type, config_json) +
+                    " a rule file, or \"replicate\", as tp_plan (--tp-plan); there are "
+                    "built-in rules for the model_types " +
+                    known_types(all));
 }
 
 [[noreturn]] void fail_unmatched(const TensorInfo& tensor) {
@@ -109,7 +119,7 @@ TpPlan TpPlan::from_json(std::string_view rules_json, std::string_view config_js
 TpPlan TpPlan::automatic(std::string_view config_json) {
   const Quantities quantities(config_json);
   RuleSet rules =
-      placement::parse_rules(built_in(quantities.model_type()), quantities);
+      placement::parse_rules(built_in(quantities.model_type(), config_json), quantities);
   rules.built_in = true;
   return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
 }

@@ -7,10 +7,12 @@
 
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
+#include "support/failure.hpp"
 #include "support/placement.hpp"
 #include "synth/layout.hpp"
 
 using namespace safeshuffle;
+using testing::failure;
 using testing::kept;
 using testing::shard;
 using testing::tensor;
@@ -308,6 +310,23 @@ TEST_CASE("other towers of a model are left whole", "[placement]") {
     const TensorInfo q = tensor(tower + std::string("layers.0.self_attn.q_proj.weight"), {9, 9});
     CHECK(plan.place(q, 2).kind == Placement::Kind::replicated);
   }
+}
+
+TEST_CASE("a config.json that gives no model type says why", "[placement]") {
+  const auto cause = [](const std::string& config) {
+    return failure<ConfigError>([&] { TpPlan::automatic(config); }).cause;
+  };
+  CHECK(
+      cause("").starts_with("config.json, by which built-in rules are chosen, is missing or empty; "
+                            "copy the model's beside its files, or give a rule file"));
+  CHECK(cause("{}").starts_with("config.json has no model_type; give a rule file"));
+  CHECK(cause(R"({"model_type": "opt"})")
+            .starts_with("no built-in rules for model_type 'opt'; give"));
+  CHECK(cause(R"({"error": "Entry not found"})")
+            .starts_with("config.json: this is a server's error message"));
+  CHECK(cause("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+            .starts_with("this is a Git LFS pointer"));
+  CHECK(cause("<!DOCTYPE html><html>").starts_with("this is an HTML page"));
 }
 
 TEST_CASE("an unknown or absent model type lists the known ones", "[placement]") {
