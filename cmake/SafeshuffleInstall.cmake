@@ -20,6 +20,10 @@ foreach(interop IN ITEMS DLPACK MPI NCCL)
   endif()
 endforeach()
 
+# To read and to start from; the library has its own copy inside.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/tp
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/safeshuffle FILES_MATCHING PATTERN "*.json")
+
 if(TARGET safeshuffle_command)
   # Found beside the command, wherever the whole tree is moved to.
   file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})

@@ -46,7 +46,8 @@ void run(int argc, char** argv) {
   const Commands commands{{"inspect", add_inspect(parser)},
                           {"plan", add_plan(parser)},
                           {"load", add_load(parser)},
-                          {"make", add_make(parser)}};
+                          {"make", add_make(parser)},
+                          {"rules", add_rules(parser)}};
   refuse_empty_values(parser);
   try {
     parser.parse(argc, argv);

@@ -25,12 +25,16 @@ void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help) {
                           help);
 }
 
-void add_plan_options(CLI::App& parser, Options& options) {
-  parser
-      .add_option("--tp-plan", options.tp_plan,
+CLI::Option* add_tp_plan(CLI::App& parser, std::string& tp_plan) {
+  return parser
+      .add_option("--tp-plan", tp_plan,
                   "Where tensors go: auto (by config.json), replicate, or a rule file")
       ->type_name("RULES")
       ->capture_default_str();
+}
+
+void add_plan_options(CLI::App& parser, Options& options) {
+  add_tp_plan(parser, options.tp_plan);
   add_dtype(parser, options.plan.dtype, "Convert F16, BF16 and F32 tensors");
   add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),
              "Which rank reads what");

@@ -31,7 +31,8 @@ struct Checkpoint {
 };
 
 /// Reads the headers of a checkpoint: a directory, a `.safetensors` file, an `.index.json`, or
-/// several files. Throws IoError or FormatError.
+/// several files. A model's directory in Hugging Face's cache stands for its main revision. Throws
+/// IoError or FormatError.
 Checkpoint open_checkpoint(const std::vector<std::string>& paths);
 Checkpoint open_checkpoint(const std::string& path);
 

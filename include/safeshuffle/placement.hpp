@@ -118,6 +118,11 @@ class TpPlan {
   /// Everything on every rank.
   static TpPlan replicate_all();
 
+  /// The rules as the text of a rule file, without a newline at its end: `from_json`, given it and
+  /// the same `config_json`, makes the same TpPlan. To be saved and edited, be they built-in ones,
+  /// a bare `tp_plan` or that of a config.json.
+  std::string to_json() const;
+
   /// Where `tensor` goes in a group of `world` ranks. Validates that it can be placed: throws
   /// PlanError naming the tensor, the axis and the sizes if not, or if the rules say that an
   /// unmatched tensor is an error.

@@ -31,7 +31,8 @@ struct Pulse {
 
 /// Finds the files. `paths` is one directory, one .index.json, or one or more .safetensors files.
 /// A directory with an index is read by the index (model.safetensors.index.json, else the only
-/// *.safetensors.index.json), else all its *.safetensors in name order. Symlinks are followed; two
+/// *.safetensors.index.json), else all its *.safetensors in name order; one of Hugging Face's cache
+/// stands for a revision in it, see hub_cache.hpp. Symlinks are followed; two
 /// index entries may not name the same file twice under different names; an index may not point
 /// outside its directory. Throws IoError (nothing found, a named file missing, unreadable) or
 /// FormatError (index not valid).

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
@@ -8,7 +9,9 @@
 #include "core/posix_file.hpp"
 #include "core/system_call.hpp"
 #include "format/checkpoint.hpp"
+#include "format/directory.hpp"
 #include "format/header.hpp"
+#include "format/hub_cache.hpp"
 #include "format/index.hpp"
 
 namespace safeshuffle::format {
@@ -23,30 +26,11 @@ constexpr std::uint64_t max_text_bytes = max_header_bytes;
   throw IoError(ErrorRecord{.file = path, .tensor = std::move(tensor), .cause = std::move(cause)});
 }
 
-/// Whether the directory has this name, even as a dangling symlink: opening that gives the user a
-/// better error than ignoring it.
-bool has_entry(const fs::path& path) {
-  std::error_code ignored;
-  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
-}
-
-bool is_directory(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
-/// Names in a directory that end in `suffix`, sorted. Hidden files are not part of a checkpoint:
-/// they are other programs' shadows and unfinished copies.
-std::vector<std::string> names_with(const std::string& directory, const std::string& suffix) try {
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-    std::string name = entry.path().filename().string();
-    if (!name.starts_with('.') && name.ends_with(suffix)) names.push_back(std::move(name));
-  }
-  std::sort(names.begin(), names.end());
+/// Names in a directory that end in `suffix`, sorted.
+std::vector<std::string> names_with(const std::string& directory, const std::string& suffix) {
+  std::vector<std::string> names = names_in(directory);
+  std::erase_if(names, [&](const std::string& name) { return !name.ends_with(suffix); });
   return names;
-} catch (const fs::filesystem_error& error) {
-  core::raise_errno(error.code().value(), directory, "cannot list the directory");
 }
 
 /// The index of a directory; empty if there is none, or several of equal rank.
@@ -121,22 +105,50 @@ Listing list_files(const std::vector<std::string>& paths, const Pulse& pulse) {
   return listing;
 }
 
-Listing list_directory(const std::string& directory, const Pulse& pulse) {
+/// The checkpoint in a directory, if there is one.
+std::optional<Listing> find_checkpoint(const std::string& directory, const Pulse& pulse) {
   const std::string index = find_index(directory);
   if (!index.empty()) return list_index(index, pulse);
   std::vector<std::string> paths;
   for (const std::string& name : names_with(directory, ".safetensors")) {
     paths.push_back((fs::path(directory) / name).string());
   }
-  if (paths.empty()) refuse(directory, "no .safetensors file in the directory");
+  if (paths.empty()) return std::nullopt;
   return list_files(paths, pulse);
+}
+
+/// Files of weights in other formats.
+std::vector<std::string> foreign_weights(const std::string& directory) {
+  std::vector<std::string> found;
+  for (const char* suffix : {".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack"}) {
+    const std::vector<std::string> names = names_with(directory, suffix);
+    found.insert(found.end(), names.begin(), names.end());
+  }
+  return found;
+}
+
+[[noreturn]] void refuse_directory(const std::string& directory) {
+  const std::vector<std::string> foreign = foreign_weights(directory);
+  if (foreign.empty()) refuse(directory, "no .safetensors file in the directory");
+  refuse(directory,
+         "no .safetensors file in the directory, but files of other formats, which must "
+         "be converted to safetensors: " +
+             enumerate(foreign));
+}
+
+Listing list_directory(const std::string& directory, const Pulse& pulse) {
+  if (auto listing = find_checkpoint(directory, pulse)) return *std::move(listing);
+  const std::string revision = cached_revision(directory);
+  if (revision.empty()) refuse_directory(directory);
+  if (auto listing = find_checkpoint(revision, pulse)) return *std::move(listing);
+  refuse_directory(revision);
 }
 
 Listing list_paths(const std::vector<std::string>& paths, const Pulse& pulse) {
   if (paths.empty()) throw IoError("no checkpoint path given");
   if (paths.size() > 1) return list_files(paths, pulse);
   const std::string& path = paths.front();
-  if (is_directory(path)) return list_directory(path, pulse);
+  if (has_directory(path)) return list_directory(path, pulse);
   return path.ends_with(".json") ? list_index(path, pulse) : list_files(paths, pulse);
 }
 

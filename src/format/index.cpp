@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "format/foreign_content.hpp"
 #include "format/format_error.hpp"
 #include "format/json_text.hpp"
 
@@ -116,7 +117,9 @@ WeightMap parse_index(std::string_view json, const std::string& path) try {
   return std::move(events.weight_map);
 } catch (const FormatError& error) {
   ErrorRecord record = error.record();
-  record.cause = core::line_and_column(json, record.offset.value_or(0)) + ": " + record.cause;
+  const std::string foreign = foreign_content(json);
+  const std::string position = core::line_and_column(json, record.offset.value_or(0));
+  record.cause = foreign.empty() ? position + ": " + record.cause : foreign;
   throw FormatError(std::move(record));
 }
 

@@ -1,22 +1,57 @@
 #include "placement/advice.hpp"
 
+#include "placement/key_position.hpp"
+
 namespace safeshuffle::placement {
+namespace {
+
+bool is_rule(const Key& key) {
+  return key.path.starts_with("rules[");
+}
+
+/// How to get the rules as a file that has fields to edit. A file of the user's own must not be
+/// overwritten by it.
+std::string how_to_save(const RuleSet& rules) {
+  const std::string arguments =
+      rules.built_in ? "MODEL > rules.json" : "MODEL --tp-plan " + rules.document.name;
+  return "'safeshuffle rules " + arguments + "', or TpPlan::to_json";
+}
+
+/// Where a rule stands, by the position of its `match`.
+std::string place_of(const RuleSet& rules, const Key& key) {
+  const std::string entry = key.path.substr(0, key.path.rfind('.'));
+  return entry + " (" + rules.document.name + ", " + position_of_key(rules.document, entry) + ")";
+}
+
+}  // namespace
 
 std::string how_to_allow_absence(const RuleSet& rules, const Key& key) {
   if (rules.built_in) {
     return "the model_type in config.json chose these rules; if they are not for this model, give "
-           "a "
-           "rule file, or \"replicate\", as tp_plan (--tp-plan)";
+           "a rule file, or \"replicate\", as tp_plan (--tp-plan); to start from these rules, save "
+           "them (" +
+           how_to_save(rules) + ")";
   }
   if (rules.form != Form::rule_file) {
-    return "if it may be absent, write a rule file that says so: {\"tp_plan\": {...}, "
-           "\"optional\": "
-           "[\"" +
-           key.name + "\"]}";
+    return "if it may be absent, save the plan as a rule file (" + how_to_save(rules) +
+           "), list the key in \"optional\" there, and give that file instead";
   }
-  if (key.path.starts_with("rules"))
-    return "if it may be absent, add \"optional\": true to the rule";
+  if (is_rule(key)) return "if it may be absent, add \"optional\": true to the rule";
   return "if it may be absent, add it to the list \"optional\" of the file";
+}
+
+std::string how_to_allow_uneven(const RuleSet& rules, const Key& key) {
+  const std::string either = "use another number of ranks, or allow short shards: ";
+  if (rules.built_in) {
+    return either + "save these rules as a file (" + how_to_save(rules) +
+           "), add \"uneven\": true at its top, and give it as tp_plan (--tp-plan)";
+  }
+  if (rules.form != Form::rule_file) {
+    return either + "save the plan as a rule file (" + how_to_save(rules) +
+           "), add \"uneven\": true at its top, and give that file instead";
+  }
+  if (is_rule(key)) return either + "add \"uneven\": true to " + place_of(rules, key);
+  return either + "add \"uneven\": true at the top of " + rules.document.name;
 }
 
 }  // namespace safeshuffle::placement

@@ -11,4 +11,7 @@ namespace safeshuffle::placement {
 /// If a key covers no tensor.
 std::string how_to_allow_absence(const RuleSet& rules, const Key& key);
 
+/// If an axis that the rule with this key cuts does not divide among the ranks.
+std::string how_to_allow_uneven(const RuleSet& rules, const Key& key);
+
 }  // namespace safeshuffle::placement

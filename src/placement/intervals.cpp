@@ -7,6 +7,7 @@
 #include "safeshuffle/placement.hpp"
 
 #include "core/arithmetic.hpp"
+#include "placement/rule.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -52,8 +53,9 @@ std::string describe_range(const Range& range) {
 [[noreturn]] void fail_share(const Range& range, std::uint64_t units, std::uint32_t world) {
   const std::string what =
       units == range.interval.length ? "" : ", cut in " + plural(units, "unit") + ",";
-  throw PlanError(describe_range(range) + what + " does not divide among " + plural(world, "rank") +
-                  "; use another number of ranks or allow short shards with \"uneven\": true");
+  throw PlanError(ErrorRecord{
+      .code = placement::indivisible,
+      .cause = describe_range(range) + what + " does not divide among " + plural(world, "rank")});
 }
 
 std::uint64_t unit_length(const Range& range, std::uint64_t units) {

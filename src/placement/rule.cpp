@@ -14,8 +14,9 @@ std::string shape_text(const Shape& shape) {
   return "[" + text + "]";
 }
 
-[[noreturn]] void fail(const TensorInfo& tensor, const std::string& cause) {
-  throw PlanError(ErrorRecord{.tensor = tensor.name,
+[[noreturn]] void fail(const TensorInfo& tensor, const std::string& cause, std::int32_t code = 0) {
+  throw PlanError(ErrorRecord{.code = code,
+                              .tensor = tensor.name,
                               .cause = "shape " + shape_text(tensor.shape) + ": " + cause});
 }
 
@@ -71,7 +72,7 @@ void check(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
     std::vector<Interval> ignored;
     append_intervals(split, tensor.shape[split.axis], 0, world, ignored);
   } catch (const PlanError& error) {
-    fail(tensor, error.record().cause);
+    fail(tensor, error.record().cause, error.record().code);
   }
 }
 

@@ -38,6 +38,10 @@ struct Keep {
 
 using Rule = std::variant<Keep, CutRule>;
 
+/// ErrorRecord::code of the PlanError that an axis does not divide: what can be done about it
+/// depends on where the rule is from, which only its file knows.
+inline constexpr std::int32_t indivisible = 1;
+
 /// What `rule` makes of `tensor` in a group of `world` ranks. Throws PlanError naming the tensor.
 Placement apply(const Rule& rule, const TensorInfo& tensor, std::uint32_t world);
 

@@ -1,6 +1,7 @@
 #include "placement/rule_set.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <nlohmann/json.hpp>
 
@@ -61,6 +62,33 @@ std::vector<std::string> parse_optional(const JsonObject& file) {
     file.fail("optional", "'" + key + "' is not a key of \"tp_plan\"");
   }
   return keys;
+}
+
+/// Fields of a rule file, but for `tp_plan` and `rules`, by which one is told.
+constexpr std::array<std::string_view, 5> other_fields{"optional", "on_unmatched", "uneven",
+                                                       "base_model_prefix", "model_types"};
+
+bool is_other_field(std::string_view name) {
+  return std::find(other_fields.begin(), other_fields.end(), name) != other_fields.end();
+}
+
+/// In a plan every name is a key, so that a field would be taken for one.
+void refuse_fields_among_keys(const JsonObject& plan, const std::string& cause) {
+  for (const auto& item : plan.value().items()) {
+    if (is_other_field(item.key())) plan.fail(item.key(), cause);
+  }
+}
+
+/// In a config.json fields that are not asked for are ignored.
+void refuse_fields_of_rule_files(const JsonObject& config) {
+  for (const auto& item : config.value().items()) {
+    const bool is_own = item.key() == "base_model_prefix";
+    if (item.key() != "rules" && (is_own || !is_other_field(item.key()))) continue;
+    config.fail(item.key(),
+                "a field of a rule file, without effect in a config.json, which this is taken for; "
+                R"(write a rule file, {"tp_plan": {...}, ...}, without "model_type", )"
+                R"("architectures" and "base_model_tp_plan")");
+  }
 }
 
 /// Fills a RuleSet. Rules are added before plans, because they win where both have the same key.
@@ -130,12 +158,16 @@ RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities) {
   const std::vector<std::string> optional = parse_optional(file);
   if (const json* rules = file.find("rules")) builder.add_rules(*rules);
   if (const json* plan = file.find("tp_plan")) {
-    builder.add_plan({*plan, "tp_plan", file.document()}, optional);
+    const JsonObject keys(*plan, "tp_plan", file.document());
+    refuse_fields_among_keys(keys,
+                             R"(a field of a rule file; it goes beside "tp_plan", not into it)");
+    builder.add_plan(keys, optional);
   }
   return builder.finish(Form::rule_file, parse_strictness(file));
 }
 
 RuleSet parse_model_config(const JsonObject& file, const Quantities& quantities) {
+  refuse_fields_of_rule_files(file);
   Builder builder(quantities, false, file.document());
   builder.use_prefixes(parse_prefixes(file));
   bool found = false;
@@ -152,6 +184,9 @@ RuleSet parse_model_config(const JsonObject& file, const Quantities& quantities)
 
 RuleSet parse_bare_plan(const JsonObject& file, const Quantities& quantities) {
   if (file.value().empty()) fail_config(file.document(), "", R"(neither "tp_plan" nor "rules")");
+  refuse_fields_among_keys(
+      file, R"(a field of a rule file, but this is a bare plan, in which every name is a key; )"
+            R"(write {"uneven": ..., "tp_plan": {...}} instead)");
   Builder builder(quantities, false, file.document());
   builder.use_prefixes(default_prefixes());
   builder.add_plan(file, {output_head});

@@ -36,6 +36,9 @@ struct RuleSet {
 /// Parses a rule file of any accepted form (docs/placement.md). Throws ConfigError.
 RuleSet parse_rules(Document document, const Quantities& quantities);
 
+/// The same rules as the text of a file of the form `rule_file`.
+std::string rule_file_text(const RuleSet& rules);
+
 /// The `model_types` of a rule file; empty if it names none. Throws ConfigError.
 std::vector<std::string> model_types_of(const Document& document);
 

@@ -9,6 +9,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "format/foreign_content.hpp"
 #include "format/json_text.hpp"
 
 namespace safeshuffle::placement {
@@ -57,6 +58,8 @@ nlohmann::json parse_strict(const Document& document) try {
   text.read(guard);
   return nlohmann::json::parse(document.text);
 } catch (const FormatError& error) {
+  const std::string foreign = format::foreign_content(document.text);
+  if (!foreign.empty()) fail_config(document, "", foreign);
   const ErrorRecord& record = error.record();
   fail_config_at(document, record.offset.value_or(0), "", record.cause);
 }

@@ -1,4 +1,5 @@
 // TpPlan: choosing rules, and applying them to tensors.
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -7,7 +8,9 @@
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
 
-#include "core/embedded.hpp"
+#include "format/foreign_content.hpp"
+#include "placement/advice.hpp"
+#include "placement/built_in.hpp"
 #include "placement/rule_set.hpp"
 #include "placement/unmatched.hpp"
 
@@ -17,31 +20,39 @@ struct TpPlan::Rules : placement::RuleSet {};
 
 namespace {
 
+using placement::BuiltIn;
 using placement::Quantities;
 using placement::RuleSet;
 
-placement::Document document_of(const core::EmbeddedFile& file) {
-  return {"built-in rules '" + std::string(file.stem) + "'", std::string(file.text)};
-}
-
-/// Appends to `known` the types of every file looked at; null if none is for `type`.
-const core::EmbeddedFile* find_built_in(const std::string& type, std::string& known) {
-  for (const core::EmbeddedFile& file : core::embedded_tp_rules()) {
-    for (const std::string& candidate : placement::model_types_of(document_of(file))) {
-      if (candidate == type) return &file;
-      known += (known.empty() ? "" : ", ") + candidate;
-    }
+/// Why no built-in rules can be chosen by a config.json with this `model_type`; ends in "give".
+std::string why_none(const std::string& type, std::string_view config_json) {
+  if (config_json.empty()) {
+    return "config.json, by which built-in rules are chosen, is missing or empty; copy the model's "
+           "beside its files, or give";
   }
-  return nullptr;
+  if (!type.empty()) return "no built-in rules for model_type '" + type + "'; give";
+  const std::string foreign = format::foreign_content(config_json);
+  return (foreign.empty() ? "config.json has no model_type" : "config.json: " + foreign) + "; give";
 }
 
-core::EmbeddedFile built_in(const std::string& type) {
+std::string known_types(const std::vector<BuiltIn>& all) {
   std::string known;
-  if (const core::EmbeddedFile* file = find_built_in(type, known)) return *file;
-  const std::string problem = type.empty() ? "config.json has no model_type"
-                                           : "no built-in rules for model_type '" + type + "'";
-  throw ConfigError(problem + "; built-in are " + known +
-                    "; give a rule file, or \"replicate\", as tp_plan (--tp-plan)");
+  for (const BuiltIn& rules : all) {
+    for (const std::string& type : rules.model_types) known += (known.empty() ? "" : ", ") + type;
+  }
+  return known;
+}
+
+placement::Document built_in(const std::string& type, std::string_view config_json) {
+  const std::vector<BuiltIn> all = placement::built_in_rules();
+  for (const BuiltIn& rules : all) {
+    const std::vector<std::string>& types = rules.model_types;
+    if (std::find(types.begin(), types.end(), type) != types.end()) return rules.document;
+  }
+  throw ConfigError(why_none(type, config_json) +
+                    " a rule file, or \"replicate\", as tp_plan (--tp-plan); there are "
+                    "built-in rules for the model_types " +
+                    known_types(all));
 }
 
 [[noreturn]] void fail_unmatched(const TensorInfo& tensor) {
@@ -49,12 +60,25 @@ core::EmbeddedFile built_in(const std::string& type) {
                               .cause = "no rule matches it, and \"on_unmatched\" is \"error\""});
 }
 
+Placement apply_rule(const RuleSet& rules, std::size_t index, const TensorInfo& tensor,
+                     std::uint32_t world) {
+  try {
+    return placement::apply(rules.rules[index], tensor, world);
+  } catch (const PlanError& error) {
+    ErrorRecord record = error.record();
+    if (std::exchange(record.code, 0) == placement::indivisible) {
+      record.cause += "; " + placement::how_to_allow_uneven(rules, rules.keys[index]);
+    }
+    throw PlanError(std::move(record));
+  }
+}
+
 /// The index of the rule for a tensor, if there is one.
 using Choice = std::optional<std::size_t>;
 
 Placement place_by(const RuleSet& rules, Choice choice, const TensorInfo& tensor,
                    std::uint32_t world) {
-  if (choice) return placement::apply(rules.rules[*choice], tensor, world);
+  if (choice) return apply_rule(rules, *choice, tensor, world);
   if (rules.strict) fail_unmatched(tensor);
   return {};
 }
@@ -95,13 +119,17 @@ TpPlan TpPlan::from_json(std::string_view rules_json, std::string_view config_js
 TpPlan TpPlan::automatic(std::string_view config_json) {
   const Quantities quantities(config_json);
   RuleSet rules =
-      placement::parse_rules(document_of(built_in(quantities.model_type())), quantities);
+      placement::parse_rules(built_in(quantities.model_type(), config_json), quantities);
   rules.built_in = true;
   return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
 }
 
 TpPlan TpPlan::replicate_all() {
-  return TpPlan(std::make_shared<const Rules>());
+  return from_json(R"({"tp_plan": {}})", "", "replicate");
+}
+
+std::string TpPlan::to_json() const {
+  return placement::rule_file_text(*rules_);
 }
 
 Placement TpPlan::place(const TensorInfo& tensor, std::uint32_t world) const {

@@ -180,6 +180,23 @@ class Output(unittest.TestCase):
                 self.assertGreater(len(bars), 0)
                 self.assertLess(max(map(len, bars)), columns)
 
+    def test_rules(self):
+        listed = run("rules")
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        self.assertRegex(listed.stdout, r"(?m)^falcon +falcon, RefinedWeb, RefinedWebModel$")
+        self.assertIn("safeshuffle rules --built-in NAME\n", listed.stdout)
+        for name in "llama", "gemma2":
+            printed = run("rules", "--built-in", name)
+            self.assertIn("gemma2", json.loads(printed.stdout)["model_types"])
+            self.assertEqual(run("rules", self.model).stdout, printed.stdout)
+        bare = self.root / "bare.json"
+        bare.write_text('{"layers.*.mlp.up_proj": "colwise"}', encoding="utf-8")
+        self.assertEqual(json.loads(run("rules", self.model, "--tp-plan", bare).stdout),
+                         {"tp_plan": {"layers.*.mlp.up_proj": "colwise"}})
+        self.assert_one_message(run("rules", "--built-in", "bert"), USAGE_ERROR,
+                                "there are no built-in rules 'bert'")
+        self.assert_one_message(run("rules", "--tp-plan", bare), USAGE_ERROR, "--tp-plan requires MODEL")
+
     def assert_one_message(self, result, status, message):
         self.assertEqual(result.returncode, status)
         self.assertEqual(result.stdout, "")

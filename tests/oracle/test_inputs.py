@@ -13,7 +13,7 @@ import checkpoint
 import command
 import models
 
-IO_ERROR, FORMAT_ERROR = 3, 4
+CONFIG_ERROR, IO_ERROR, FORMAT_ERROR = 2, 3, 4
 INDEX = "model.safetensors.index.json"
 
 
@@ -95,6 +95,15 @@ class Accepted(Inputs):
         link.symlink_to(snapshot)
         return 4, [link]
 
+    def root_of_a_hugging_face_cache(self):
+        root = self.work / "models--org--root"
+        for revision in "0f1e", "2d3c":
+            self.write(f"models--org--root/snapshots/{revision}", grouped(self.tensors, 2))
+        (root / "snapshots" / "2d3c" / "config.json").unlink()
+        (root / "refs").mkdir()
+        (root / "refs" / "main").write_text("0f1e", encoding="utf-8")
+        return 2, [root]
+
     def relative_path(self):
         directory = self.write("relative", grouped(self.tensors, 3))
         return 2, [os.path.relpath(directory)]
@@ -115,7 +124,7 @@ class Accepted(Inputs):
         builders = [
             self.single_file, self.one_file_on_8_ranks, self.more_ranks_than_files,
             self.list_of_files_out_of_order_with_spaces, self.index, self.index_of_another_name,
-            self.directory_without_index, self.hugging_face_cache, self.relative_path,
+            self.directory_without_index, self.hugging_face_cache, self.root_of_a_hugging_face_cache, self.relative_path,
             self.tiny_last_file, self.files_500,
         ]  # fmt: skip
         cases = [(builder.__name__, *builder()) for builder in builders]
@@ -215,7 +224,44 @@ class Refused(Inputs):
     def git_lfs_pointer(self, d):
         pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"
         (d / "model-00002-of-00003.safetensors").write_bytes(pointer)
-        return FORMAT_ERROR, "model-00002-of-00003.safetensors"
+        return FORMAT_ERROR, "model-00002-of-00003.safetensors: .*Git LFS pointer.*'git lfs pull'"
+
+    def html_page_for_an_index(self, d):
+        (d / INDEX).write_text("<!doctype html><title>Sign in</title>", encoding="utf-8")
+        return FORMAT_ERROR, "index.json: .*HTML page.*download it again"
+
+    def error_message_for_a_file(self, d):
+        message = '{"error":"Access to model org/name is restricted."}'
+        (d / "model-00002-of-00003.safetensors").write_text(message, encoding="utf-8")
+        return FORMAT_ERROR, "model-00002-of-00003.safetensors: .*is restricted"
+
+    def git_lfs_pointer_for_config(self, d):
+        (d / "config.json").write_text("version https://git-lfs.github.com/spec/v1\n", encoding="utf-8")
+        return CONFIG_ERROR, "config.json: .*'git lfs pull'"
+
+    def config_cut_off(self, d):
+        (d / "config.json").write_text('{\n  "model_type": "llama",\n', encoding="utf-8")
+        return CONFIG_ERROR, "config.json: line 3, column 1: the JSON text ends early"
+
+    def config_missing(self, d):
+        (d / "config.json").unlink()
+        return CONFIG_ERROR, "config.json.* is missing or empty; copy the model's .*--tp-plan"
+
+    def config_of_another_model(self, d):
+        (d / "config.json").write_text('{"model_type": "bloom"}', encoding="utf-8")
+        return CONFIG_ERROR, "built-in rules 'bloom'.*no tensor of the checkpoint matches"
+
+    def pytorch_files(self, d):
+        for number, path in enumerate(sorted(d.glob("*.safetensors*"))):
+            path.rename(d / f"pytorch_model-{number}.bin")
+        return IO_ERROR, "must be converted to safetensors: pytorch_model-0.bin"
+
+    def cache_of_several_revisions(self, d):
+        for revision in "0f1e", "2d3c":
+            (d / "snapshots" / revision).mkdir(parents=True)
+        for path in d.glob("*.*"):
+            path.rename(d / "snapshots" / "0f1e" / path.name)
+        return IO_ERROR, "snapshots: .*several revisions.*: 0f1e, 2d3c"
 
     def file_is_a_directory(self, d):
         (d / "model-00002-of-00003.safetensors").unlink()
@@ -228,7 +274,10 @@ class Refused(Inputs):
             self.index_lacks_a_tensor, self.index_names_the_wrong_file, self.index_points_outside,
             self.index_truncated, self.index_names_a_tensor_twice, self.index_with_merge_conflict,
             self.index_without_weight_map, self.tensor_in_two_files, self.no_files,
-            self.git_lfs_pointer, self.file_is_a_directory,
+            self.git_lfs_pointer, self.file_is_a_directory, self.html_page_for_an_index,
+            self.error_message_for_a_file, self.git_lfs_pointer_for_config, self.config_cut_off,
+            self.config_missing, self.config_of_another_model, self.pytorch_files,
+            self.cache_of_several_revisions,
         ]  # fmt: skip
         cases = [(spoil, self.write(spoil.__name__, grouped(self.tensors, 3))) for spoil in spoilers]
         expected = [spoil(directory) for spoil, directory in cases]

@@ -31,6 +31,38 @@ class Models(unittest.TestCase):
                 for rank in range(world):
                     self.compare(model, tensors, saved, rank, world)
 
+    def test_rules_that_are_printed_and_given_back_make_the_same_plan(self):
+        for number, model in enumerate(models.small_models()):
+            directory = self.work / f"printed-{number}"
+            directory.mkdir()
+            self.write(directory, model)
+            printed = command.run("rules", directory)
+            self.assertEqual(printed.returncode, 0, printed.stderr)
+            rules = self.work / f"rules-{number}.json"
+            rules.write_text(printed.stdout, encoding="utf-8")
+            for world in WORLDS:
+                with self.subTest(model=model.config, world=world):
+                    automatic = self.plan_hash(directory, world, "auto")
+                    self.assertEqual(self.plan_hash(directory, world, rules), automatic)
+                    self.assertNotEqual(self.plan_hash(directory, world, "replicate"), automatic)
+
+    def plan_hash(self, directory, world, rules):
+        result = command.run("plan", directory, "--world", world, "--tp-plan", rules, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)["hash"]
+
+    def test_advice_for_worlds_that_do_not_divide(self):
+        directory = self.work / "advised"
+        directory.mkdir()
+        self.write(directory, models.small_llama())
+        result = command.run("plan", directory, "--world", 3)
+        self.assertIn("'safeshuffle rules MODEL > rules.json'", result.stderr)
+        rules = json.loads(command.run("rules", directory).stdout)
+        path = self.work / "advised.json"
+        path.write_text(json.dumps({"uneven": True, **rules}), encoding="utf-8")
+        result = command.run_ranks(3, "load", directory, "--tp-plan", path, "--verify", "full")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_worlds_that_do_not_divide(self):
         directory = self.work / "indivisible"
         directory.mkdir()

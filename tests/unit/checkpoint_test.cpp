@@ -272,6 +272,109 @@ TEST_CASE("a defect of an index is shown by line and column", "[format][checkpoi
   CHECK(cause("{\n  \"weight_map\"").starts_with("line 2, column 15: the JSON text ends early"));
 }
 
+TEST_CASE("what was stored in place of a file is named, with what to do", "[format][checkpoint]") {
+  struct Row {
+    std::string content;
+    const char* cause;
+  };
+  const auto row = GENERATE(
+      Row{"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+          "this is a Git LFS pointer, not the file that it stands for; run 'git lfs pull'"},
+      Row{"\n <!DOCTYPE html>\n<html>",
+          "this is an HTML page, saved in place of the file; download"},
+      Row{"<HTML lang=en>", "this is an HTML page"},
+      Row{"{ \"error\": \"Repository not found\"}",
+          "this is a server's error message, saved in place of the file: '{ \"error\": "
+          "\"Repository not "
+          "found\"}'; download it again"},
+      Row{std::string("PK\x03\x04\0\0\x08\x08", 8) + "archive/data.pkl",
+          "this looks like a PyTorch file; convert"},
+      Row{std::string("GGUF\x03\0\0\0\0", 9), "this is a GGUF file; convert"});
+  const TemporaryDirectory directory;
+  const std::string file = directory.write("a.safetensors", row.content);
+  const ErrorRecord header = failure<FormatError>([&] { format::read_header(file); });
+  CHECK(header.file == file);
+  CHECK(header.cause.starts_with(row.cause));
+  CHECK(index_error(directory, row.content).cause.starts_with(row.cause));
+}
+
+TEST_CASE("a text in place of a file is quoted", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const auto cause = [&](const std::string& content) {
+    const std::string file = directory.write("a.safetensors", content);
+    return failure<FormatError>([&] { format::read_header(file); }).cause;
+  };
+  CHECK(
+      cause("Entry not found\n").starts_with("this is a text, not safetensors: 'Entry not found'"));
+  CHECK(cause("Hi").starts_with("this is a text, not safetensors: 'Hi'"));
+  CHECK(cause("").starts_with("the file has 0 bytes"));
+  CHECK(cause(std::string(20, '\xff')).starts_with("the header length of 18446744073709551615"));
+  CHECK(cause(testing::header_length(99)).starts_with("the header length of 99 bytes reaches"));
+}
+
+TEST_CASE("a directory with weights of other formats says which", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("pytorch_model-00001-of-00002.bin", "x");
+  directory.write("pytorch_model-00002-of-00002.bin", "x");
+  directory.write("model.gguf", "x");
+  directory.write("config.json", "{}");
+  const ErrorRecord record = io_error(directory.path().string());
+  CHECK(record.file == directory.path().string());
+  CHECK(
+      record.cause ==
+      "no .safetensors file in the directory, but files of other formats, which must be converted "
+      "to safetensors: pytorch_model-00001-of-00002.bin, pytorch_model-00002-of-00002.bin, "
+      "model.gguf");
+  const TemporaryDirectory empty;
+  CHECK(io_error(empty.path().string()).cause == "no .safetensors file in the directory");
+}
+
+TEST_CASE("a Hugging Face cache stands for its main revision", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string model = "models--org--name";
+  const auto given = GENERATE(as<std::string>{}, "models--org--name", "models--org--name/",
+                              "models--org--name/snapshots", "models--org--name/snapshots/");
+  directory.write(model + "/snapshots/aaaa/x.safetensors", byte_tensors({"x"}));
+  directory.write(model + "/blobs/0", "");
+  const auto found = [&] { return discover({directory / given}).files; };
+  const auto file = [&](const std::string& revision) {
+    return Files{directory / (model + "/snapshots/" + revision + "/x.safetensors")};
+  };
+  CHECK(found() == file("aaaa"));  // the only one
+  directory.write(model + "/refs/main", "bbbb");
+  CHECK(found() == file("aaaa"));
+  directory.write(model + "/snapshots/bbbb/x.safetensors", byte_tensors({"x"}));
+  CHECK(found() == file("bbbb"));
+  directory.write(model + "/refs/main", "aaaa\n");
+  CHECK(found() == file("aaaa"));
+
+  for (const char* useless : {"cccc", "", "..", "../snapshots/aaaa"}) {
+    directory.write(model + "/refs/main", useless);
+    const ErrorRecord record = io_error(directory / given);
+    CHECK(record.file == directory / (model + "/snapshots"));
+    CHECK(record.cause.ends_with(
+        "of which refs/main names none; give the directory of one: aaaa, bbbb"));
+  }
+}
+
+TEST_CASE("a Hugging Face cache without a checkpoint is an error", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("models--a--b/snapshots/aaaa/pytorch_model.bin", "x");
+  const ErrorRecord record = io_error(directory / "models--a--b");
+  CHECK(record.file == directory / "models--a--b/snapshots/aaaa");
+  CHECK(record.cause.ends_with("converted to safetensors: pytorch_model.bin"));
+  fs::remove_all(directory / "models--a--b/snapshots/aaaa");
+  CHECK(io_error(directory / "models--a--b").cause ==
+        "the Hugging Face cache has no revision of this model");
+  directory.write("models--c--d/refs/main", "x");
+  CHECK(io_error(directory.path().string()).cause ==
+        "this is a Hugging Face cache; give the directory of a model in it: models--a--b, "
+        "models--c--d");
+  // Not a cache, but a directory that is called like a part of one.
+  directory.write("other/snapshots/a.safetensors", byte_tensors({"x"}));
+  CHECK(discover({directory / "other/snapshots"}).files.size() == 1);
+}
+
 TEST_CASE("reading a header stops at the header", "[format][checkpoint]") {
   const TemporaryDirectory directory;
   const std::string path = directory.write("x", testing::raw_file("{}", 0));

@@ -55,7 +55,7 @@ TEST_CASE("a key that matches no tensor is an error that names it", "[placement]
   };
   const auto row = GENERATE(
       Row{R"({"layerz.*.mlp.fc1": "colwise"})",
-          R"(rules.json: line 1, column 2: "layerz.*.mlp.fc1": no tensor of the checkpoint matches "layerz.*.mlp.fc1"; it has "layers.*.mlp.fc*"; if it may be absent, write a rule file)"},
+          R"(rules.json: line 1, column 2: "layerz.*.mlp.fc1": no tensor of the checkpoint matches "layerz.*.mlp.fc1"; it has "layers.*.mlp.fc*"; if it may be absent, save the plan as a rule file)"},
       Row{R"({"tp_plan": {"layers.*.mlp.fc1": "colwise", "layers.12": "replicate"}})",
           R"("tp_plan.layers.12": no tensor of the checkpoint matches "layers.12"; it has "layers.*"; if it may be absent, add it to the list "optional")"},
       Row{R"({"rules": [{"match": "layers.*.mlp.fc2.bais", "dim": 0}]})",

@@ -3,12 +3,16 @@
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
+#include "safeshuffle/plan.hpp"
 
+#include "support/catalogs.hpp"
 #include "support/catch.hpp"
+#include "support/failure.hpp"
 #include "support/placement.hpp"
 #include "synth/layout.hpp"
 
 using namespace safeshuffle;
+using testing::failure;
 using testing::kept;
 using testing::shard;
 using testing::tensor;
@@ -189,6 +193,9 @@ const Families falcon_180b{
     {"transformer.ln_f.weight", {{14848}, whole}},
     {"transformer.word_embeddings.weight", {{65024, 14848}, 0}}};
 
+const std::map<std::string, const Families*> model_families{
+    {"llama-2-70b", &llama_70b}, {"bloom-176b", &bloom_176b}, {"falcon-180b", &falcon_180b}};
+
 void check_family(const TpPlan& plan, const std::string& name, const Family& expected,
                   std::uint32_t world) {
   const TensorInfo info = tensor(name, expected.shape);
@@ -305,6 +312,23 @@ TEST_CASE("other towers of a model are left whole", "[placement]") {
   }
 }
 
+TEST_CASE("a config.json that gives no model type says why", "[placement]") {
+  const auto cause = [](const std::string& config) {
+    return failure<ConfigError>([&] { TpPlan::automatic(config); }).cause;
+  };
+  CHECK(
+      cause("").starts_with("config.json, by which built-in rules are chosen, is missing or empty; "
+                            "copy the model's beside its files, or give a rule file"));
+  CHECK(cause("{}").starts_with("config.json has no model_type; give a rule file"));
+  CHECK(cause(R"({"model_type": "opt"})")
+            .starts_with("no built-in rules for model_type 'opt'; give"));
+  CHECK(cause(R"({"error": "Entry not found"})")
+            .starts_with("config.json: this is a server's error message"));
+  CHECK(cause("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+            .starts_with("this is a Git LFS pointer"));
+  CHECK(cause("<!DOCTYPE html><html>").starts_with("this is an HTML page"));
+}
+
 TEST_CASE("an unknown or absent model type lists the known ones", "[placement]") {
   const auto config = GENERATE(as<std::string>{}, "", "{}", R"({"model_type": "opt"})");
   try {
@@ -338,10 +362,28 @@ TEST_CASE("real checkpoints are placed for 1, 4 and 8 ranks", "[placement]") {
   }
 }
 
+TEST_CASE("built-in rules given back as a file make the same plan", "[placement]") {
+  const auto model = GENERATE(as<std::string>{}, "llama-2-70b", "bloom-176b", "falcon-180b");
+  const synth::Layout layout = synth::load_layout(model);
+  std::vector<testing::Made> tensors;
+  for (const synth::LayoutFile& file : layout.files) {
+    for (const auto& item : file.tensors) {
+      tensors.push_back(
+          {item.name, DType::BF16, model_families.at(model)->at(family(item.name)).shape});
+    }
+  }
+  const Catalog catalog = testing::make_catalog({tensors});
+  const TpPlan automatic = TpPlan::automatic(layout.config);
+  const TpPlan given = TpPlan::from_json(automatic.to_json(), layout.config, "rules.json");
+  const auto hash = [&](const TpPlan& rules) {
+    return make_plan(catalog, rules.place_all(catalog, 8), 8).hash();
+  };
+  CHECK(hash(given) == hash(automatic));
+  CHECK(hash(given) != hash(TpPlan::replicate_all()));
+}
+
 TEST_CASE("every name of the real layouts has its place", "[placement]") {
-  const std::map<std::string, const Families*> models{
-      {"llama-2-70b", &llama_70b}, {"bloom-176b", &bloom_176b}, {"falcon-180b", &falcon_180b}};
-  for (const auto& [model, families] : models) {
+  for (const auto& [model, families] : model_families) {
     const synth::Layout layout = synth::load_layout(model);
     const TpPlan plan = TpPlan::automatic(layout.config);
     for (const synth::LayoutFile& file : layout.files) {

@@ -1,5 +1,8 @@
 // placement: rule files, the vocabulary, and which rule is about which tensor.
 #include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
@@ -212,6 +215,83 @@ TEST_CASE("a dimension that does not divide is an error that says what to do", "
   const TpPlan file = parse(R"({"uneven": true, "tp_plan": {"m": "packed_colwise"}})");
   CHECK(kept(file, odd, 3, 4) == std::vector<Interval>{});
   CHECK(kept(file, odd, 2, 4) == std::vector<Interval>{{4, 1}, {9, 1}});
+}
+
+TEST_CASE("what to do about a dimension that does not divide depends on the rules", "[placement]") {
+  struct Row {
+    const char* rules;
+    const char* advice;
+  };
+  const auto row = GENERATE(
+      Row{R"({"tp_plan": {"m": "colwise"}})", "add \"uneven\": true at the top of rules.json"},
+      Row{"{\"rules\": [\n {\"match\": \"m\", \"dim\": 0}]}",
+          "add \"uneven\": true to rules[0] (rules.json, line 2, column 2)"},
+      Row{R"({"m": "colwise"})",
+          "save the plan as a rule file ('safeshuffle rules MODEL --tp-plan "
+          "rules.json', or TpPlan::to_json), add \"uneven\": true at its top"},
+      Row{R"({"model_type": "x", "base_model_tp_plan": {"m": "colwise"}})",
+          "'safeshuffle rules MODEL --tp-plan rules.json'"});
+  const TpPlan plan = parse(row.rules);
+  CHECK(contains(plan_error([&] { plan.place(tensor("m.weight", {10, 8}), 4); }), row.advice));
+  const std::string none = plan_error([] {
+    std::vector<Interval> ignored;
+    append_intervals({0, {.units = 10}, {}}, 10, 0, 4, ignored);
+  });
+  CHECK(none == "axis 0 (10 elements) does not divide among 4 ranks");
+}
+
+TEST_CASE("what applies to a built-in rule can be followed", "[placement]") {
+  const std::string config = R"({"model_type": "llama"})";
+  const TensorInfo odd = tensor("lm_head.weight", {10, 8});
+  const TpPlan plan = TpPlan::automatic(config);
+  CHECK(contains(plan_error([&] { plan.place(odd, 4); }),
+                 "save these rules as a file ('safeshuffle rules MODEL > rules.json', or "
+                 "TpPlan::to_json), add "
+                 "\"uneven\": true at its top, and give it as tp_plan (--tp-plan)"));
+  const std::string edited = "{\"uneven\": true," + plan.to_json().substr(1);
+  CHECK(shard(parse(edited, config), odd, 3, 4) == Shape{1, 8});
+}
+
+TEST_CASE("a field of a rule file where it has no effect is an error", "[placement]") {
+  struct Row {
+    const char* rules;
+    const char* message;
+  };
+  const auto row = GENERATE(
+      Row{R"({"uneven": true, "m": "colwise"})",
+          "\"uneven\": a field of a rule file, but this is a bare plan"},
+      Row{R"({"on_unmatched": "replicate", "m": "colwise"})", "\"on_unmatched\": a field"},
+      Row{R"({"optional": ["m"], "m": "colwise"})", "\"optional\": a field"},
+      Row{R"({"base_model_prefix": "x", "m": "colwise"})", "\"base_model_prefix\": a field"},
+      Row{R"({"tp_plan": {"uneven": true, "m": "colwise"}})",
+          "\"tp_plan.uneven\": a field of a rule file; it goes beside"},
+      Row{R"({"model_type": "x", "tp_plan": {"m": "colwise"}, "uneven": true})",
+          "\"uneven\": a field of a rule file, without effect in a config.json"},
+      Row{R"({"model_type": "x", "tp_plan": {"m": "colwise"}, "rules": []})",
+          "\"rules\": a field"});
+  CHECK(contains(config_error(row.rules), row.message));
+}
+
+TEST_CASE("rules as JSON make the same rules again", "[placement]") {
+  struct Row {
+    const char* rules;
+    const char* json;
+  };
+  const auto row = GENERATE(
+      Row{"{ \"tp_plan\": {\"m\": \"rowwise\"} }\n\n", "{ \"tp_plan\": {\"m\": \"rowwise\"} }"},
+      Row{R"({"z": "gather", "m": "rowwise", "lm_head": "colwise_rep"})",
+          R"({"tp_plan":{"z":"gather","m":"rowwise","lm_head":"colwise_rep"},"optional":["lm_head"]})"},
+      Row{R"({"model_type": "x", "base_model_prefix": "net", "base_model_tp_plan": {"m": "rowwise"},
+              "tp_plan": {"lm_head": "colwise_rep"}})",
+          R"({"tp_plan":{"m":"rowwise","lm_head":"colwise_rep"},"optional":["lm_head"],"base_model_prefix":"net"})"},
+      Row{R"({"architectures": [], "base_model_tp_plan": null, "tp_plan": {"m": "rowwise"}})",
+          R"({"tp_plan":{"m":"rowwise"}})"});
+  const std::string json = parse(row.rules).to_json();
+  CHECK(nlohmann::ordered_json::parse(json) == nlohmann::ordered_json::parse(row.json));
+  const TpPlan again = parse(json);
+  CHECK(again.to_json() == json);
+  CHECK(shard(again, tensor("m.weight", {8, 8}), 0, 4) == Shape{8, 2});
+  CHECK(parse(TpPlan::replicate_all().to_json()).to_json() == R"({"tp_plan": {}})");
 }
 
 TEST_CASE("units keep heads whole", "[placement]") {

@@ -1,0 +1,79 @@
+// safeshuffle rules: the rules that say where tensors go, as a file to edit.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "safeshuffle/loader.hpp"
+
+#include "commands.hpp"
+#include "placement/built_in.hpp"
+#include "plan_options.hpp"
+#include "table.hpp"
+
+namespace safeshuffle::app {
+namespace {
+
+using placement::BuiltIn;
+
+struct RulesCommand {
+  std::vector<std::string> paths;
+  std::string tp_plan = "auto";
+  std::string built_in;
+};
+
+void print_list() {
+  Table table({{"name", Align::left}, {"model_type", Align::left}});
+  for (const BuiltIn& rules : placement::built_in_rules()) {
+    table.add({rules.name, fmt::format("{}", fmt::join(rules.model_types, ", "))});
+  }
+  fmt::print("{}\nto print one of them: safeshuffle rules --built-in NAME\n", table.text());
+}
+
+bool is_called(const BuiltIn& rules, const std::string& name) {
+  return rules.name == name || std::count(rules.model_types.begin(), rules.model_types.end(), name);
+}
+
+void print_built_in(const std::string& name) {
+  for (const BuiltIn& rules : placement::built_in_rules()) {
+    if (!is_called(rules, name)) continue;
+    fmt::print("{}", rules.document.text);
+    return;
+  }
+  throw ConfigError("there are no built-in rules '" + name +
+                    "'; 'safeshuffle rules' lists those that there are");
+}
+
+void print_rules_of(const RulesCommand& command) {
+  // Which rules apply does not depend on how many ranks there are, but one alone needs none.
+  constexpr std::uint32_t some_ranks = 2;
+  const Checkpoint checkpoint = open_checkpoint(command.paths);
+  fmt::print("{}\n", select_tp_plan(command.tp_plan, checkpoint, some_ranks).to_json());
+}
+
+void rules(const RulesCommand& command) {
+  if (!command.built_in.empty()) return print_built_in(command.built_in);
+  command.paths.empty() ? print_list() : print_rules_of(command);
+}
+
+}  // namespace
+
+Command add_rules(CLI::App& parser) {
+  const auto command = std::make_shared<RulesCommand>();
+  CLI::App* sub = parser.add_subcommand(
+      "rules",
+      "Print the rules that apply to a checkpoint, to save and edit; or list those built in");
+  CLI::Option* model = sub->add_option("MODEL", command->paths,
+                                       "A directory, an .index.json, or .safetensors files");
+  add_tp_plan(*sub, command->tp_plan)->needs(model);
+  sub->add_option("--built-in", command->built_in,
+                  "Print these built-in rules; a name or a model_type")
+      ->type_name("NAME")
+      ->excludes(model);
+  return [command] { rules(*command); };
+}
+
+}  // namespace safeshuffle::app
