@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <iostream>
 #include <string>
 #include <thread>
 
@@ -10,6 +12,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/detached_work.hpp"
 #include "core/error_wire.hpp"
 #include "launch.hpp"
 
@@ -58,6 +61,14 @@ int report_failure() {
   if (in_group() && !is_agreed(error)) end_group(error);
   if (launched_rank() == 0) print(describe(error));
   return static_cast<int>(error.kind);
+}
+
+void end_at_once_if_needed(int code) {
+  if (!core::has_detached_work()) return;
+  std::cout << std::flush;
+  std::fflush(stdout);
+  std::fflush(stderr);
+  std::_Exit(code);
 }
 
 }  // namespace safeshuffle::app

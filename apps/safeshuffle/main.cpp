@@ -67,5 +67,6 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   const int code = safeshuffle::app::run(argc, argv);
   safeshuffle::app::leave_group(code != EXIT_SUCCESS);
+  safeshuffle::app::end_at_once_if_needed(code);
   return code;
 }

@@ -46,7 +46,9 @@ struct Device {
 
 /// Shared handle; copies refer to the same group. Collective calls on one communicator must not run
 /// concurrently; all ranks must make them in the same order. Destroying the last handle of a group
-/// of GPUs waits, some seconds at most, for the other ranks of the node to destroy theirs.
+/// of GPUs waits, some seconds at most, for the other ranks of the node to destroy theirs. If they
+/// do not, NCCL is left waiting on a thread of its own: a program should then end by `std::_Exit`,
+/// since `exit` would destroy static objects that this thread uses.
 class Communicator {
  public:
   /// For the library itself, like `transport` and `device_handle`: the types are not public.
