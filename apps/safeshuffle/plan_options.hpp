@@ -1,12 +1,15 @@
 // Options that several subcommands share, and the names of their values.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include <CLI/CLI.hpp>
 
 #include "safeshuffle/options.hpp"
+
+#include "core/defaults.hpp"
 
 namespace safeshuffle::app {
 
@@ -15,6 +18,9 @@ void add_plan_options(CLI::App& parser, Options& options);
 
 /// --dtype with the given help.
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help);
+
+/// "64 MiB, on GPUs 256 MiB": a default in bytes that depends on the device.
+std::string default_text(std::uint64_t core::Defaults::*bytes);
 
 /// As --assign takes it.
 std::string_view name(Assignment assignment);

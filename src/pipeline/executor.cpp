@@ -8,6 +8,7 @@
 
 #include "comm/lost_peers.hpp"
 #include "core/backoff.hpp"
+#include "core/detached_work.hpp"
 #include "core/error_wire.hpp"
 #include "core/process.hpp"
 #include "core/text.hpp"
@@ -19,22 +20,16 @@ constexpr std::chrono::microseconds poll_patience{1000};
 constexpr std::chrono::seconds settling_patience{3};
 constexpr std::chrono::milliseconds progress_interval{100};
 
-io::ReaderOptions reader_options(const Options& options) {
-  io::ReaderOptions reader;
-  reader.engine = options.io;
-  reader.direct = options.direct;
-  reader.threads =
-      options.threads != 0 ? options.threads : std::min(reader.threads, core::available_cores());
-  if (options.chunk != 0) reader.chunk = options.chunk;
-  return reader;
-}
-
-// Near the device, if there is one for each thread; else where the launcher has bound the rank.
-core::CpuSet cpus_for(const io::ReaderOptions& reader, const device::Device& device,
-                      const Options& options) {
-  if (options.numa == Numa::off) return {};
-  core::CpuSet near = device.near_cpus();
-  return near.size() < reader.threads ? core::CpuSet() : near;
+ReadingPlace reading_place(const Options& options, const device::Device& device, unsigned sharers) {
+  ReadingPlace place;
+  place.device = device.kind();
+  place.usable = usable_cpus(options, place.device);
+  place.cores =
+      place.usable.empty() ? core::available_cores() : static_cast<unsigned>(place.usable.size());
+  place.bound = core::allowed_cpus();
+  place.sharers = sharers;
+  if (options.numa == Numa::automatic) place.near = device.near_cpus(place.usable);
+  return place;
 }
 
 std::shared_ptr<std::byte> allocate(device::Device& device, std::uint64_t bytes) {
@@ -70,7 +65,7 @@ std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
 }  // namespace
 
 Executor::Executor(const Plan& plan, const Communicator& comm, const Options& options,
-                   PhaseClock& clock)
+                   unsigned sharers, PhaseClock& clock)
     : schedule_(plan.schedule()),
       transport_(comm.transport()),
       device_(comm.device_handle()),
@@ -83,8 +78,9 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
       deadline_(options.timeout),
       bytes_after_wave_(cumulative_bytes(schedule_)),
       last_report_(core::Clock::now()) {
-  const io::ReaderOptions reader = reader_options(options);
-  core::run_on(cpus_for(reader, *device_, options),
+  const ReadingPlace place = reading_place(options, *device_, sharers);
+  const io::ReaderOptions reader = reader_options(options, place);
+  core::run_on(reader_cpus(place, reader.threads),
                [&] { make_reader(reader, plan.ranks()[comm.rank()].slab_bytes); });
   progress_.waves = schedule_.waves;
   progress_.total_bytes = bytes_after_wave_.empty() ? 0 : bytes_after_wave_.back();
@@ -94,12 +90,11 @@ Executor::~Executor() = default;
 
 // Its threads, and the memory that they fill, stay on the CPUs that this one runs on.
 void Executor::make_reader(const io::ReaderOptions& options, std::uint64_t slab_bytes) {
-  // Twice the threads: each can fill one slot while another is on its way to the device. No piece
-  // is larger than a slab, whatever the chunk.
+  // No piece is larger than a slab, whatever the chunk.
   const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
-  staging_ = device_->make_staging(slot_bytes, std::size_t{2} * options.threads);
+  staging_ = device_->make_staging(slot_bytes, ring_slots(slot_bytes, options.threads));
   reader_ = io::make_reader(options, files_of(schedule_), *staging_);
-  reader_cpus_ = core::allowed_cpus();
+  reading_ = {core::allowed_cpus(), options.threads, options.chunk};
 }
 
 void Executor::run() {
@@ -190,13 +185,14 @@ void Executor::settle_reader() {
 // for good; the alternative is to hang with it.
 void Executor::abandon_reader() {
   struct Abandoned {
+    core::DetachedWork threads;
     std::shared_ptr<device::Device> device;
     std::shared_ptr<Buffers> buffers;
     std::unique_ptr<device::Staging> staging;
     std::unique_ptr<io::Reader> reader;
   };
-  static_cast<void>(
-      new Abandoned{device_, buffers_, std::move(staging_), std::move(reader_)});  // never freed
+  static_cast<void>(new Abandoned{
+      {}, device_, buffers_, std::move(staging_), std::move(reader_)});  // never freed
 }
 
 void Executor::note_failure(const ErrorRecord& error) {

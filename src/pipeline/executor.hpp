@@ -18,6 +18,7 @@
 #include "device/device.hpp"
 #include "io/reader.hpp"
 #include "pipeline/phase_clock.hpp"
+#include "pipeline/reading.hpp"
 #include "plan/transfers.hpp"
 
 namespace safeshuffle::pipeline {
@@ -32,8 +33,9 @@ struct Buffers {
 /// One load of one rank. Used by the loading thread; construct, run once, then ask.
 class Executor {
  public:
-  /// Allocates everything the load needs. Throws MemoryError.
-  Executor(const Plan& plan, const Communicator& comm, const Options& options, PhaseClock& clock);
+  /// Allocates everything the load needs. `sharers`: see ReadingPlace. Throws MemoryError.
+  Executor(const Plan& plan, const Communicator& comm, const Options& options, unsigned sharers,
+           PhaseClock& clock);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -53,8 +55,13 @@ class Executor {
   double read_busy_seconds() const { return reader_->busy_seconds(); }
   std::uint64_t pinned_bytes() const { return staging_->pinned_bytes(); }
 
-  /// On which its reader threads run.
-  const core::CpuSet& reader_cpus() const noexcept { return reader_cpus_; }
+  /// What its reader threads do, for the report.
+  struct Reading {
+    core::CpuSet cpus;
+    unsigned threads = 0;
+    std::uint64_t chunk = 0;
+  };
+  const Reading& reading() const noexcept { return reading_; }
 
  private:
   struct Transfers {
@@ -99,7 +106,7 @@ class Executor {
   std::unique_ptr<device::Packer> packer_;
   std::unique_ptr<device::Staging> staging_;
   std::unique_ptr<io::Reader> reader_;
-  core::CpuSet reader_cpus_;
+  Reading reading_;
   plan::TransferPlanner planner_;
   core::Deadline deadline_;
   std::optional<io::BatchId> last_batch_;

@@ -5,17 +5,22 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "safeshuffle/loader.hpp"
 
 #include "comm/agreement.hpp"
+#include "core/cpus.hpp"
 #include "core/process.hpp"
+#include "core/wire.hpp"
 #include "device/device.hpp"
 #include "pipeline/executor.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/open.hpp"
 #include "pipeline/phase_clock.hpp"
+#include "pipeline/reading.hpp"
 #include "pipeline/report_wire.hpp"
 #include "pipeline/tensor_state.hpp"
 #include "plan/schedule.hpp"
@@ -35,8 +40,10 @@ void check_together(const Options& options, const Communicator& comm) {
   });
 }
 
-// Besides what the caller has reserved, what transport and packer take.
-PlanOptions with_reserved(PlanOptions options, const Communicator& comm) {
+// The window that suits the device; and besides what the caller has reserved, what transport and
+// packer take.
+PlanOptions on_device(PlanOptions options, const Communicator& comm) {
+  if (options.window == 0) options.window = pipeline::defaults_on(comm.device()).window;
   options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
   return options;
 }
@@ -46,29 +53,63 @@ Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Opti
   comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
     auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
-                     with_reserved(options.plan, comm));
+                     on_device(options.plan, comm));
     return {};
   });
   return *plan;
 }
 
-// No plan is followed unproven. Every rank sees every hash, so all of them throw or none.
-void compare_plans(const Plan& plan, const Communicator& comm, const Options& options) {
-  const auto hashes = comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
-    if (plan.world() != comm.size()) {
-      throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
-                        std::to_string(comm.size()));
-    }
-    plan.prove();
-    return std::to_string(plan.hash());
-  });
-  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
-    if (hashes[rank] == hashes.front()) continue;
+// What a rank tells the others before it allocates anything.
+struct Intent {
+  std::uint64_t plan_hash = 0;
+  std::string cpus;  // of its readers: equal on ranks of one node that share them
+};
+
+std::string encode(const Intent& intent) {
+  return core::WireWriter().put(intent.plan_hash).put(intent.cpus).take();
+}
+
+Intent decode_intent(std::string_view bytes) {
+  core::WireReader in(bytes);
+  const std::uint64_t hash = in.number();
+  return {hash, in.text()};
+}
+
+std::string shared_cpus(const Communicator& comm, const Options& options) {
+  return core::node_id() + " " + core::cpu_list(pipeline::usable_cpus(options, comm.device()));
+}
+
+// No plan is followed unproven.
+std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
+                                     const Options& options) {
+  std::vector<Intent> intents;
+  for (const std::string& bytes :
+       comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
+         if (plan.world() != comm.size()) {
+           throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
+                             std::to_string(comm.size()));
+         }
+         plan.prove();
+         return encode({plan.hash(), shared_cpus(comm, options)});
+       })) {
+    intents.push_back(decode_intent(bytes));
+  }
+  return intents;
+}
+
+// Every rank sees every hash, so all of them throw or none.
+void compare_plans(const std::vector<Intent>& intents) {
+  for (std::size_t rank = 0; rank < intents.size(); ++rank) {
+    if (intents[rank].plan_hash == intents.front().plan_hash) continue;
     throw PlanError(ErrorRecord{
         .rank = static_cast<std::int32_t>(rank),
         .cause = "made another plan than rank 0: do all ranks run the same program with the "
                  "same options?"});
   }
+}
+
+unsigned count_sharers(const std::vector<Intent>& intents, std::uint32_t rank) {
+  return static_cast<unsigned>(std::ranges::count(intents, intents[rank].cpus, &Intent::cpus));
 }
 
 RankReport rank_report(const RankSummary& planned, const Communicator& comm,
@@ -94,7 +135,9 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.peak_pinned_bytes = executor.pinned_bytes() + report.packer_device_bytes;
   report.peak_resident_bytes = core::peak_resident_bytes();
   const io::IoPath path = executor.io_path();
-  report.reader_cpus = core::cpu_list(executor.reader_cpus());
+  report.reader_cpus = core::cpu_list(executor.reading().cpus);
+  report.reader_threads = executor.reading().threads;
+  report.reader_chunk = executor.reading().chunk;
   report.io_path = path.mode.empty() ? "none" : path.engine + " " + path.mode;
   report.direct_bytes = path.direct_bytes;
   report.buffered_bytes = path.buffered_bytes;
@@ -122,11 +165,12 @@ Report make_report(const Plan& plan, const Communicator& comm,
 }
 
 std::unique_ptr<pipeline::Executor> allocate_together(const Plan& plan, const Communicator& comm,
-                                                      const Options& options, PhaseClock& clock) {
+                                                      const Options& options, unsigned sharers,
+                                                      PhaseClock& clock) {
   const PhaseScope scope(clock, Phase::allocate);
   std::unique_ptr<pipeline::Executor> executor;
   comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
-    executor = std::make_unique<pipeline::Executor>(plan, comm, options, clock);
+    executor = std::make_unique<pipeline::Executor>(plan, comm, options, sharers, clock);
     return {};
   });
   return executor;
@@ -145,8 +189,10 @@ TensorSet hand_over(const Plan& plan, const Communicator& comm, const pipeline::
 
 TensorSet execute(const Plan& plan, const Communicator& comm, const Options& options,
                   PhaseClock& clock) {
-  compare_plans(plan, comm, options);
-  const auto executor = allocate_together(plan, comm, options, clock);
+  const std::vector<Intent> intents = exchange_intents(plan, comm, options);
+  compare_plans(intents);
+  const unsigned sharers = count_sharers(intents, comm.rank());
+  const auto executor = allocate_together(plan, comm, options, sharers, clock);
   executor->run();
   clock.enter(Phase::wait);
   comm::agree(comm.transport(), {}, executor->error(), timeout_of(options));

@@ -7,6 +7,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/defaults.hpp"
 #include "plan/arena.hpp"
 #include "plan/assignment.hpp"
 #include "plan/cut.hpp"
@@ -18,8 +19,7 @@
 namespace safeshuffle {
 namespace {
 
-constexpr std::uint64_t smallest_window = 4096;
-
+using core::smallest_window;
 using plan::Schedule;
 
 void check_arguments(const Schedule& schedule, const PlanOptions& options) {
@@ -161,7 +161,9 @@ void Plan::prove() const {
 }
 
 Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t world,
-               const PlanOptions& options) {
+               const PlanOptions& given) {
+  PlanOptions options = given;
+  if (options.window == 0) options.window = core::host_defaults.window;
   const auto schedule = std::make_shared<Schedule>();
   schedule->catalog = std::move(catalog);
   schedule->placements = std::move(placements);
