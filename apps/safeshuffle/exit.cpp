@@ -1,7 +1,10 @@
 #include "exit.hpp"
 
+#include <cstdlib>
+
 #include "safeshuffle/error.hpp"
 
+#include "core/detached_work.hpp"
 #include "core/error_wire.hpp"
 #include "launch.hpp"
 #include "output.hpp"
@@ -37,6 +40,10 @@ int report_failure() {
   if (in_group() && !is_agreed(error)) end_group(error);
   if (launched_rank() == 0) print_error(error);
   return static_cast<int>(error.kind);
+}
+
+void end_at_once_if_needed(int code) {
+  if (core::has_detached_work()) std::_Exit(code);
 }
 
 }  // namespace safeshuffle::app

@@ -8,4 +8,8 @@ namespace safeshuffle::app {
 /// the group is then ended.
 int report_failure();
 
+/// Before `main` returns: ends the process here if a thread was given up that may still be in the
+/// midst of NCCL, CUDA or a read, since it must not see static objects being destroyed.
+void end_at_once_if_needed(int code);
+
 }  // namespace safeshuffle::app

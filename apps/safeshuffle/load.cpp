@@ -17,6 +17,7 @@
 #include "choice.hpp"
 #include "comm/agreement.hpp"
 #include "commands.hpp"
+#include "core/defaults.hpp"
 #include "launch.hpp"
 #include "load_outputs.hpp"
 #include "output.hpp"
@@ -39,6 +40,12 @@ struct LoadCommand {
   ProgressStyle progress = ProgressStyle::automatic;
 };
 
+std::string default_threads_text() {
+  return fmt::format("by cores: {} to {}, on GPUs {} to {}", core::host_defaults.least_threads,
+                     core::host_defaults.most_threads, core::gpu_defaults.least_threads,
+                     core::gpu_defaults.most_threads);
+}
+
 void add_io_options(CLI::App& parser, Options& options) {
   add_choice<IoEngine>(parser, "--io", "ENGINE", options.io,
                        {{"auto", IoEngine::automatic}, {"posix", IoEngine::posix}},
@@ -50,8 +57,9 @@ void add_io_options(CLI::App& parser, Options& options) {
   parser.add_option("--threads", options.threads, "Reader threads per rank, up to 1024")
       ->type_name("N")
       ->check(CLI::Range(1, 1024).description(""))
-      ->default_str("4, or the cores if fewer");
-  add_size(parser, "--chunk", options.chunk, "Bytes per read call")->default_str("8MiB");
+      ->default_str(default_threads_text());
+  add_size(parser, "--chunk", options.chunk, "Bytes per read call", core::smallest_chunk)
+      ->default_str(default_text(&core::Defaults::chunk));
   add_choice<Numa>(parser, "--numa", "MODE", options.numa,
                    {{"auto", Numa::automatic}, {"off", Numa::off}},
                    "Whether reader threads and their memory go to the NUMA node of the GPU");

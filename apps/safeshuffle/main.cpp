@@ -74,5 +74,6 @@ int main(int argc, char** argv) {
   safeshuffle::app::clean_up_on_signals();
   const int code = safeshuffle::app::run_and_report(argc, argv);
   safeshuffle::app::leave_group(code);
+  safeshuffle::app::end_at_once_if_needed(code);
   return code;
 }

@@ -11,7 +11,9 @@
 
 #include "safeshuffle/loader.hpp"
 
+#include "choice.hpp"
 #include "commands.hpp"
+#include "core/defaults.hpp"
 #include "output.hpp"
 #include "pipeline/placement_json.hpp"
 #include "plan_options.hpp"
@@ -29,6 +31,7 @@ struct PlanCommand {
   std::vector<std::string> paths;
   std::uint32_t world = 1;
   bool json = false;
+  DeviceKind device = DeviceKind::host;
   Options options;
 };
 
@@ -95,12 +98,21 @@ void print_table(const Plan& plan) {
   print_result(fmt::format("proof: ok; plan hash: {:016x}\n", plan.hash()));
 }
 
+// As a load onto the device plans.
+PlanOptions plan_options(const PlanCommand& command) {
+  PlanOptions options = command.options.plan;
+  if (options.window == 0 && command.device == DeviceKind::cuda) {
+    options.window = core::gpu_defaults.window;
+  }
+  return options;
+}
+
 void plan(const PlanCommand& command) {
   Checkpoint checkpoint = open_checkpoint(command.paths);
   const TpPlan rules = select_tp_plan(command.options.tp_plan, checkpoint, command.world);
   auto placements = rules.place_all(checkpoint.catalog, command.world);
   const Plan plan = make_plan(std::move(checkpoint.catalog), std::move(placements), command.world,
-                              command.options.plan);
+                              plan_options(command));
   plan.prove();
   print_warnings(plan.warnings());
   command.json ? print_json(plan) : print_table(plan);
@@ -119,6 +131,9 @@ Command add_plan(CLI::App& parser) {
       ->required()
       ->check(CLI::Range(1, 65536).description(""));
   sub->add_flag("--json", command->json, "Print JSON");
+  add_choice<DeviceKind>(*sub, "--device", "DEVICE", command->device,
+                         {{"host", DeviceKind::host}, {"cuda", DeviceKind::cuda}},
+                         "Whose default window");
   add_plan_options(*sub, command->options);
   return [command] { plan(*command); };
 }

@@ -1,5 +1,7 @@
 #include "plan_options.hpp"
 
+#include <fmt/format.h>
+
 #include "choice.hpp"
 #include "size.hpp"
 
@@ -38,11 +40,17 @@ void add_plan_options(CLI::App& parser, Options& options) {
   add_dtype(parser, options.plan.dtype, "Convert F16, BF16 and F32 tensors");
   add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),
              "Which rank reads what");
-  add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave")
-      ->default_str("64MiB");
+  add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave",
+           core::smallest_window)
+      ->default_str(default_text(&core::Defaults::window));
   add_size(parser, "--memory-budget", options.plan.memory_budget,
            "Most device memory per rank; the window shrinks to fit")
       ->default_str("no limit");
+}
+
+std::string default_text(std::uint64_t core::Defaults::*bytes) {
+  return fmt::format("{}, on GPUs {}", format_binary_size(core::host_defaults.*bytes),
+                     format_binary_size(core::gpu_defaults.*bytes));
 }
 
 std::string_view name(Assignment assignment) {

@@ -1,12 +1,15 @@
 // Options that several subcommands share, and the names of their values.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include <CLI/CLI.hpp>
 
 #include "safeshuffle/options.hpp"
+
+#include "core/defaults.hpp"
 
 namespace safeshuffle::app {
 
@@ -18,6 +21,9 @@ CLI::Option* add_tp_plan(CLI::App& parser, std::string& tp_plan);
 
 /// --dtype with the given help.
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help);
+
+/// "64 MiB, on GPUs 256 MiB": a default in bytes that depends on the device.
+std::string default_text(std::uint64_t core::Defaults::*bytes);
 
 /// As --assign takes it.
 std::string_view name(Assignment assignment);

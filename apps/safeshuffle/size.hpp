@@ -23,8 +23,8 @@ std::string format_binary_size(std::uint64_t bytes);
 /// "1 wave", "7 waves"; `noun` takes an s.
 std::string count(std::uint64_t number, std::string_view noun);
 
-/// Adds an option that takes a size.
+/// Adds an option that takes a size of `least` bytes or more.
 CLI::Option* add_size(CLI::App& parser, const std::string& name, std::uint64_t& value,
-                      const std::string& help);
+                      const std::string& help, std::uint64_t least = 0);
 
 }  // namespace safeshuffle::app

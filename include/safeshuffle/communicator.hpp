@@ -47,8 +47,10 @@ struct Device {
 /// Shared handle; copies refer to the same group. All ranks must make the collective calls on it in
 /// the same order, one after the other: a call that is made while another one on the communicator,
 /// or on a copy, is in progress throws ConfigError at once, on this rank alone, whatever thread
-/// makes it; the call in progress goes on. Destroying the last handle of a group
-/// of GPUs waits, some seconds at most, for the other ranks of the node to destroy theirs.
+/// makes it; the call in progress goes on. Destroying the last handle of a group of GPUs waits,
+/// some seconds at most, for the other ranks of the node to destroy theirs. If they do not, NCCL is
+/// left waiting on a thread of its own: a program should then end by `std::_Exit`, since `exit`
+/// would destroy static objects that this thread uses.
 class Communicator {
  public:
   /// For the library itself, like `transport` and `device_handle`: the types are not public.

@@ -29,8 +29,9 @@ struct PlanOptions {
   /// Bytes of file data one rank contributes per wave, at least 4 KiB. Larger windows mean fewer,
   /// larger messages; device memory grows by up to three windows. A tensor larger than the window
   /// is moved in several waves. Below 1 MiB, or the largest tensor if that is smaller, waves cost
-  /// more than they move; Plan::warnings says so.
-  std::uint64_t window = std::uint64_t{64} << 20;
+  /// more than they move; Plan::warnings says so. 0: 64 MiB; 256 MiB where `load` itself plans for
+  /// GPUs.
+  std::uint64_t window = 0;
 
   /// Most device bytes per rank: shards, slabs and pack buffer, and `reserved_bytes`; not CUDA's
   /// own context. 0: no limit. The window is reduced to fit, but not below 1 MiB, or the largest
@@ -75,14 +76,18 @@ struct Options {
   DirectIo direct = DirectIo::automatic;
 
   /// `automatic`: reader threads, and the page-locked memory that they fill, are on the GPU's NUMA
-  /// node, if the launcher lets the rank run on as many CPUs there as it has reader threads. `off`,
-  /// and on the host: they are where the launcher bound the rank.
+  /// node, if the cgroup permits as many CPUs there as there are reader threads; else where the
+  /// launcher bound the rank, if those are as many; else on any that the cgroup permits. A launcher
+  /// that binds each rank to one core so does not make all its threads share that. `off`, and on
+  /// the host: they are where the launcher bound the rank.
   Numa numa = Numa::automatic;
 
-  /// Reader threads per rank; 0: 4, or the number of cores if that is less.
+  /// Reader threads per rank. 0: as many as there are cores, up to 4. On GPUs one less than the
+  /// cores divided by the ranks that share them, but 4 to 16.
   unsigned threads = 0;
 
-  /// Bytes per read call; 0: 8 MiB. At least 4 KiB.
+  /// Bytes per read call, at least 4 KiB. 0: 8 MiB; 2 MiB on GPUs. There, page-locked memory takes
+  /// two chunks per thread, but not more than 64 MiB, or two chunks if they are larger.
   std::uint64_t chunk = 0;
 
   /// Longest time without progress before a peer counts as lost, at least 1 s. Must be longer than

@@ -64,10 +64,12 @@ struct RankReport {
   std::string io_path;                    ///< engine and mode used: "posix buffered"; or "none"
   std::uint64_t direct_bytes = 0;         ///< read from storage past the page cache
   std::uint64_t buffered_bytes = 0;       ///< read from storage through the page cache
-  std::string reader_cpus;                ///< of the reader threads, such as "0-15,64-79"
-  std::uint64_t fallback_files = 0;       ///< for which something was asked but not done
-  std::vector<std::string> fallbacks;     ///< the first of these and why, the others in one line
-  std::vector<Span> spans;                ///< if Options::trace; else empty
+  unsigned reader_threads = 0;
+  std::uint64_t reader_chunk = 0;      ///< bytes per read call, at most
+  std::string reader_cpus;             ///< of the reader threads, such as "0-15,64-79"
+  std::uint64_t fallback_files = 0;    ///< for which something was asked but not done
+  std::vector<std::string> fallbacks;  ///< the first of these and why, the others in one line
+  std::vector<Span> spans;             ///< if Options::trace; else empty
 };
 
 /// The whole load.

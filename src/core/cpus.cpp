@@ -62,6 +62,15 @@ CpuSet allowed_cpus() {
   return cpus;
 }
 
+// The kernel leaves of all CPUs those that the cgroup has.
+CpuSet permitted_cpus() {
+  CpuSet all;
+  for (unsigned cpu = 0; cpu < most_cpus; ++cpu) all.insert(cpu);
+  CpuSet permitted;
+  run_on(all, [&] { permitted = allowed_cpus(); });
+  return permitted;
+}
+
 std::string cpu_list(const CpuSet& cpus) {
   std::string list;
   for (auto at = cpus.begin(); at != cpus.end();) {
@@ -84,14 +93,13 @@ CpuSet parse_cpu_list(std::string_view list) {
   return list.empty() ? cpus : CpuSet();
 }
 
-CpuSet cpus_near(const std::string& pci_address, const std::string& sysfs) {
+CpuSet cpus_near(const std::string& pci_address, const CpuSet& cpus, const std::string& sysfs) {
   std::string name = pci_address;  // sysfs has small letters, CUDA capital ones
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
   std::string list;
   std::getline(std::ifstream(sysfs + "/bus/pci/devices/" + name + "/local_cpulist"), list);
-  const CpuSet allowed = allowed_cpus();
   CpuSet near;
-  std::ranges::set_intersection(parse_cpu_list(list), allowed, std::inserter(near, near.end()));
+  std::ranges::set_intersection(parse_cpu_list(list), cpus, std::inserter(near, near.end()));
   return near;
 }
 

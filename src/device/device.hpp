@@ -89,9 +89,8 @@ class Device {
   /// For reports, such as "host" or "NVIDIA H200 at 0000:1B:00.0".
   virtual std::string description() const = 0;
 
-  /// Those near the device of the CPUs that the calling thread may run on; empty if it has none
-  /// that are nearer than others.
-  virtual core::CpuSet near_cpus() const { return {}; }
+  /// Of `cpus`, those near the device; empty if none are nearer than others.
+  virtual core::CpuSet near_cpus(const core::CpuSet& /*cpus*/) const { return {}; }
 
   /// Memory aligned to at least 4096 bytes, uninitialised, `bytes` > 0. The owner may outlive the
   /// handle it was allocated through. Throws MemoryError.

@@ -75,8 +75,8 @@ class Reader {
 struct ReaderOptions {
   IoEngine engine = IoEngine::automatic;
   DirectIo direct = DirectIo::automatic;
-  unsigned threads = 4;
-  std::uint64_t chunk = std::uint64_t{8} << 20;  ///< bytes per read call
+  unsigned threads = 1;
+  std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
 };
 
 /// A reader of `files` (kept by copy) that lands data through `staging`, which must outlive it.

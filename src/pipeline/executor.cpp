@@ -8,6 +8,7 @@
 
 #include "comm/lost_peers.hpp"
 #include "core/backoff.hpp"
+#include "core/detached_work.hpp"
 #include "core/error_wire.hpp"
 #include "core/process.hpp"
 #include "core/text.hpp"
@@ -21,22 +22,16 @@ constexpr std::chrono::milliseconds settling_patience{30'000};
 constexpr std::chrono::milliseconds stall_notice{500};
 constexpr std::chrono::milliseconds progress_interval{100};
 
-io::ReaderOptions reader_options(const Options& options) {
-  io::ReaderOptions reader;
-  reader.engine = options.io;
-  reader.direct = options.direct;
-  reader.threads =
-      options.threads != 0 ? options.threads : std::min(reader.threads, core::available_cores());
-  if (options.chunk != 0) reader.chunk = options.chunk;
-  return reader;
-}
-
-// Near the device, if there is one for each thread; else where the launcher has bound the rank.
-core::CpuSet cpus_for(const io::ReaderOptions& reader, const device::Device& device,
-                      const Options& options) {
-  if (options.numa == Numa::off) return {};
-  core::CpuSet near = device.near_cpus();
-  return near.size() < reader.threads ? core::CpuSet() : near;
+ReadingPlace reading_place(const Options& options, const device::Device& device, unsigned sharers) {
+  ReadingPlace place;
+  place.device = device.kind();
+  place.usable = usable_cpus(options, place.device);
+  place.cores =
+      place.usable.empty() ? core::available_cores() : static_cast<unsigned>(place.usable.size());
+  place.bound = core::allowed_cpus();
+  place.sharers = sharers;
+  if (options.numa == Numa::automatic) place.near = device.near_cpus(place.usable);
+  return place;
 }
 
 std::shared_ptr<std::byte> allocate(device::Device& device, std::uint64_t bytes) {
@@ -65,7 +60,7 @@ std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
 }  // namespace
 
 Executor::Executor(const Plan& plan, const Communicator& comm, const Options& options,
-                   PhaseClock& clock)
+                   unsigned sharers, PhaseClock& clock)
     : schedule_(plan.schedule()),
       transport_(comm.transport()),
       device_(comm.device_handle()),
@@ -78,8 +73,9 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
       deadline_(options.timeout),
       abandoned_(std::make_unique<Abandoned>()),
       last_report_(core::Clock::now()) {
-  const io::ReaderOptions reader = reader_options(options);
-  core::run_on(cpus_for(reader, *device_, options),
+  const ReadingPlace place = reading_place(options, *device_, sharers);
+  const io::ReaderOptions reader = reader_options(options, place);
+  core::run_on(reader_cpus(place, reader.threads),
                [&] { make_reader(reader, plan.ranks()[comm.rank()].slab_bytes); });
   if (schedule_.waves != 0) transfers_ = plan_transfers(0);
   progress_.waves = schedule_.waves;
@@ -92,12 +88,11 @@ Executor::~Executor() {
 
 // Its threads, and the memory that they fill, stay on the CPUs that this one runs on.
 void Executor::make_reader(const io::ReaderOptions& options, std::uint64_t slab_bytes) {
-  // Twice the threads: each can fill one slot while another is on its way to the device. No piece
-  // is larger than a slab, whatever the chunk.
+  // No piece is larger than a slab, whatever the chunk.
   const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
-  staging_ = device_->make_staging(slot_bytes, std::size_t{2} * options.threads);
+  staging_ = device_->make_staging(slot_bytes, ring_slots(slot_bytes, options.threads));
   reader_ = io::make_reader(options, files_of(schedule_), *staging_);
-  reader_cpus_ = core::allowed_cpus();
+  reading_ = {core::allowed_cpus(), options.threads, options.chunk};
 }
 
 void Executor::run() {
@@ -182,7 +177,11 @@ void Executor::settle_reader() noexcept {
 // A thread that hangs in the kernel cannot be joined, so all that it may still use is left to it,
 // for good; the alternative is to hang with it.
 void Executor::abandon_reader() noexcept {
-  *abandoned_ = {device_, buffers_, std::move(staging_), std::move(reader_)};
+  abandoned_->threads.emplace();
+  abandoned_->device = device_;
+  abandoned_->buffers = buffers_;
+  abandoned_->staging = std::move(staging_);
+  abandoned_->reader = std::move(reader_);
   static_cast<void>(abandoned_.release());  // never freed
 }
 

@@ -15,9 +15,11 @@
 #include "comm/transport.hpp"
 #include "core/cpus.hpp"
 #include "core/deadline.hpp"
+#include "core/detached_work.hpp"
 #include "device/device.hpp"
 #include "io/reader.hpp"
 #include "pipeline/phase_clock.hpp"
+#include "pipeline/reading.hpp"
 #include "plan/transfers.hpp"
 
 namespace safeshuffle::pipeline {
@@ -32,9 +34,10 @@ struct Buffers {
 /// One load of one rank. Used by the loading thread; construct, run once, then ask.
 class Executor {
  public:
-  /// Allocates everything the load needs. Throws MemoryError, PlanError. `plan` and `options` must
-  /// outlive it.
-  Executor(const Plan& plan, const Communicator& comm, const Options& options, PhaseClock& clock);
+  /// Allocates everything the load needs. `plan` and `options` must outlive it; `sharers`: see
+  /// ReadingPlace. Throws MemoryError, PlanError.
+  Executor(const Plan& plan, const Communicator& comm, const Options& options, unsigned sharers,
+           PhaseClock& clock);
 
   /// Ends reads under way, or gives them up after a time, with all memory that they may still use.
   ~Executor();
@@ -57,8 +60,13 @@ class Executor {
   double read_busy_seconds() const { return reader_->busy_seconds(); }
   std::uint64_t pinned_bytes() const { return staging_->pinned_bytes(); }
 
-  /// On which its reader threads run.
-  const core::CpuSet& reader_cpus() const noexcept { return reader_cpus_; }
+  /// What its reader threads do, for the report.
+  struct Reading {
+    core::CpuSet cpus;
+    unsigned threads = 0;
+    std::uint64_t chunk = 0;
+  };
+  const Reading& reading() const noexcept { return reading_; }
 
  private:
   struct Transfers {
@@ -67,6 +75,7 @@ class Executor {
   };
   /// Whatever a reader thread that hangs may still use.
   struct Abandoned {
+    std::optional<core::DetachedWork> threads;
     std::shared_ptr<device::Device> device;
     std::shared_ptr<Buffers> buffers;
     std::unique_ptr<device::Staging> staging;
@@ -110,7 +119,7 @@ class Executor {
   std::unique_ptr<device::Packer> packer_;
   std::unique_ptr<device::Staging> staging_;
   std::unique_ptr<io::Reader> reader_;
-  core::CpuSet reader_cpus_;
+  Reading reading_;
   plan::TransferPlanner planner_;
   plan::Slab slab_;  // scratch
   core::Deadline deadline_;

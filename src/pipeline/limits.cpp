@@ -5,10 +5,11 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/defaults.hpp"
+
 namespace safeshuffle::pipeline {
 namespace {
 
-constexpr std::uint64_t smallest_chunk = 4096;
 constexpr std::chrono::milliseconds shortest_timeout{1000};
 constexpr unsigned most_threads = 1024;
 
@@ -18,8 +19,9 @@ void check_options(const Options& options) {
   if (options.threads > most_threads) {
     throw ConfigError("at most " + std::to_string(most_threads) + " reader threads are possible");
   }
-  if (options.chunk != 0 && options.chunk < smallest_chunk) {
-    throw ConfigError("the chunk must be at least " + std::to_string(smallest_chunk) + " bytes");
+  if (options.chunk != 0 && options.chunk < core::smallest_chunk) {
+    throw ConfigError("the chunk must be at least " + std::to_string(core::smallest_chunk) +
+                      " bytes");
   }
   if (options.timeout < shortest_timeout) throw ConfigError("the time-out must be at least 1 s");
 }

@@ -5,18 +5,23 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "safeshuffle/loader.hpp"
 
 #include "comm/agreement.hpp"
 #include "comm/collective_call.hpp"
+#include "core/cpus.hpp"
 #include "core/process.hpp"
+#include "core/wire.hpp"
 #include "device/device.hpp"
 #include "pipeline/executor.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/open.hpp"
 #include "pipeline/phase_clock.hpp"
+#include "pipeline/reading.hpp"
 #include "pipeline/report_wire.hpp"
 #include "pipeline/tensor_state.hpp"
 #include "plan/schedule.hpp"
@@ -36,8 +41,10 @@ void check_together(const Options& options, const Communicator& comm) {
   });
 }
 
-// Besides what the caller has reserved, what transport and packer take.
-PlanOptions with_reserved(PlanOptions options, const Communicator& comm) {
+// The window that suits the device; and besides what the caller has reserved, what transport and
+// packer take.
+PlanOptions on_device(PlanOptions options, const Communicator& comm) {
+  if (options.window == 0) options.window = pipeline::defaults_on(comm.device()).window;
   options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
   return options;
 }
@@ -47,30 +54,68 @@ Plan plan_together(pipeline::Opened opened, const Communicator& comm, const Opti
   comm::agree_on_computation(comm.transport(), timeout_of(options), [&]() -> std::string {
     auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
-                     with_reserved(options.plan, comm));
+                     on_device(options.plan, comm));
     return {};
   });
   return *plan;
 }
 
-// No plan is followed unproven. Every rank sees every hash, so all of them throw or none.
-void compare_plans(const Plan& plan, const Communicator& comm, const Options& options) {
+// What a rank tells the others before it allocates anything.
+struct Intent {
+  std::uint64_t plan_hash = 0;
+  std::string cpus;  // of its readers: equal on ranks of one node that share them
+};
+
+std::string encode(const Intent& intent) {
+  return core::WireWriter().put(intent.plan_hash).put(intent.cpus).take();
+}
+
+Intent decode_intent(std::string_view bytes) {
+  core::WireReader in(bytes);
+  const std::uint64_t hash = in.number();
+  return {hash, in.text()};
+}
+
+std::string shared_cpus(const Communicator& comm, const Options& options) {
+  return core::node_id() + " " + core::cpu_list(pipeline::usable_cpus(options, comm.device()));
+}
+
+// No plan is followed unproven.
+std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
+                                     const Options& options) {
   const auto prove = [&]() -> std::string {
     if (plan.world() != comm.size()) {
       throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
                         std::to_string(comm.size()));
     }
     plan.prove();
-    return std::to_string(plan.hash());
+    return encode({plan.hash(), shared_cpus(comm, options)});
   };
-  const auto hashes = comm::agree_on_computation(comm.transport(), timeout_of(options), prove);
-  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
-    if (hashes[rank] == hashes.front()) continue;
+  std::vector<Intent> intents;
+  for (const std::string& bytes :
+       comm::agree_on_computation(comm.transport(), timeout_of(options), prove)) {
+    intents.push_back(decode_intent(bytes));
+  }
+  return intents;
+}
+
+// Every rank sees every hash, so all of them throw or none.
+void compare_plans(const std::vector<Intent>& intents) {
+  for (std::size_t rank = 0; rank < intents.size(); ++rank) {
+    if (intents[rank].plan_hash == intents.front().plan_hash) continue;
     throw PlanError(ErrorRecord{
         .rank = static_cast<std::int32_t>(rank),
         .cause = "made another plan than rank 0: do all ranks run the same program with the "
                  "same options?"});
   }
+}
+
+// Returns how many ranks share the CPUs of this one's readers.
+unsigned agree_on_plan(const Plan& plan, const Communicator& comm, const Options& options) {
+  const std::vector<Intent> intents = exchange_intents(plan, comm, options);
+  compare_plans(intents);
+  const std::string& mine = intents[comm.rank()].cpus;
+  return static_cast<unsigned>(std::ranges::count(intents, mine, &Intent::cpus));
 }
 
 RankReport rank_report(const RankSummary& planned, const Communicator& comm,
@@ -96,7 +141,9 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.peak_pinned_bytes = executor.pinned_bytes() + report.packer_device_bytes;
   report.peak_resident_bytes = core::peak_resident_bytes();
   const io::IoPath path = executor.io_path();
-  report.reader_cpus = core::cpu_list(executor.reader_cpus());
+  report.reader_cpus = core::cpu_list(executor.reading().cpus);
+  report.reader_threads = executor.reading().threads;
+  report.reader_chunk = executor.reading().chunk;
   report.io_path = path.mode.empty() ? "none" : path.engine + " " + path.mode;
   report.direct_bytes = path.direct_bytes;
   report.buffered_bytes = path.buffered_bytes;
@@ -126,11 +173,12 @@ Report make_report(const Plan& plan, const Communicator& comm,
 }
 
 std::unique_ptr<pipeline::Executor> allocate_together(const Plan& plan, const Communicator& comm,
-                                                      const Options& options, PhaseClock& clock) {
+                                                      const Options& options, unsigned sharers,
+                                                      PhaseClock& clock) {
   const PhaseScope scope(clock, Phase::allocate);
   std::unique_ptr<pipeline::Executor> executor;
   comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
-    executor = std::make_unique<pipeline::Executor>(plan, comm, options, clock);
+    executor = std::make_unique<pipeline::Executor>(plan, comm, options, sharers, clock);
     return {};
   });
   return executor;
@@ -148,8 +196,8 @@ TensorSet hand_over(const Plan& plan, const Communicator& comm, const pipeline::
 }
 
 TensorSet execute(const Plan& plan, const Communicator& comm, const Options& options,
-                  PhaseClock& clock) {
-  const auto executor = allocate_together(plan, comm, options, clock);
+                  unsigned sharers, PhaseClock& clock) {
+  const auto executor = allocate_together(plan, comm, options, sharers, clock);
   executor->run();
   clock.enter(Phase::wait);
   comm::agree(comm.transport(), {}, executor->error(), timeout_of(options));
@@ -164,6 +212,7 @@ struct PlannedLoad::State {
   PhaseClock clock;
   std::optional<Plan> plan = {};
   std::vector<std::string> inputs = {};
+  unsigned sharers = 1;
   bool ran = false;
 };
 
@@ -177,7 +226,7 @@ PlannedLoad::PlannedLoad(const std::vector<std::string>& paths, const Communicat
   state_->inputs = std::move(opened.inputs);
   state_->clock.enter(Phase::plan);
   state_->plan = plan_together(std::move(opened), comm, options);
-  compare_plans(*state_->plan, comm, options);
+  state_->sharers = agree_on_plan(*state_->plan, comm, options);
   state_->clock.pause();
 }
 
@@ -197,15 +246,15 @@ TensorSet PlannedLoad::run() {
   if (std::exchange(state_->ran, true)) throw ConfigError("a planned load can run only once");
   const comm::CollectiveCall call(state_->comm);
   state_->clock.resume();
-  return execute(*state_->plan, state_->comm, state_->options, state_->clock);
+  return execute(*state_->plan, state_->comm, state_->options, state_->sharers, state_->clock);
 }
 
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options) {
   const comm::CollectiveCall call(comm);
   PhaseClock clock(Phase::plan, options.trace);
   check_together(options, comm);
-  compare_plans(plan, comm, options);
-  return execute(plan, comm, options, clock);
+  const unsigned sharers = agree_on_plan(plan, comm, options);
+  return execute(plan, comm, options, sharers, clock);
 }
 
 TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,

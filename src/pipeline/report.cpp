@@ -49,6 +49,8 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
   json["io"] = {{"path", rank.io_path},
                 {"direct_bytes", rank.direct_bytes},
                 {"buffered_bytes", rank.buffered_bytes},
+                {"threads", rank.reader_threads},
+                {"chunk", rank.reader_chunk},
                 {"cpus", rank.reader_cpus},
                 {"fallback_files", rank.fallback_files},
                 {"fallbacks", rank.fallbacks}};
@@ -127,6 +129,7 @@ std::string encode(const RankReport& rank) {
   out.put(rank.host).put(std::uint64_t{rank.cores}).put(rank.device);
   out.put(rank.transport_device_bytes).put(rank.packer_device_bytes).put(rank.reader_cpus);
   out.put(rank.direct_bytes).put(rank.buffered_bytes).put(rank.fallback_files);
+  out.put(std::uint64_t{rank.reader_threads}).put(rank.reader_chunk);
   out.put(std::uint64_t{rank.fallbacks.size()});
   for (const std::string& fallback : rank.fallbacks) out.put(fallback);
   for (const Span& span : rank.spans) {
@@ -174,6 +177,8 @@ RankReport decode_rank_report(std::string_view bytes) {
   rank.direct_bytes = in.number();
   rank.buffered_bytes = in.number();
   rank.fallback_files = in.number();
+  rank.reader_threads = static_cast<unsigned>(in.number());
+  rank.reader_chunk = in.number();
   for (std::uint64_t left = in.number(); left > 0; --left) rank.fallbacks.push_back(in.text());
   while (!in.at_end()) rank.spans.push_back(decode_span(in));
   return rank;

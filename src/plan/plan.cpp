@@ -7,6 +7,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/defaults.hpp"
 #include "plan/arena.hpp"
 #include "plan/assignment.hpp"
 #include "plan/cut.hpp"
@@ -21,8 +22,8 @@
 namespace safeshuffle {
 namespace {
 
+using core::smallest_window;
 using plan::Schedule;
-using plan::smallest_window;
 
 void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   if (schedule.world == 0) throw ConfigError("the world size must be at least 1");
@@ -172,7 +173,9 @@ void Plan::prove() const {
 }
 
 Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t world,
-               const PlanOptions& options) {
+               const PlanOptions& given) {
+  PlanOptions options = given;
+  if (options.window == 0) options.window = core::host_defaults.window;
   const auto schedule = std::make_shared<Schedule>();
   schedule->catalog = std::move(catalog);
   schedule->placements = std::move(placements);

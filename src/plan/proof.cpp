@@ -1,5 +1,6 @@
 #include "plan/proof.hpp"
 
+#include "core/defaults.hpp"
 #include "plan/cut.hpp"
 #include "plan/geometry.hpp"
 #include "plan/proof_geometry.hpp"
@@ -30,7 +31,8 @@ void check_tensors(const Schedule& schedule) {
 }  // namespace
 
 void prove(const Schedule& schedule) {
-  require(schedule.world != 0 && schedule.window >= smallest_window, "it has no rank or no window");
+  require(schedule.world != 0 && schedule.window >= core::smallest_window,
+          "it has no rank or no window");
   require(schedule.placements.size() == schedule.catalog.tensors().size() &&
               schedule.dtypes.size() == schedule.catalog.tensors().size() &&
               schedule.cuts.size() == schedule.catalog.tensors().size() &&

@@ -21,9 +21,6 @@ inline constexpr std::uint64_t arena_alignment = 256;
 /// Slab offsets are congruent to file offsets modulo this, so that direct reads land in place.
 inline constexpr std::uint64_t page_bytes = 4096;
 
-/// The smallest window that can be asked for, in bytes.
-inline constexpr std::uint64_t smallest_window = 4096;
-
 /// Arena offset of a tensor of which the rank holds no byte.
 inline constexpr std::uint64_t not_held = std::numeric_limits<std::uint64_t>::max();
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/defaults.hpp"
+
 namespace safeshuffle::plan {
 namespace {
 
@@ -29,7 +31,7 @@ void warn_of_full_copies(const Schedule& schedule, std::vector<std::string>& war
 }  // namespace
 
 std::uint64_t smallest_sensible_window(const Schedule& schedule) {
-  std::uint64_t largest_tensor = smallest_window;
+  std::uint64_t largest_tensor = core::smallest_window;
   const auto tensors = schedule.catalog.tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (schedule.placements[i].kind == Placement::Kind::dropped) continue;

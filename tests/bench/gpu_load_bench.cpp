@@ -49,9 +49,11 @@ struct Case {
   std::vector<Setting> settings{{}};
 };
 
-/// By threads, then by chunk and window: what the defaults could be.
-const std::vector<Setting> sweep{{},     {4},     {8},     {16},       {8, 1},     {8, 2},
-                                 {8, 4}, {16, 1}, {16, 2}, {8, 2, 32}, {8, 2, 256}};
+/// By threads, chunk and window: what the defaults could be. The ring is 64 MiB at most, whatever
+/// threads and chunk are, so that page-locking it costs about the same in each.
+const std::vector<Setting> sweep{{},           {4, 2, 256},  {8, 2, 256},  {12, 2, 256},
+                                 {16, 2, 256}, {12, 1, 256}, {12, 4, 256}, {16, 4, 256},
+                                 {12, 2, 64},  {12, 2, 128}, {12, 2, 512}, {16, 2, 512}};
 
 /// More where they are cheap.
 int repetitions(const Case& which) {
@@ -80,6 +82,9 @@ struct Begun {
   core::PosixFile file;
   std::vector<std::uint64_t> offsets;  ///< of the tensors
 };
+
+/// Pages of a cached file that may be missing, in a thousand: a system under load evicts some.
+constexpr std::ptrdiff_t most_missing = 10;
 
 /// Not by FileWriter, which waits until all is on storage: here it is wanted in memory only.
 Begun begin_file(const std::string& directory, std::uint64_t number, std::uint64_t tensors) {
@@ -132,19 +137,36 @@ class Model {
 
  private:
   static void require_resident(const std::string& path) {
+    if (missing_pages(path) == 0) return;
+    read_all(path);
+    const std::ptrdiff_t missing = missing_pages(path);
+    const auto pages = static_cast<std::ptrdiff_t>(std::filesystem::file_size(path) / page_size());
+    if (missing * 1000 > pages * most_missing) {
+      throw std::runtime_error(path + ": " + std::to_string(missing) + " pages not cached");
+    }
+  }
+
+  static std::uint64_t page_size() { return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)); }
+
+  static void read_all(const std::string& path) {
+    const auto file = core::PosixFile::open(path);
+    std::vector<std::byte> buffer(tensor_bytes);
+    const std::uint64_t size = std::filesystem::file_size(path);
+    for (std::uint64_t at = 0; at < size; at += buffer.size()) {
+      file.read(at, std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), size - at)));
+    }
+  }
+
+  static std::ptrdiff_t missing_pages(const std::string& path) {
     const std::uint64_t size = std::filesystem::file_size(path);
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     void* const mapping = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
     ::close(descriptor);
     if (mapping == MAP_FAILED) throw std::runtime_error("cannot map " + path);
-    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-    std::vector<unsigned char> pages((size + page - 1) / page);
+    std::vector<unsigned char> pages((size + page_size() - 1) / page_size());
     ::mincore(mapping, size, pages.data());
     ::munmap(mapping, size);
-    const auto absent =
-        std::count_if(pages.begin(), pages.end(), [](auto p) { return (p & 1) == 0; });
-    if (absent != 0)
-      throw std::runtime_error(path + ": " + std::to_string(absent) + " pages not cached");
+    return std::count_if(pages.begin(), pages.end(), [](auto p) { return (p & 1) == 0; });
   }
 
   Directory directory_;
@@ -180,13 +202,18 @@ class PinnedCopy {
   device::Stream stream_{nullptr, {}};
 };
 
+/// Of the whole call, with the freeing of what only the load needs; not of the group, and not with
+/// the freeing of the tensors.
 double load_seconds(const Model& model, const Setting& setting) {
   constexpr std::uint64_t mib = std::uint64_t{1} << 20;
   Options options;
   options.threads = setting.threads;
   options.chunk = setting.chunk_mib * mib;
   if (setting.window_mib != 0) options.plan.window = setting.window_mib * mib;
-  return load(model.path(), self(Device::cuda()), options).report().seconds;
+  const Communicator comm = self(Device::cuda());
+  const auto start = core::Clock::now();
+  const TensorSet loaded = load(model.path(), comm, options);
+  return core::seconds_since(start);
 }
 
 double median(std::vector<double>& values) {

@@ -3,6 +3,8 @@
 Environment: that of launch.py.
 """
 
+import json
+import os
 import re
 import tempfile
 import unittest
@@ -31,6 +33,34 @@ class Gpu(unittest.TestCase):
             gpu, transport = self.device_line("--device", device).groups()
             self.assertRegex(gpu, r"^.+ at [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:")
             self.assertEqual(transport, "self")
+
+    def report(self, *options):
+        path = self.model / "report.json"
+        result = run("load", self.model, "--device", "cuda", *options, "--report", path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def test_plan_has_the_window_of_gpus_if_told(self):
+        plan = run("plan", self.model, "--world", 1, "--device", "cuda", "--json")
+        report = self.report()
+        self.assertEqual(report["plan_hash"], json.loads(plan.stdout)["hash"])
+        self.assertEqual(report["window"], 256 << 20)
+        on_host = json.loads(run("plan", self.model, "--world", 1, "--json").stdout)
+        self.assertEqual(on_host["window"], 64 << 20)
+
+    def test_a_binding_to_one_cpu_does_not_hold_all_reader_threads(self):
+        cpus = os.sched_getaffinity(0)
+        if len(cpus) == 1:
+            self.skipTest("there is one CPU only")
+        self.addCleanup(os.sched_setaffinity, 0, cpus)
+        os.sched_setaffinity(0, {min(cpus)})
+        (bound,) = self.report("--numa", "off")["ranks"]
+        self.assertEqual(bound["io"]["cpus"], str(min(cpus)))
+        (free,) = self.report()["ranks"]
+        self.assertNotEqual(free["io"]["cpus"], str(min(cpus)))
+        self.assertGreaterEqual(free["io"]["threads"], 4)
+        self.assertEqual(free["io"]["chunk"], 2 << 20)
+        self.assertLessEqual(free["peak_pinned_bytes"], 80 << 20)
 
     def test_ranks_use_nccl(self):
         gpu, transport = self.device_line("--device", "cuda", ranks=2).groups()

@@ -264,6 +264,11 @@ class Output(unittest.TestCase):
         result = run("load", self.model, "--window", "huge", ranks=8)
         self.assert_one_message(result, USAGE_ERROR, "--window: 'huge' is not a size\n")
 
+    def test_a_size_below_the_least_is_a_usage_error(self):
+        for option in ("--window", "--chunk"):
+            result = run("load", self.model, option, "0")
+            self.assert_one_message(result, USAGE_ERROR, option + ": must be at least 4096 bytes\n")
+
     def test_an_empty_value_is_a_usage_error(self):
         for arguments in (
             ["load", ""], ["load", self.model, ""], ["load", self.model, "--report", ""],

@@ -80,6 +80,12 @@ class Loads(WithoutMpi):
                 self.assertEqual(self.save_plainly(ranks, address), expected)
                 self.saved = self.work / f"saved by more than {ranks}"
 
+    def test_peers_that_do_not_part(self):
+        """As one that is stopped: NCCL waits for it for ever, the process does not."""
+        stuck = {"SIMULATED_NCCL_PARTING": "stuck"}
+        for result in self.load_plainly(2, *LOAD_OPTIONS, environment=stuck).values():
+            self.assertEqual(result.code, 0, result.errors)
+
     def test_meet_as_torchrun_has_it(self):
         """At the port after the one that torchrun itself listens at."""
         host, port = self.address.removeprefix("tcp://").split(":")

@@ -4,11 +4,13 @@
 // A test must finish what is collective before it asserts: a rank that leaves a test early would
 // meet its peers' next collective call with another one.
 #define CATCH_CONFIG_RUNNER
+#include <cstdlib>
 #include <iostream>
 #include <sstream>
 
 #include <mpi.h>
 
+#include "core/detached_work.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
 #include "support/sanitizers.hpp"
@@ -48,5 +50,7 @@ int main(int argc, char** argv) {
   safeshuffle::testing::drop_shared_group();
   check_leaks();
   MPI_Finalize();
+  std::cout << std::flush;
+  if (safeshuffle::core::has_detached_work()) std::_Exit(result);
   return result;
 }

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <sys/resource.h>
+#include <thread>
 #include <vector>
 
 #include "safeshuffle/dtype.hpp"
@@ -16,6 +17,7 @@
 #include "core/bounded_call.hpp"
 #include "core/cpus.hpp"
 #include "core/deadline.hpp"
+#include "core/detached_work.hpp"
 #include "core/posix_file.hpp"
 #include "core/random.hpp"
 #include "core/source_line.hpp"
@@ -143,14 +145,19 @@ TEST_CASE("deadlines expire, however long they are not at once", "[core]") {
 TEST_CASE("a call that does not come back is left to itself", "[core]") {
   CHECK(core::returns_within(std::chrono::seconds(30), [] {}));
   CHECK(core::returns_within(std::chrono::seconds(30), [] { throw std::runtime_error("lost"); }));
+  CHECK_FALSE(core::has_detached_work());
   const auto release = std::make_shared<std::promise<void>>();
   const auto over = std::make_shared<std::promise<void>>();
   CHECK_FALSE(core::returns_within(std::chrono::milliseconds(20), [release, over] {
     release->get_future().wait();
     over->set_value();
   }));
+  CHECK(core::has_detached_work());
   release->set_value();
   over->get_future().wait();
+  core::Deadline soon(std::chrono::seconds(30));
+  while (core::has_detached_work() && !soon.expired()) std::this_thread::yield();
+  CHECK_FALSE(core::has_detached_work());
 }
 
 TEST_CASE("a file without the bytes asked for says where it ends", "[core]") {

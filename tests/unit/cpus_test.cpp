@@ -1,6 +1,7 @@
 // Which CPUs threads run on.
 #include "core/cpus.hpp"
 
+#include <algorithm>
 #include <future>
 #include <map>
 #include <stdexcept>
@@ -30,14 +31,23 @@ TEST_CASE("what is no list of CPUs is none", "[core][cpus]") {
   CHECK(core::parse_cpu_list(list).empty());
 }
 
-TEST_CASE("the CPUs near a PCI device are those of its node that are allowed", "[core][cpus]") {
-  const CpuSet allowed = core::allowed_cpus();
-  REQUIRE_FALSE(allowed.empty());
+TEST_CASE("the CPUs near a PCI device are those of its node that are asked about", "[core][cpus]") {
   const testing::TemporaryDirectory sysfs;
-  sysfs.write("bus/pci/devices/0000:1b:00.0/local_cpulist",
-              std::to_string(*allowed.begin()) + ",1000-1010\n");
-  CHECK(core::cpus_near("0000:1B:00.0", sysfs.path()) == CpuSet{*allowed.begin()});
-  CHECK(core::cpus_near("0000:1C:00.0", sysfs.path()).empty());
+  sysfs.write("bus/pci/devices/0000:1b:00.0/local_cpulist", "4-7,12-15\n");
+  CHECK(core::cpus_near("0000:1B:00.0", {0, 1, 6, 7, 12, 99}, sysfs.path()) == CpuSet{6, 7, 12});
+  CHECK(core::cpus_near("0000:1B:00.0", {}, sysfs.path()).empty());
+  CHECK(core::cpus_near("0000:1C:00.0", {6}, sysfs.path()).empty());
+}
+
+TEST_CASE("what a process is permitted does not depend on where it is bound", "[core][cpus]") {
+  const CpuSet permitted = core::permitted_cpus();
+  const CpuSet bound = core::allowed_cpus();
+  REQUIRE_FALSE(bound.empty());
+  CHECK(std::ranges::includes(permitted, bound));
+  CpuSet seen_from_one;
+  core::run_on({*bound.begin()}, [&] { seen_from_one = core::permitted_cpus(); });
+  CHECK(seen_from_one == permitted);
+  CHECK(core::allowed_cpus() == bound);
 }
 
 TEST_CASE("a call runs on the CPUs it is given, and with it the threads it starts",

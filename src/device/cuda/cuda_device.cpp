@@ -33,8 +33,8 @@ std::string CudaDevice::description() const {
   return session_->gpu().name() + " at " + session_->gpu().bus_id();
 }
 
-core::CpuSet CudaDevice::near_cpus() const {
-  return core::cpus_near(session_->gpu().bus_id());
+core::CpuSet CudaDevice::near_cpus(const core::CpuSet& cpus) const {
+  return core::cpus_near(session_->gpu().bus_id(), cpus);
 }
 
 std::shared_ptr<std::byte> CudaDevice::allocate(std::uint64_t bytes) {

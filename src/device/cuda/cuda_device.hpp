@@ -27,7 +27,7 @@ class CudaDevice final : public Device {
   std::string description() const override;
 
   /// Of its NUMA node, as the kernel tells for its PCI address.
-  core::CpuSet near_cpus() const override;
+  core::CpuSet near_cpus(const core::CpuSet& cpus) const override;
   std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override;
   std::unique_ptr<Queue> make_queue() override;
   std::unique_ptr<Packer> make_packer(Queue& queue) override;

@@ -32,13 +32,13 @@ CudaStaging::~CudaStaging() {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  copying_.notify_one();
   waiter_.join();
 }
 
 StagingSlot CudaStaging::acquire(std::byte* device_destination, std::size_t bytes) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !free_.empty(); });
+  freed_.wait(lock, [this] { return error_ || !free_.empty(); });
   require_working();
   const std::size_t slot = free_.back();
   free_.pop_back();
@@ -57,7 +57,7 @@ void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {
   }
   const std::scoped_lock lock(mutex_);
   copies_.splice(copies_.end(), copy);
-  changed_.notify_all();
+  copying_.notify_one();
 }
 
 void CudaStaging::start(const StagingSlot& slot) {
@@ -71,7 +71,7 @@ void CudaStaging::start(const StagingSlot& slot) {
 void CudaStaging::discard(StagingSlot slot) noexcept {
   const std::scoped_lock lock(mutex_);
   free_.push_back(slot.index);  // has room for all slots: never allocates
-  changed_.notify_all();
+  freed_.notify_one();
 }
 
 void CudaStaging::wait_for_copies() {
@@ -84,7 +84,7 @@ void CudaStaging::wait_for_copies() {
 
 std::optional<CudaStaging::Copy> CudaStaging::next_copy() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stopping_ || !copies_.empty(); });
+  copying_.wait(lock, [this] { return stopping_ || !copies_.empty(); });
   if (copies_.empty()) return {};
   Copy copy = std::move(copies_.front());
   copies_.pop_front();
@@ -98,6 +98,7 @@ void CudaStaging::await(const Copy& copy) {
   } catch (const Error& error) {
     const std::scoped_lock lock(mutex_);
     if (!error_) error_ = error.record();
+    freed_.notify_all();
   }
 }
 

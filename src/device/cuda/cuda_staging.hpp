@@ -50,9 +50,10 @@ class CudaStaging final : public Staging {
   std::size_t slot_stride_;
   std::shared_ptr<std::byte> ring_;
   Stream stream_;
-  std::vector<Event> events_;  // by slot
-  mutable std::mutex mutex_;   // guards what follows
-  std::condition_variable changed_;
+  std::vector<Event> events_;        // by slot
+  mutable std::mutex mutex_;         // guards what follows
+  std::condition_variable freed_;    // a slot, for any reader; or there is an error, for all
+  std::condition_variable copying_;  // a copy has begun, or none will; for the waiter
   std::vector<std::size_t> free_;
   std::list<Copy> copies_;
   std::optional<ErrorRecord> error_;

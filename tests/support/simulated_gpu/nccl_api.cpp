@@ -185,7 +185,9 @@ ncclResult_t join_now(const SharedCommunicator& communicator, const ncclUniqueId
 
 /// What either way to part from a communicator ends with.
 void wait_for_peers_to_part() {
-  while (settings().stuck_parting) std::this_thread::sleep_for(std::chrono::hours(1));
+  if (!settings().stuck_parting) return;
+  forbid_exit("runs exit handlers while ncclCommDestroy or ncclCommAbort is at work");
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
 ncclResult_t finalize_later(const SharedCommunicator& communicator) {

@@ -14,6 +14,7 @@ namespace {
 struct Violations {
   std::mutex mutex;
   std::vector<std::string> texts;
+  std::string of_exit;  // empty: it is allowed
 };
 
 // Never destroyed: streams may still work while the process exits.
@@ -22,7 +23,13 @@ Violations& record() {
   return *violations;
 }
 
+std::string violation_of_exit() {
+  const std::scoped_lock lock(record().mutex);
+  return record().of_exit;
+}
+
 void exit_with_violations() {
+  if (const std::string text = violation_of_exit(); !text.empty()) report_violation(text);
   const std::vector<std::string> texts = violations();
   if (texts.empty()) return;
   std::fprintf(stderr, "simulated GPU: %zu rules broken\n", texts.size());
@@ -40,6 +47,11 @@ void report_violation(const std::string& text) {
   std::fprintf(stderr, "simulated GPU: rule broken: %s\n", text.c_str());
   const std::scoped_lock lock(record().mutex);
   record().texts.push_back(text);
+}
+
+void forbid_exit(const std::string& text) {
+  const std::scoped_lock lock(record().mutex);
+  record().of_exit = text;
 }
 
 std::vector<std::string> violations() {

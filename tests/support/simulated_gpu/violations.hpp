@@ -9,4 +9,8 @@ namespace simulated_gpu {
 /// `violations()`. Thread-safe.
 void report_violation(const std::string& text);
 
+/// From now on it is a violation, described by the text, if the process ends in a way that runs
+/// exit handlers and destroys static objects. Thread-safe.
+void forbid_exit(const std::string& text);
+
 }  // namespace simulated_gpu

@@ -1,0 +1,29 @@
+// What options are if they are not given, and how small they may be.
+#pragma once
+
+#include <cstdint>
+
+namespace safeshuffle::core {
+
+inline constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
+
+/// Of options that depend on the device.
+struct Defaults {
+  std::uint64_t window = 0;    ///< of PlanOptions::window, in bytes
+  std::uint64_t chunk = 0;     ///< of Options::chunk, in bytes
+  unsigned least_threads = 0;  ///< of Options::threads, which depends on the cores as well
+  unsigned most_threads = 0;
+};
+
+inline constexpr Defaults host_defaults{64 * mebibyte, 8 * mebibyte, 1, 4};
+
+/// Estimates, until they are measured (docs/gpu.md).
+inline constexpr Defaults gpu_defaults{256 * mebibyte, 2 * mebibyte, 4, 16};
+
+/// Most page-locked memory for data on its way to a GPU, in bytes; but two chunks at least.
+inline constexpr std::uint64_t most_ring_bytes = 64 * mebibyte;
+
+inline constexpr std::uint64_t smallest_window = 4096;
+inline constexpr std::uint64_t smallest_chunk = 4096;
+
+}  // namespace safeshuffle::core

@@ -1,0 +1,46 @@
+#include "pipeline/reading.hpp"
+
+#include <algorithm>
+namespace safeshuffle::pipeline {
+namespace {
+
+// A GPU takes more than a few threads can read; each rank leaves a core to its other threads.
+unsigned default_threads(const ReadingPlace& place) {
+  const core::Defaults& defaults = defaults_on(place.device);
+  const unsigned own = std::max(place.cores / place.sharers, 1U);
+  const unsigned readers = place.device == DeviceKind::cuda ? own - 1 : place.cores;
+  return std::clamp(readers, defaults.least_threads, defaults.most_threads);
+}
+
+}  // namespace
+
+const core::Defaults& defaults_on(DeviceKind device) {
+  return device == DeviceKind::cuda ? core::gpu_defaults : core::host_defaults;
+}
+
+core::CpuSet usable_cpus(const Options& options, DeviceKind device) {
+  const bool anywhere = device == DeviceKind::cuda && options.numa == Numa::automatic;
+  return anywhere ? core::permitted_cpus() : core::allowed_cpus();
+}
+
+io::ReaderOptions reader_options(const Options& options, const ReadingPlace& place) {
+  io::ReaderOptions reader;
+  reader.engine = options.io;
+  reader.direct = options.direct;
+  reader.threads = options.threads != 0 ? options.threads : default_threads(place);
+  reader.chunk = options.chunk != 0 ? options.chunk : defaults_on(place.device).chunk;
+  return reader;
+}
+
+core::CpuSet reader_cpus(const ReadingPlace& place, unsigned threads) {
+  if (place.near.size() >= threads) return place.near;
+  const bool enough = place.bound.size() >= threads;
+  return enough || place.usable.size() <= place.bound.size() ? core::CpuSet() : place.usable;
+}
+
+std::size_t ring_slots(std::uint64_t slot_bytes, unsigned threads) {
+  const std::uint64_t fitting = core::most_ring_bytes / std::max<std::uint64_t>(slot_bytes, 1);
+  return std::clamp<std::uint64_t>(fitting, 2, std::uint64_t{2} * threads);
+}
+
+}  // namespace safeshuffle::pipeline

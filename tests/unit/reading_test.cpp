@@ -1,0 +1,101 @@
+// How a rank reads: defaults, and where its reader threads go.
+#include "pipeline/reading.hpp"
+
+#include "support/catch.hpp"
+
+using namespace safeshuffle;
+using core::CpuSet;
+using pipeline::ReadingPlace;
+
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20;
+
+CpuSet cpus(unsigned first, unsigned count) {
+  CpuSet set;
+  for (unsigned cpu = first; cpu < first + count; ++cpu) set.insert(cpu);
+  return set;
+}
+
+ReadingPlace place(DeviceKind device, unsigned cores, unsigned sharers) {
+  ReadingPlace result;
+  result.device = device;
+  result.cores = cores;
+  result.usable = result.bound = cpus(0, cores);
+  result.sharers = sharers;
+  return result;
+}
+
+unsigned threads(DeviceKind device, unsigned cores, unsigned sharers) {
+  return reader_options({}, place(device, cores, sharers)).threads;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU gets a share of the cores as reader threads, a host few", "[reading]") {
+  CHECK(threads(DeviceKind::cuda, 16, 1) == 15);
+  CHECK(threads(DeviceKind::cuda, 128, 8) == 15);
+  CHECK(threads(DeviceKind::cuda, 192, 8) == 16);
+  CHECK(threads(DeviceKind::cuda, 64, 8) == 7);
+  CHECK(threads(DeviceKind::cuda, 16, 8) == 4);
+  CHECK(threads(DeviceKind::cuda, 1, 8) == 4);
+  CHECK(threads(DeviceKind::host, 1, 1) == 1);
+  CHECK(threads(DeviceKind::host, 2, 8) == 2);
+  CHECK(threads(DeviceKind::host, 128, 8) == 4);
+}
+
+TEST_CASE("options that are given are taken as they are", "[reading]") {
+  const auto device = GENERATE(DeviceKind::host, DeviceKind::cuda);
+  Options options;
+  CHECK(reader_options(options, place(device, 8, 1)).chunk == pipeline::defaults_on(device).chunk);
+  options.threads = 40;
+  options.chunk = 4096;
+  options.direct = DirectIo::on;
+  const io::ReaderOptions reader = reader_options(options, place(device, 8, 1));
+  CHECK(reader.threads == 40);
+  CHECK(reader.chunk == 4096);
+  CHECK(reader.direct == DirectIo::on);
+}
+
+TEST_CASE("reader threads go where there is a CPU for each", "[reading]") {
+  ReadingPlace here = place(DeviceKind::cuda, 16, 1);
+  here.near = cpus(8, 8);
+  SECTION("near the device") {
+    here.bound = cpus(0, 1);
+    CHECK(reader_cpus(here, 8) == here.near);
+  }
+  SECTION("else where the launcher has bound them") {
+    CHECK(reader_cpus(here, 9).empty());
+  }
+  SECTION("else anywhere") {
+    here.bound = cpus(0, 1);
+    CHECK(reader_cpus(here, 9) == here.usable);
+    CHECK(reader_cpus(here, 40) == here.usable);
+  }
+  SECTION("where the launcher's binding counts, there only") {
+    here.near = {};
+    here.bound = here.usable = cpus(3, 1);
+    CHECK(reader_cpus(here, 8).empty());
+  }
+}
+
+TEST_CASE("a host's threads, and those without NUMA, stay where they were bound", "[reading]") {
+  const auto device = GENERATE(DeviceKind::host, DeviceKind::cuda);
+  Options options;
+  options.numa = Numa::off;
+  core::run_on({*core::allowed_cpus().begin()}, [&] {
+    CHECK(pipeline::usable_cpus(options, device) == core::allowed_cpus());
+    CHECK(pipeline::usable_cpus({}, DeviceKind::host) == core::allowed_cpus());
+    CHECK(pipeline::usable_cpus({}, DeviceKind::cuda) == core::permitted_cpus());
+  });
+}
+
+TEST_CASE("the ring has two slots per thread, within its bytes", "[reading]") {
+  CHECK(pipeline::ring_slots(2 * mib, 4) == 8);
+  CHECK(pipeline::ring_slots(2 * mib, 16) == 32);
+  CHECK(pipeline::ring_slots(4 * mib, 16) == 16);
+  CHECK(pipeline::ring_slots(2 * mib, 1024) == 32);
+  CHECK(pipeline::ring_slots(64 * mib, 4) == 2);
+  CHECK(pipeline::ring_slots(512 * mib, 4) == 2);
+  CHECK(pipeline::ring_slots(0, 4) == 8);
+}
