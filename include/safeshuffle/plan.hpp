@@ -1,6 +1,7 @@
 // The plan of a load: who reads what, where every byte goes, in which wave. A pure function of
 // (catalog, placements, world size, options), the same on every rank; making and inspecting one
-// needs no GPU, no MPI and no file access. Takes memory for tensors + ranks, whatever the window is.
+// needs no GPU, no MPI and no file access. Takes memory for tensors + ranks, whatever the window
+// is.
 #pragma once
 
 #include <cstdint>
