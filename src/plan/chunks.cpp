@@ -24,14 +24,15 @@ std::uint64_t rows_per_chunk(std::uint64_t rows_that_fit) {
 Chunks::Chunks(const Cut& cut, std::uint64_t window) {
   const std::uint64_t bytes = cut.rows * cut.row_bytes;
   if (bytes == 0) return;
+  if (bytes <= window) {  // most tensors, so without a division
+    lines_ = per_line_ = 1;
+    line_bytes_ = step_ = bytes;
+    return;
+  }
   within_rows_ = cut.row_bytes > window;
   line_bytes_ = within_rows_ ? cut.row_bytes : bytes;
-  if (bytes <= window) {
-    step_ = bytes;
-  } else {
-    step_ = within_rows_ ? core::align_down(window, chunk_byte_granule)
-                         : rows_per_chunk(window / cut.row_bytes) * cut.row_bytes;
-  }
+  step_ = within_rows_ ? core::align_down(window, chunk_byte_granule)
+                       : rows_per_chunk(window / cut.row_bytes) * cut.row_bytes;
   lines_ = bytes / line_bytes_;
   per_line_ = core::ceil_div(line_bytes_, step_);
 }

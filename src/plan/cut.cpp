@@ -61,6 +61,7 @@ namespace {
 
 // Of the stored bytes before `offset`, those that the rank keeps.
 std::uint64_t kept_before(const Cut& cut, const RankColumns& columns, std::uint64_t offset) {
+  if (offset == 0) return 0;
   const std::uint64_t column = offset % cut.row_bytes;
   std::uint64_t kept = offset / cut.row_bytes * columns.row_bytes();
   if (column == 0) return kept;

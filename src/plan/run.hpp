@@ -33,8 +33,8 @@ class RunWalker {
     std::uint64_t run_bytes = 0;
     for (const Piece& piece : slab.pieces) {
       const Placement& placement = schedule_.placements[piece.tensor];
-      if (!holds(placement, destination)) continue;
       if (is_replicated(schedule_, piece.tensor) != replicated) continue;
+      if (!holds(placement, destination)) continue;
       const RunEntry entry = entry_of(piece, placement, destination, cursor);
       if (entry.bytes == 0) continue;
       visit(entry, columns_);
