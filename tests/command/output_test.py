@@ -262,7 +262,7 @@ class Output(unittest.TestCase):
 
     def test_one_usage_message_for_all_ranks(self):
         result = run("load", self.model, "--window", "huge", ranks=8)
-        self.assert_one_message(result, USAGE_ERROR, "--window: 'huge' is not a size\n")
+        self.assert_one_message(result, USAGE_ERROR, "rank 0: --window: 'huge' is not a size; see")
 
     def test_a_size_below_the_least_is_a_usage_error(self):
         for option in ("--window", "--chunk"):
@@ -281,9 +281,9 @@ class Output(unittest.TestCase):
                 self.assert_one_message(run(*arguments), USAGE_ERROR, "")
 
     def test_messages_of_one_process(self):
-        self.assert_one_message(run(), USAGE_ERROR, "A subcommand is required\n")
+        self.assert_one_message(run(), USAGE_ERROR, "A subcommand is required; see")
         self.assert_one_message(run("mkae"), USAGE_ERROR,
-                                "there is no subcommand or option 'mkae'\n")
+                                "there is no subcommand or option 'mkae'; see")
         self.assert_one_message(run("inspect", "/nonexistent"), IO_ERROR, "/nonexistent: ")
 
 
