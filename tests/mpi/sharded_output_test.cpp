@@ -82,6 +82,7 @@ TEST_CASE("an output is ready before there is anything to write", "[load]") {
     output.write(loaded);
     CHECK(exists_on_all(ShardedOutput::file_of(directory, comm.rank())));
     const auto again = common_error([&] { output.write(loaded); });
+    REQUIRE(again);
     CHECK(again->kind == ErrorKind::config);
   }
   CHECK(exists_on_none(directory + "/.safeshuffle.lock"));

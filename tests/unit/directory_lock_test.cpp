@@ -15,6 +15,7 @@
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "support/catch.hpp"
+#include "support/ending_process.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_directory.hpp"
 
@@ -53,13 +54,10 @@ TEST_CASE("ranks of one group share a lock", "[core][lock]") {
 
 TEST_CASE("a lock ends with its process, and what is left of it is taken over", "[core][lock]") {
   const TemporaryDirectory directory;
-  const pid_t child = ::fork();
-  if (child == 0) {
+  REQUIRE(testing::in_ending_process([&] {
     const DirectoryLock lock(directory.path(), "killed", 0);
-    ::_exit(0);  // without the destructor
-  }
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
+    ::_exit(0);
+  }));
   REQUIRE(directory.names() == std::vector<std::string>{".safeshuffle.lock"});
   CHECK(DirectoryLock(directory.path(), "next", 1).holder() == 1);
   CHECK(directory.names().empty());

@@ -2,15 +2,14 @@
 #include "core/leftovers.hpp"
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
 #include "core/atomic_file.hpp"
 #include "support/catch.hpp"
+#include "support/ending_process.hpp"
 #include "support/temporary_directory.hpp"
 
 using namespace safeshuffle;
@@ -21,17 +20,6 @@ using testing::TemporaryDirectory;
 namespace {
 
 namespace fs = std::filesystem;
-
-/// What a process leaves that does `work` and is then killed.
-void killed(const std::function<void()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    work();
-    ::_exit(0);  // without destructors
-  }
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-}
 
 bool any(const std::string&) {
   return true;
@@ -48,10 +36,10 @@ const std::string digits = "0123456789abcdef";
 TEST_CASE("the unfinished file of a killed writer is removed by the next one",
           "[core][leftovers]") {
   const TemporaryDirectory directory;
-  killed([&] {
+  REQUIRE(testing::in_ending_process([&] {
     const AtomicFile lost(directory / "x");
     ::_exit(0);
-  });
+  }));
   REQUIRE(directory.names().size() == 1);
   SECTION("of the same file") {
     AtomicFile(directory / "x").commit();

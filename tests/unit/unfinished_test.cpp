@@ -1,10 +1,9 @@
 // core: what is taken back before a signal ends the process.
 #include "core/unfinished.hpp"
 
+#include <chrono>
 #include <filesystem>
-#include <functional>
 #include <string>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -13,28 +12,18 @@
 #include "core/directory_lock.hpp"
 #include "core/new_directory.hpp"
 #include "support/catch.hpp"
+#include "support/ending_process.hpp"
 #include "support/temporary_directory.hpp"
 
 using namespace safeshuffle;
 using core::AtomicFile;
+using testing::in_ending_process;
 using testing::read_file;
 using testing::TemporaryDirectory;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Runs `work` in a process of its own, which then ends as after a signal: without destructors.
-/// Whether it came that far.
-bool in_ending_process(const std::function<void()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    work();
-    ::_exit(0);
-  }
-  int status = -1;
-  return ::waitpid(child, &status, 0) == child && status == 0;
-}
 
 const std::vector<std::string> only_x{"x"};
 
