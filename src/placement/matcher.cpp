@@ -50,7 +50,7 @@ std::size_t Matcher::add(std::string_view key, std::size_t value) {
 }
 
 std::optional<std::size_t> Matcher::find(std::string_view name, std::vector<bool>& covering) const {
-  Best best{.covering = covering};
+  Best best{.depth = 0, .value = std::nullopt, .covering = covering};
   search(root_, without_prefix(name), 0, best);
   return best.value;
 }

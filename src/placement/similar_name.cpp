@@ -1,11 +1,11 @@
 #include "placement/similar_name.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <numeric>
 #include <set>
 #include <utility>
-#include <vector>
 
 namespace safeshuffle::placement {
 namespace {
@@ -18,9 +18,10 @@ constexpr std::size_t longest_name = 300;
 // A key relative to a part of the model is this many components short, at most.
 constexpr std::ptrdiff_t most_components_before = 3;
 
-/// Single-character insertions, deletions and replacements that make `a` into `b`.
+/// Single-character insertions, deletions and replacements that make `a` into `b`, which is no
+/// longer than `longest_name`.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  std::array<std::size_t, longest_name + 1> row{};
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
     std::size_t diagonal = std::exchange(row[0], i + 1);
@@ -30,7 +31,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
       row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
     }
   }
-  return row.back();
+  return row[b.size()];
 }
 
 /// A name that ends in the key is the same name with a prefix that is not known as one.
