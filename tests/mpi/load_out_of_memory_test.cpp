@@ -1,6 +1,8 @@
 // A rank that runs out of memory during a load: all ranks throw its error. The sanitizers have
 // allocators of their own.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#include "support/sanitizers.hpp"
+
+#if !SAFESHUFFLE_ASAN && !SAFESHUFFLE_TSAN
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -44,11 +46,12 @@ void* operator new(std::size_t bytes) {
   return memory;
 }
 
-void operator delete(void* memory) noexcept {
+// Not inlined: GCC would take this `free` for one of memory from another `new`.
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
 
-void operator delete(void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
