@@ -92,8 +92,10 @@ inline RandomModel random_model(std::uint32_t seed) {
           made.shape.empty() ? 0 : below(static_cast<std::uint32_t>(made.shape.size()));
       switch (made.shape.empty() ? 3 + below(3) : below(6)) {
         case 0:
-        case 1:
           placement = cut(axis, made.shape[axis], true);
+          break;
+        case 1:  // as KV heads: shared by several ranks where there are more of those
+          placement = cut(axis, made.shape[axis] % 2 == 0 ? 2 : made.shape[axis], true, true);
           break;
         case 2: {
           const std::uint64_t extent = made.shape[axis];
