@@ -152,7 +152,6 @@ void load(LoadCommand& command) {
     return planned.run();
   });
   Report report = model.report();
-  if (comm.rank() == 0) print_warnings(report.warnings);
   if (command.verify) {
     add_verification(report, with_progress(command, "verifying", [&](const Options& options) {
                        return verify(model, comm, options);

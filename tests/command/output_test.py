@@ -267,7 +267,7 @@ class Output(unittest.TestCase):
     def test_a_size_below_the_least_is_a_usage_error(self):
         for option in ("--window", "--chunk"):
             result = run("load", self.model, option, "0")
-            self.assert_one_message(result, USAGE_ERROR, option + ": must be at least 4096 bytes\n")
+            self.assert_one_message(result, USAGE_ERROR, option + ": must be at least 4096 bytes; see ")
 
     def test_an_empty_value_is_a_usage_error(self):
         for arguments in (
