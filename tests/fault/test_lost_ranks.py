@@ -56,6 +56,8 @@ class LostRank(FaultCase):
         saved = list(self.saved.iterdir()) if self.saved.exists() else []
         return [path for path in saved if not path.name.startswith(".")]
 
+
+class Stopped(LostRank):
     def test_stopped(self):
         for phase in PHASES:
             with self.subTest(phase=phase):
@@ -64,6 +66,14 @@ class LostRank(FaultCase):
                 self.assert_ended(result)
                 self.assertEqual(self.saved_files(), [])
 
+    def test_rank_0_stopped(self):
+        """Another rank speaks then."""
+        result = self.lose(0, "exchange", "stop")
+        self.assert_fails(result, 9, "rank 0: ")
+        self.assert_ended(result)
+
+
+class StoppedAtTheEdges(LostRank):
     def test_stopped_in_mpi(self):
         for phase, (call, words, limit) in IN_MPI.items():
             with self.subTest(phase=phase):
@@ -82,14 +92,6 @@ class LostRank(FaultCase):
         self.assert_fails(result, 9, f"rank {LOST}: ", "no answer within 3 s")
         self.assert_ended(result)
 
-    def test_killed(self):
-        for phase in PHASES:
-            with self.subTest(phase=phase):
-                result = self.lose(LOST, phase, "kill")
-                self.assertNotEqual(result.code, 0)
-                self.assert_ended(result)
-                self.assertEqual(self.saved_files(), [])
-
     def test_stopped_between_the_renames(self):
         """The others take their files back; the stopped rank may be woken up before it is ended."""
         result = self.lose(LOST, "commit", "stop")
@@ -97,6 +99,16 @@ class LostRank(FaultCase):
         self.assert_ended(result)
         for path in self.saved_files():
             self.assertEqual(path.name, f"model-rank-{LOST}-part-0.safetensors")
+
+
+class Killed(LostRank):
+    def test_killed(self):
+        for phase in PHASES:
+            with self.subTest(phase=phase):
+                result = self.lose(LOST, phase, "kill")
+                self.assertNotEqual(result.code, 0)
+                self.assert_ended(result)
+                self.assertEqual(self.saved_files(), [])
 
     def test_killed_between_the_renames(self):
         """The launcher kills the others with it: what has its final name then is at least whole."""
@@ -109,12 +121,8 @@ class LostRank(FaultCase):
             header = 8 + int.from_bytes(data[:8], "little")
             self.assertEqual(len(data) - header, shard)
 
-    def test_rank_0_stopped(self):
-        """Another rank speaks then."""
-        result = self.lose(0, "exchange", "stop")
-        self.assert_fails(result, 9, "rank 0: ")
-        self.assert_ended(result)
 
+class HangingStorage(LostRank):
     def test_storage_hangs_on_one_rank(self):
         hang = PHASES["read"] | {"rank": LOST, "action": "sleep", "value": 60_000}
         result = self.load("--timeout", TIMEOUT_SECONDS, faults=[hang])
