@@ -49,9 +49,10 @@ class ShardedOutput {
 
   /// Collective; once. Either all files appear under their names, complete, or none does, and the
   /// earlier ones are as they were. Only if a process is killed in the moment in which all files
-  /// get their names, some may be new and others the earlier ones, each complete; and a killed
-  /// process may leave hidden files (see above). Throws IoError; ConfigError if `model` is not one
-  /// that this group has loaded.
+  /// get their names, some may be new and others the earlier ones, each complete, and hidden files
+  /// may be left (see above); where the filesystem has no files without a name (O_TMPFILE), such as
+  /// NFS, a process killed at any time leaves hidden files. Throws IoError; ConfigError if `model`
+  /// is not one that this group has loaded.
   void write(const TensorSet& model);
 
  private:

@@ -32,9 +32,15 @@ bool try_lock(const PosixFile& file) try { return file.try_lock(); } catch (cons
   return false;
 }
 
-/// Repeated in case another process looks between creation and lock, and removes the file as one
-/// whose writer is gone.
+/// Has the name `temporary` only where a file must have one. Creating that is repeated in case
+/// another process looks between creation and lock, and removes the file as one whose writer is
+/// gone.
 PosixFile create(const fs::path& temporary, const fs::path& path) {
+  check_name(temporary.string(), path.string());
+  if (auto file = PosixFile::create_unnamed(directory_of(path).string(), path.string())) {
+    static_cast<void>(try_lock(*file));  // before it has a name that others see
+    return std::move(*file);
+  }
   for (;;) {
     PosixFile file = PosixFile::create(temporary.string(), path.string());
     if (!try_lock(file) || file.has_name(temporary.string())) return file;
@@ -87,7 +93,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::take_back() noexcept {
   std::error_code ignored;
-  if (stage_ == Stage::writing) fs::remove(temporary_, ignored);
+  if (stage_ == Stage::writing) fs::remove(temporary_, ignored);  // if it has a name yet
   if (stage_ != Stage::committed) withdraw();
 }
 
@@ -111,6 +117,7 @@ void AtomicFile::publish() {
   sync();
   {
     const UnfinishedLock lock = lock_unfinished();
+    if (!file_.has_name(temporary_.string())) file_.link_as(temporary_.string());
     set_aside();
     rename_file(temporary_.string(), path_.string());
     stage_ = Stage::published;

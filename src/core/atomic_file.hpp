@@ -11,17 +11,19 @@
 
 namespace safeshuffle::core {
 
-/// Writes a new file under a temporary name beside its final one. Destroyed without `commit`, or
-/// taken back as what is unfinished, it leaves everything as it was. A process that is killed
-/// meanwhile may leave hidden files beside the final name: `.NAME.tmp-*`, the new file, and, while
-/// it is published but not committed, `.NAME.old-*`, the earlier one (see leftovers.hpp). The next
-/// AtomicFile of that name removes them, or gives the earlier file its name back; where that has
-/// another file since, the earlier one is removed by the commit. What another process has put under
-/// the name meanwhile is left alone. All functions throw IoErrors, which name the final path. Not
+/// Writes a new file that has no name until it is published, so that nothing is left of it however
+/// the process ends; where the filesystem has no such files, under a temporary name beside its
+/// final one. Destroyed without `commit`, or taken back as what is unfinished, it leaves everything
+/// as it was. A process that is killed while it publishes, or earlier where the file has a
+/// temporary name, may leave hidden files beside the final name: `.NAME.tmp-*`, the new file, and,
+/// until that is committed, `.NAME.old-*`, the earlier one (see leftovers.hpp). The next AtomicFile
+/// of that name removes them, or gives the earlier file its name back; where that has another file
+/// since, the earlier one is removed by the commit. What another process has put under the name
+/// meanwhile is left alone. All functions throw IoErrors, which name the final path. Not
 /// thread-safe; after an error of `publish` or `commit` it can only be destroyed.
 class AtomicFile final : private Unfinished {
  public:
-  /// Creates the temporary file. What has the final name must be a regular file or a symbolic link
+  /// Creates the new file. What has the final name must be a regular file or a symbolic link
   /// to one, which is replaced itself: no directory, no device, no pipe.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
@@ -61,8 +63,8 @@ class AtomicFile final : private Unfinished {
   void withdraw() noexcept;
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;
-  std::filesystem::path aside_;  // a name of the earlier file; empty: there is none
+  std::filesystem::path temporary_;  // the name before the final one, if the file has any yet
+  std::filesystem::path aside_;      // a name of the earlier file; empty: there is none
   PosixFile file_;
   bool synced_ = false;
   Stage stage_ = Stage::writing;

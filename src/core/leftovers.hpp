@@ -1,5 +1,5 @@
-// The hidden files by way of which files are written, and what is left of them when their writer
-// was killed.
+// The hidden names that files have before they are finished or after they are replaced, and what is
+// left under them when the writer was killed.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,11 @@
 namespace safeshuffle::core {
 
 enum class HiddenFile {
-  unfinished,  ///< `.NAME.tmp-*`, what is to become NAME; locked as long as its writer lives
-  earlier,     ///< `.NAME.old-*`, what NAME was; NAME is locked as long as its writer lives
+  /// `.NAME.tmp-*`, what is to become NAME; locked as long as its writer lives. It has this name
+  /// while it is published, and from the beginning where files cannot be without a name.
+  unfinished,
+  /// `.NAME.old-*`, what NAME was; NAME is locked as long as its writer lives.
+  earlier,
 };
 
 /// A path beside `path` that nobody else has, hidden so that it is never taken for part of a

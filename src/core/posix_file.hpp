@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -24,6 +25,12 @@ class PosixFile {
   /// umask. Errors name `shown_as` instead of `path`.
   static PosixFile create(const std::string& path, std::string shown_as, unsigned mode = 0666);
 
+  /// Creates a file for writing that has no name in `directory` until `link_as` gives it one: the
+  /// system frees it with its last descriptor, however the process ends. The permissions and errors
+  /// are those of `create`. Empty where the filesystem or the system has no such files.
+  static std::optional<PosixFile> create_unnamed(const std::string& directory, std::string shown_as,
+                                                 unsigned mode = 0666);
+
   /// Opens a file for reading and writing, which is created if there is none. Symbolic links are
   /// refused.
   static PosixFile open_or_create(const std::string& path);
@@ -32,6 +39,10 @@ class PosixFile {
 
   /// Whether `path` names this very file.
   bool has_name(const std::string& path) const noexcept;
+
+  /// Gives a file of `create_unnamed` its first name, in the directory it was created in. What has
+  /// that name already is not replaced.
+  void link_as(const std::string& path) const;
 
   /// Fills `destination` from byte `offset` of the file on; a file that ends before is an error.
   void read(std::uint64_t offset, std::span<std::byte> destination) const;
@@ -58,6 +69,10 @@ class PosixFile {
   Descriptor descriptor_;
   std::string path_;
 };
+
+/// Throws the IoError of creating a file at `path` where no file can have that name, such as one
+/// that is too long. It names `shown_as` instead of `path`.
+void check_name(const std::string& path, const std::string& shown_as);
 
 /// Makes `from` appear as `to`, atomically, in place of what was there. Both lie in one directory.
 void rename_file(const std::string& from, const std::string& to);

@@ -40,7 +40,7 @@ HeaderLayout layout_header(const std::vector<TensorSpec>& tensors,
 /// thread-safe.
 class FileWriter {
  public:
-  /// Creates the temporary file and writes the header. Throws IoError.
+  /// Creates the file, as an AtomicFile, and writes the header. Throws IoError.
   FileWriter(std::filesystem::path path, HeaderLayout layout);
 
   const HeaderLayout& layout() const noexcept { return layout_; }

@@ -3,6 +3,7 @@
 Environment, beyond that of job.py: LOAD_OPTIONS, of every load, such as "--device cuda"; optional.
 """
 
+import errno
 import os
 import tempfile
 import unittest
@@ -12,6 +13,9 @@ import job
 import model
 
 RANKS = 4
+SAVED = "saved"  # the directory
+# A filesystem where every file has a name.
+ONLY_NAMED = {"call": "open_unnamed", "action": "errno", "value": errno.EOPNOTSUPP}
 LOAD_OPTIONS = os.environ.get("LOAD_OPTIONS", "").split()
 
 
@@ -21,7 +25,7 @@ class FaultCase(unittest.TestCase):
         self.work = Path(self.enterContext(directory))
         self.model = self.work / "model"
         self.rules = model.write(self.model)
-        self.saved = self.work / "saved"
+        self.saved = self.work / SAVED
 
     def load(self, *options, faults=(), ranks=RANKS):
         return job.run(ranks, *self.load_command(), *LOAD_OPTIONS, *options, faults=faults)
@@ -40,6 +44,12 @@ class FaultCase(unittest.TestCase):
 
     def assert_nobody_left(self):
         self.assertTrue(job.wait_until_gone(self.work), job.processes_with(self.work))
+
+    def need_unnamed_files(self):
+        try:
+            os.close(os.open(self.work, os.O_TMPFILE | os.O_WRONLY))
+        except OSError as error:
+            self.skipTest(f"this filesystem has no files without a name: {error}")
 
     def assert_nothing_saved(self):
         """Neither files nor temporaries."""

@@ -88,6 +88,20 @@ def processes_with(argument):
     return found
 
 
+def open_files(directory):
+    """The files in the directory, with a name or without, that processes with the directory on their
+    command line have open; as paths below /proc."""
+    found = []
+    for process in processes_with(directory):
+        try:
+            for descriptor in Path(f"/proc/{process}/fd").iterdir():
+                if descriptor.readlink().parent == directory:
+                    found.append(descriptor)
+        except OSError:  # it ended, or closed the file, meanwhile
+            continue
+    return found
+
+
 def wait_until_gone(argument, seconds=5):
     """Whether all processes with this text on their command line end in time."""
     return wait_until(lambda: not processes_with(argument), seconds)

@@ -6,7 +6,7 @@ import os
 import unittest
 
 import model
-from case import RANKS, FaultCase
+from case import ONLY_NAMED, RANKS, FaultCase
 
 FILE = model.file_name(2)  # read by rank 2
 DATA = 1024  # past every header
@@ -105,19 +105,26 @@ class Stopping(FaultCase):
 
 class Saving(FaultCase):
     def test_disk_full_on_one_rank(self):
-        self.fail_save("No space left on device", call="pwrite", value=errno.ENOSPC)
+        self.fail_save("No space left on device", call="pwrite", path=self.saved,
+                       value=errno.ENOSPC)  # fmt: skip
 
     def test_disk_full_in_the_middle(self):
-        self.fail_save(
-            "No space left on device", call="pwrite", value=errno.ENOSPC, **{"from": 20_000}
-        )
+        self.fail_save("No space left on device", call="pwrite", path=self.saved,
+                       value=errno.ENOSPC, **{"from": 20_000})  # fmt: skip
 
     def test_rename_fails_on_one_rank(self):
         self.fail_save("cannot rename", call="rename", value=errno.EIO)
 
     def test_directory_not_permitted(self):
-        self.fail_save("cannot create: Permission denied", call="open", value=errno.EACCES,
-                       flags=os.O_CREAT)  # fmt: skip
+        self.fail_save("cannot create: Permission denied", call="open_unnamed", path=self.saved,
+                       value=errno.EACCES)  # fmt: skip
+
+    def test_directory_not_permitted_to_named_files(self):
+        where = {"rank": 1, "path": "model-rank-1", "call": "open", "flags": os.O_CREAT}
+        result = self.load("--save-sharded", self.saved, faults=[
+            ONLY_NAMED, where | {"action": "errno", "value": errno.EACCES}])  # fmt: skip
+        self.assert_fails(result, 3, "rank 1: ", saved_name(1), "cannot create: Permission denied")
+        self.assert_nothing_saved()
 
     def test_directory_not_flushed_on_one_rank(self):
         """The file has its final name already."""
@@ -151,6 +158,9 @@ class SavingAgain(Saving):
 
     def test_success_replaces_all(self):
         self.assert_replaced(self.load("--save-sharded", self.saved))
+
+    def test_success_with_named_files(self):
+        self.assert_replaced(self.load("--save-sharded", self.saved, faults=[ONLY_NAMED]))
 
     def test_success_without_hard_links(self):
         self.assert_replaced(self.save_with(self.NO_LINKS))

@@ -5,10 +5,11 @@ import signal
 import unittest
 
 import job
-from case import RANKS, FaultCase
+from case import ONLY_NAMED, RANKS, FaultCase
 
 LONG = {"action": "sleep", "value": 30_000, "times": 1}
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LOCK = ".safeshuffle.lock"
 
 
 def saved_name(rank):
@@ -19,7 +20,31 @@ def hidden(directory):
     return [path for path in directory.iterdir() if ".tmp-" in path.name or ".old-" in path.name]
 
 
-class Interrupted(FaultCase):
+def size_of(descriptor):
+    try:
+        return descriptor.stat().st_size
+    except OSError:  # closed meanwhile
+        return 0
+
+
+class SavingCase(FaultCase):
+    def setUp(self):
+        super().setUp()
+        # Past the header.
+        self.slow = LONG | {"call": "pwrite", "path": self.saved, "from": 1024}
+
+    def is_being_written(self, ranks):
+        """All ranks have begun, and one of them stays there."""
+        files = [file for file in job.open_files(self.saved) if file.readlink().name != LOCK]
+        return sum(size_of(file) > 0 for file in files) == ranks
+
+    def assert_no_file_left(self):
+        """A process that is killed leaves the directory and its lock file, which do no harm."""
+        left = os.listdir(self.saved) if self.saved.exists() else []
+        self.assertIn(left, ([], [LOCK]))
+
+
+class Interrupted(SavingCase):
     def interrupt(self, number, until, *options, ranks, faults, alone=False):
         """Sends the signal, to the launcher unless `alone`, once `until()` holds."""
         started = job.Job(ranks, *self.load_command(), *options, faults=faults, alone=alone)
@@ -30,30 +55,31 @@ class Interrupted(FaultCase):
         self.assertLess(result.seconds, 25)
         return result
 
-    def is_being_written(self, ranks):
-        """All ranks have begun, and one of them stays there."""
-        names = [path.name for path in self.saved.glob(".model-rank-*") if path.stat().st_size]
-        return len(names) == ranks
-
     def test_saving_alone(self):
-        slow = LONG | {"call": "pwrite", "path": "model-rank-0", "from": 1024}
         for number in ENDING:
             with self.subTest(signal=number):
                 result = self.interrupt(number, lambda: self.is_being_written(1), "--save-sharded",
                                         self.saved, "--report", self.work / "report", ranks=1,
-                                        faults=[slow], alone=True)  # fmt: skip
+                                        faults=[self.slow], alone=True)  # fmt: skip
                 self.assertEqual(result.code, -number)
                 self.assertEqual(os.listdir(self.work), ["model"])
 
+    def test_saving_alone_with_named_files(self):
+        self.interrupt(signal.SIGTERM, lambda: self.is_being_written(1) and hidden(self.saved),
+                       "--save-sharded", self.saved, ranks=1, faults=[ONLY_NAMED, self.slow],
+                       alone=True)  # fmt: skip
+        self.assertEqual(os.listdir(self.work), ["model"])
+
     def test_saving_on_several_ranks(self):
-        slow = LONG | {"call": "pwrite", "path": "model-rank", "from": 1024}
+        """The launcher may kill the ranks at the moment of the signal."""
+        self.need_unnamed_files()
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(signal=number):
                 result = self.interrupt(number, lambda: self.is_being_written(RANKS),
                                         "--save-sharded", self.saved, ranks=RANKS,
-                                        faults=[slow])  # fmt: skip
+                                        faults=[self.slow])  # fmt: skip
                 self.assertNotEqual(result.code, 0)
-                self.assertEqual(os.listdir(self.work), ["model"])
+                self.assert_no_file_left()
 
     def test_between_publishing_and_committing(self):
         """All have their final names but wait for rank 1: all earlier files come back."""
@@ -74,14 +100,14 @@ class Interrupted(FaultCase):
         slow = LONG | {"call": "pread", "path": ".safetensors", "thread": "worker"}
         marker = self.work / "report"
         for number in ENDING:
-            result = self.interrupt(number, lambda: list(self.work.glob(".report.tmp-*")),
+            result = self.interrupt(number, lambda: job.open_files(self.work),
                                     "--report", marker, ranks=1, faults=[slow],
                                     alone=True)  # fmt: skip
             self.assertEqual(result.code, -number)
             self.assertEqual(os.listdir(self.work), ["model"])
 
     def test_an_ignored_signal_stays_so(self):
-        slow = LONG | {"call": "pwrite", "path": "model-rank-0", "value": 3000}
+        slow = self.slow | {"value": 3000}
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited, as from nohup
         self.addCleanup(signal.signal, signal.SIGHUP, before)
         result = self.interrupt(signal.SIGHUP, lambda: self.saved.exists(), "--save-sharded",
@@ -93,14 +119,14 @@ class Interrupted(FaultCase):
         made = self.work / "new" / "made"
         started = job.Job(1, "make", made, "--like", "llama-2-70b", "--scale", "0.0001", alone=True,
                           faults=[LONG | {"call": "pwrite", "path": "made", "from": 50_000}])  # fmt: skip
-        self.assertTrue(job.wait_until(lambda: made.exists() and hidden(made)))
+        self.assertTrue(job.wait_until(lambda: made.exists() and job.open_files(made)))
         started.process.send_signal(signal.SIGINT)
         self.assertEqual(started.end().code, -signal.SIGINT)
         self.assertEqual(os.listdir(self.work), ["model"])
 
 
-class Killed(FaultCase):
-    """By a signal that nobody can catch, which leaves everything where it is."""
+class Killed(SavingCase):
+    """By a signal that nobody can catch, which leaves everything that has a name where it is."""
 
     def kill_all(self, until, faults):
         started = job.Job(RANKS, *self.load_command(), "--save-sharded", self.saved, faults=faults)
@@ -112,7 +138,6 @@ class Killed(FaultCase):
                 pass
         started.end()
         self.assert_nobody_left()
-        self.assertNotEqual(hidden(self.saved), [])
 
     def save_again(self, ranks):
         result = self.load("--save-sharded", self.saved, ranks=ranks)
@@ -120,14 +145,21 @@ class Killed(FaultCase):
         self.assertEqual(sorted(os.listdir(self.saved)), [saved_name(rank) for rank in range(ranks)])
 
     def test_while_writing(self):
-        slow = LONG | {"call": "pwrite", "path": "model-rank", "from": 1024}
-        self.kill_all(lambda: self.saved.exists() and len(hidden(self.saved)) == RANKS, [slow])
+        self.need_unnamed_files()
+        self.kill_all(lambda: self.is_being_written(RANKS), [self.slow])
+        self.assert_no_file_left()
+        self.save_again(ranks=2)
+
+    def test_while_writing_named_files(self):
+        self.kill_all(lambda: self.is_being_written(RANKS), [ONLY_NAMED, self.slow])
+        self.assertEqual(len(hidden(self.saved)), RANKS)
         self.save_again(ranks=2)
 
     def test_while_publishing(self):
         self.save_again(RANKS)
         slow = LONG | {"call": "open", "path": self.saved, "flags": os.O_DIRECTORY}
         self.kill_all(lambda: len(list(self.saved.glob(".*.old-*"))) == RANKS, [slow])
+        self.assertNotEqual(hidden(self.saved), [])
         self.save_again(RANKS)
 
     def test_an_only_copy_is_put_back(self):

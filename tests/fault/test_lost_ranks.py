@@ -4,7 +4,7 @@ import unittest
 
 import job
 import model
-from case import LOAD_OPTIONS, RANKS, FaultCase
+from case import LOAD_OPTIONS, RANKS, SAVED, FaultCase
 
 LOST = 2
 TIMEOUT_SECONDS = 3
@@ -24,7 +24,7 @@ PHASES = {
     "read": {"call": "pread", "path": FILE, "thread": "worker"},
     "exchange": EXCHANGE_OVER_NCCL if "cuda" in LOAD_OPTIONS else EXCHANGE_OVER_MPI,
     "verify": {"call": "pread", "path": ".safetensors", "thread": "main", "from": 1024},
-    "save": {"call": "pwrite", "path": f"model-rank-{LOST}", "from": 1024},
+    "save": {"call": "pwrite", "path": SAVED, "from": 1024},
 }
 COMMIT = {"commit": {"call": "rename", "path": f"model-rank-{LOST}"}}
 

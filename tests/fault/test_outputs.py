@@ -7,7 +7,7 @@ import unittest
 
 import job
 import model
-from case import RANKS, FaultCase
+from case import RANKS, SAVED, FaultCase
 
 FILE = model.file_name(1)
 # Whoever reads tensors fails, with code 3.
@@ -69,7 +69,7 @@ class Refused(FaultCase):
             self.assert_refused([option, self.model], 3, str(self.model), "Is a directory")
 
     def test_report_in_a_directory_that_is_read_only(self):
-        fault = {"call": "open", "path": "report.json", "flags": os.O_CREAT, "action": "errno",
+        fault = {"call": "open_unnamed", "path": self.work, "action": "errno",
                  "value": errno.EROFS}  # fmt: skip
         self.assert_refused(["--report", self.report], 3, str(self.report),
                             "cannot create: Read-only file system", faults=[fault])  # fmt: skip
@@ -79,15 +79,16 @@ class Refused(FaultCase):
         self.assert_refused(["--save-sharded", inside], 3, str(inside), "cannot create")
 
     def test_directory_that_is_read_only(self):
-        fault = {"call": "open", "flags": os.O_CREAT, "action": "errno", "value": errno.EROFS}
-        for name in (LOCK, "model-rank-0"):
+        lock = {"call": "open", "path": LOCK, "flags": os.O_CREAT}
+        file = {"call": "open_unnamed", "path": self.saved, "rank": 0}
+        for name, call in ((LOCK, lock), ("model-rank-0", file)):
             self.assert_refused(["--save-sharded", self.saved], 3, name,
                                 "cannot create: Read-only file system",
-                                faults=[fault | {"path": name}])  # fmt: skip
+                                faults=[call | {"action": "errno", "value": errno.EROFS}])  # fmt: skip
 
     def test_directory_that_one_rank_cannot_write_to(self):
-        fault = {"rank": 2, "call": "open", "path": "model-rank-2", "flags": os.O_CREAT}
-        fault |= {"action": "errno", "value": errno.EACCES}
+        fault = {"rank": 2, "call": "open_unnamed", "path": self.saved, "action": "errno",
+                 "value": errno.EACCES}  # fmt: skip
         result = self.load("--save-sharded", self.saved, faults=[NO_READING, fault])
         self.assert_fails(result, 3, f"rank 2: {self.saved / saved_name(2)}", "Permission denied")
         self.assertFalse(self.saved.exists())
@@ -146,8 +147,8 @@ class FailedLoads(FaultCase):
 class TwoSaves(FaultCase):
     """At the same time, into one directory."""
 
-    SLOW = {"rank": 0, "call": "pwrite", "path": "model-rank-0", "action": "sleep", "value": 4000,
-            "times": 1}  # fmt: skip
+    SLOW = {"rank": 0, "call": "pwrite", "path": SAVED, "from": 1024, "action": "sleep",
+            "value": 4000, "times": 1}  # fmt: skip
 
     def test_the_second_is_told_who_was_first(self):
         for ranks in (1, 2):

@@ -13,7 +13,7 @@ from unittest import mock
 import job
 import model
 import plain_ranks
-from case import LOAD_OPTIONS, FaultCase
+from case import LOAD_OPTIONS, SAVED, FaultCase
 
 TIMEOUT_SECONDS = int(os.environ.get("TIMEOUT_SECONDS", "3"))
 MEETING_SECONDS = min(TIMEOUT_SECONDS, 5)  # NCCL has no part in it
@@ -25,7 +25,7 @@ SIGKILL = -9
 PHASES = {
     "open": {"call": "pread", "path": model.file_name(LOST), "thread": "main"},
     "exchange": {"call": "pread", "path": ".safetensors", "thread": "worker", "from": model.WINDOW},
-    "save": {"call": "pwrite", "path": f"model-rank-{LOST}", "from": 1024},
+    "save": {"call": "pwrite", "path": SAVED, "from": 1024},
 }
 CHOSEN = os.environ.get("PHASES", " ".join(PHASES)).split()
 

@@ -12,12 +12,14 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/posix_file.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_directory.hpp"
 
 using namespace safeshuffle;
 using core::AtomicFile;
+using core::PosixFile;
 using testing::failure;
 using testing::read_file;
 using testing::TemporaryDirectory;
@@ -48,7 +50,80 @@ class NoMoreFiles {
 
 const std::vector<std::string> only_x{"x"};
 
+bool has_unnamed_files(const TemporaryDirectory& directory) {
+  return PosixFile::create_unnamed(directory.path().string(), "x").has_value();
+}
+
+struct stat status_of(const std::string& path) {
+  struct stat status {};
+  REQUIRE(::lstat(path.c_str(), &status) == 0);
+  return status;
+}
+
 }  // namespace
+
+TEST_CASE("a file has no name while it is written", "[core][atomic]") {
+  const TemporaryDirectory directory;
+  if (!has_unnamed_files(directory)) {
+    WARN("skipped: this filesystem has no files without a name");
+    return;
+  }
+  const bool replaces = GENERATE(false, true);
+  if (replaces) directory.write("x", "earlier");
+  AtomicFile file(directory / "x");
+  write_text(file, "new");
+  file.sync();
+  CHECK(directory.names() == (replaces ? only_x : std::vector<std::string>{}));
+  file.commit();
+  CHECK(directory.names() == only_x);
+  CHECK(read_file(directory / "x") == "new");
+}
+
+TEST_CASE("a new file has the permissions of any other", "[core][atomic]") {
+  const TemporaryDirectory directory;
+  const mode_t mask = GENERATE(as<mode_t>(), 0, 022, 077);
+  const mode_t before = ::umask(mask);
+  AtomicFile(directory / "x").commit();
+  static_cast<void>(PosixFile::create(directory / "other", "other"));
+  ::umask(before);
+  const struct stat made = status_of(directory / "x");
+  const struct stat other = status_of(directory / "other");
+  CHECK(made.st_mode == (S_IFREG | (0666 & ~mask)));
+  CHECK(made.st_mode == other.st_mode);
+  CHECK(made.st_gid == other.st_gid);
+  CHECK(made.st_nlink == 1);
+}
+
+TEST_CASE("a file without a name gets one that is vacant", "[core][atomic]") {
+  const TemporaryDirectory directory;
+  const auto file = PosixFile::create_unnamed(directory.path().string(), "shown");
+  if (!file) {
+    WARN("skipped: this filesystem has no files without a name");
+    return;
+  }
+  directory.write("y", "other");
+  const ErrorRecord taken = failure<IoError>([&] { file->link_as(directory / "y"); });
+  CHECK(taken.code == EEXIST);
+  CHECK(taken.file == "shown");
+  CHECK(read_file(directory / "y") == "other");
+  file->link_as(directory / "x");
+  CHECK(file->has_name(directory / "x"));
+}
+
+TEST_CASE("a filesystem may have no files without a name", "[core][atomic]") {
+  CHECK_FALSE(PosixFile::create_unnamed("/proc", "x"));
+}
+
+TEST_CASE("a name that no file can have is refused at once", "[core][atomic]") {
+  const TemporaryDirectory directory;
+  const auto code = [&](const std::string& name) {
+    return failure<IoError>([&] { AtomicFile(directory / name); }).code;
+  };
+  CHECK(code(std::string(255, 'x')) == ENAMETOOLONG);  // with what makes it hidden
+  CHECK(code(std::string("x\0y", 3)) == EINVAL);
+  CHECK(code("missing/x") == ENOENT);
+  CHECK(directory.names().empty());
+}
 
 TEST_CASE("an atomic file appears when it is committed", "[core][atomic]") {
   const TemporaryDirectory directory;

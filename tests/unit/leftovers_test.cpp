@@ -2,14 +2,12 @@
 #include "core/leftovers.hpp"
 
 #include <filesystem>
-#include <optional>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include "core/atomic_file.hpp"
+#include "core/posix_file.hpp"
 #include "support/catch.hpp"
-#include "support/ending_process.hpp"
 #include "support/temporary_directory.hpp"
 
 using namespace safeshuffle;
@@ -31,15 +29,26 @@ bool only(const std::string& name, const TemporaryDirectory& directory) {
 
 const std::string digits = "0123456789abcdef";
 
+/// What the writer of `path` has on disk while it publishes, or from the beginning on filesystems
+/// where every file has a name. Destroyed, it leaves that as a killed writer does.
+class NamedWriter {
+ public:
+  explicit NamedWriter(const fs::path& path)
+      : file_(core::PosixFile::create(
+            core::hidden_beside(path, core::HiddenFile::unfinished).string(), path.string())) {
+    REQUIRE(file_.try_lock());
+  }
+
+ private:
+  core::PosixFile file_;
+};
+
 }  // namespace
 
 TEST_CASE("the unfinished file of a killed writer is removed by the next one",
           "[core][leftovers]") {
   const TemporaryDirectory directory;
-  REQUIRE(testing::in_ending_process([&] {
-    const AtomicFile lost(directory / "x");
-    ::_exit(0);
-  }));
+  { const NamedWriter lost(directory / "x"); }
   REQUIRE(directory.names().size() == 1);
   SECTION("of the same file") {
     AtomicFile(directory / "x").commit();
@@ -78,21 +87,30 @@ TEST_CASE("the earlier file of a killed writer", "[core][leftovers]") {
 TEST_CASE("files of living writers are left alone", "[core][leftovers]") {
   const TemporaryDirectory directory;
   directory.write("x", "earlier");
-  std::optional<AtomicFile> living(std::in_place, directory / "x");
-  const bool published = GENERATE(false, true);
-  if (published) living->publish();
-  REQUIRE(directory.names().size() == 2);
-  core::recover_leftovers(directory.path(), any);
-  core::remove_superseded(directory.path(), any);
-  CHECK(directory.names().size() == 2);
-  living.reset();
-  CHECK(only("x", directory));
+  const auto clean_up = [&] {
+    REQUIRE(directory.names().size() == 2);
+    core::recover_leftovers(directory.path(), any);
+    core::remove_superseded(directory.path(), any);
+    CHECK(directory.names().size() == 2);
+  };
+  SECTION("while the new file has its temporary name") {
+    const NamedWriter living(directory / "x");
+    clean_up();
+  }
+  SECTION("while the new file is published") {
+    {
+      AtomicFile living(directory / "x");
+      living.publish();
+      clean_up();
+    }
+    CHECK(only("x", directory));
+  }
   CHECK(read_file(directory / "x") == "earlier");
 }
 
 TEST_CASE("a living writer has its earlier file aside and no other yet", "[core][leftovers]") {
   const TemporaryDirectory directory;
-  const AtomicFile living(directory / "x");
+  const NamedWriter living(directory / "x");
   const std::string aside = directory.write(".x.old-" + digits, "earlier");
   core::recover_leftovers(directory.path(), any);
   CHECK(read_file(aside) == "earlier");
