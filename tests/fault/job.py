@@ -89,8 +89,8 @@ def processes_with(argument):
 
 
 def open_files(directory):
-    """The files in the directory, with a name or without, that processes with the directory on their
-    command line have open; as paths below /proc."""
+    """The files in the directory, with a name or without, that processes with the directory on
+    their command line have open; as paths below /proc."""
     found = []
     for process in processes_with(directory):
         try:
