@@ -18,6 +18,7 @@
 #include "comm/agreement.hpp"
 #include "commands.hpp"
 #include "core/defaults.hpp"
+#include "core/wire.hpp"
 #include "launch.hpp"
 #include "load_outputs.hpp"
 #include "output.hpp"
@@ -138,12 +139,36 @@ void check_device(const Device& device) {
   throw ConfigError("--gpu goes with a GPU, not with --device host");
 }
 
+// What decides which steps all ranks take together, and where their results are. What else they
+// must agree on shows in the plan.
+std::string common_steps(const LoadCommand& command) {
+  return core::WireWriter()
+      .put(command.outputs.shards)
+      .put(command.outputs.report)
+      .put(command.outputs.trace)
+      .put(std::uint64_t{command.verify})
+      .take();
+}
+
+void compare_steps(const LoadCommand& command, const Communicator& comm) {
+  const auto steps =
+      comm::agree(comm.transport(), common_steps(command), {}, command.options.timeout);
+  for (std::size_t rank = 0; rank < steps.size(); ++rank) {
+    if (steps[rank] == steps.front()) continue;
+    throw ConfigError(ErrorRecord{
+        .rank = static_cast<std::int32_t>(rank),
+        .cause = "was given other options than rank 0: --verify, --save-sharded, --report and "
+                 "--trace must be the same for all ranks"});
+  }
+}
+
 void load(LoadCommand& command) {
   check_device(command.device);
   command.options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
   command.options.trace = !command.outputs.trace.empty();
   const Communicator comm = join_group(command.device, command.options.timeout);
+  compare_steps(command, comm);
   std::optional<LoadOutputs> outputs;
   const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
     PlannedLoad planned(command.paths, comm, options);

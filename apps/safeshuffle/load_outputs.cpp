@@ -43,6 +43,20 @@ void claim(const std::string& path, const std::string& purpose, std::vector<Use>
   uses.push_back({path, purpose});
 }
 
+// A link would be replaced, not what it leads to; and other names would be taken for files of a
+// checkpoint by whoever loads the directory.
+void check_name(const fs::path& path) {
+  std::error_code ignored;
+  const std::string name = path.filename().string();
+  std::string cause;
+  if (fs::is_symlink(fs::symlink_status(path, ignored))) {
+    cause = "is a symbolic link; name the file itself";
+  } else if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) {
+    cause = "has the name of a checkpoint's file";
+  }
+  if (!cause.empty()) throw ConfigError(ErrorRecord{.file = path.string(), .cause = cause});
+}
+
 void check_distinct(const OutputPaths& paths, const PlannedLoad& planned) {
   std::vector<Use> uses;
   for (const std::string& input : planned.inputs()) {
@@ -55,6 +69,8 @@ void check_distinct(const OutputPaths& paths, const PlannedLoad& planned) {
   }
   claim(paths.report, "--report", uses);
   claim(paths.trace, "--trace", uses);
+  check_name(paths.report);
+  check_name(paths.trace);
 }
 
 void create(const std::string& path, std::unique_ptr<core::AtomicFile>& file) {

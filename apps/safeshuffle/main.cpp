@@ -11,11 +11,11 @@
 #include "safeshuffle/error.hpp"
 
 #include "commands.hpp"
-#include "empty_values.hpp"
 #include "exit.hpp"
 #include "help.hpp"
 #include "interrupt.hpp"
 #include "launch.hpp"
+#include "missing_values.hpp"
 #include "output.hpp"
 
 namespace safeshuffle::app {
@@ -48,7 +48,7 @@ void run(int argc, char** argv) {
                           {"load", add_load(parser)},
                           {"make", add_make(parser)},
                           {"rules", add_rules(parser)}};
-  refuse_empty_values(parser);
+  refuse_missing_values(parser);
   try {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

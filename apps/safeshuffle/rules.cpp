@@ -10,6 +10,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "commands.hpp"
+#include "output.hpp"
 #include "placement/built_in.hpp"
 #include "plan_options.hpp"
 #include "table.hpp"
@@ -30,7 +31,8 @@ void print_list() {
   for (const BuiltIn& rules : placement::built_in_rules()) {
     table.add({rules.name, fmt::format("{}", fmt::join(rules.model_types, ", "))});
   }
-  fmt::print("{}\nto print one of them: safeshuffle rules --built-in NAME\n", table.text());
+  print_result(
+      fmt::format("{}\nto print one of them: safeshuffle rules --built-in NAME\n", table.text()));
 }
 
 bool is_called(const BuiltIn& rules, const std::string& name) {
@@ -40,8 +42,7 @@ bool is_called(const BuiltIn& rules, const std::string& name) {
 void print_built_in(const std::string& name) {
   for (const BuiltIn& rules : placement::built_in_rules()) {
     if (!is_called(rules, name)) continue;
-    fmt::print("{}", rules.document.text);
-    return;
+    return print_result(rules.document.text);
   }
   throw ConfigError("there are no built-in rules '" + name +
                     "'; 'safeshuffle rules' lists those that there are");
@@ -51,7 +52,7 @@ void print_rules_of(const RulesCommand& command) {
   // Which rules apply does not depend on how many ranks there are, but one alone needs none.
   constexpr std::uint32_t some_ranks = 2;
   const Checkpoint checkpoint = open_checkpoint(command.paths);
-  fmt::print("{}\n", select_tp_plan(command.tp_plan, checkpoint, some_ranks).to_json());
+  print_result(select_tp_plan(command.tp_plan, checkpoint, some_ranks).to_json() + "\n");
 }
 
 void rules(const RulesCommand& command) {

@@ -10,7 +10,7 @@ namespace safeshuffle::comm {
 namespace {
 
 std::string listed(const std::vector<std::uint32_t>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  std::string text = "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (i != 0) text += ", ";
     text += std::to_string(ranks[i]);
@@ -26,7 +26,7 @@ void raise_lost_peers(const std::string& what, const std::vector<std::uint32_t>&
   record.cause += ": no answer within " + core::seconds_text(limit);
   if (!missing.empty()) {
     record.rank = static_cast<std::int32_t>(missing.front());
-    record.cause += " from " + listed(missing);
+    if (missing.size() > 1) record.cause += " from " + listed(missing);
   }
   throw TimeoutError(std::move(record));
 }

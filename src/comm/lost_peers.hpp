@@ -8,8 +8,8 @@
 
 namespace safeshuffle::comm {
 
-/// Throws a TimeoutError that names `missing`, the peers without an answer (empty: unknown); its
-/// rank is the first of them. `what` is what they were waited for in.
+/// Throws a TimeoutError whose rank is the first of `missing`, the peers without an answer (empty:
+/// unknown); several are listed. `what` is what they were waited for in.
 [[noreturn]] void raise_lost_peers(const std::string& what,
                                    const std::vector<std::uint32_t>& missing,
                                    std::chrono::milliseconds limit);

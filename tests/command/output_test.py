@@ -210,6 +210,7 @@ class Output(unittest.TestCase):
         return [["--help"], ["--version"], ["load", "--help"], ["inspect", self.model],
                 ["inspect", self.model, "--json"], ["plan", self.model, "--world", 2],
                 ["plan", self.model, "--world", 2, "--json"], ["load", self.model],
+                ["rules"], ["rules", self.model], ["rules", "--built-in", "llama"],
                 ["load", self.model, "--progress", "json"],
                 ["make", made, "--like", "llama-2-70b", "--scale", "0.0001", "--sparse"]]  # fmt: skip
 
@@ -279,6 +280,10 @@ class Output(unittest.TestCase):
         ):  # fmt: skip
             with self.subTest(arguments):
                 self.assert_one_message(run(*arguments), USAGE_ERROR, "")
+
+    def test_an_option_is_no_value(self):
+        result = run("load", self.model, "--report", "--trace", self.root / "trace")
+        self.assert_one_message(result, USAGE_ERROR, "--report: the value is missing before --trace; see ")
 
     def test_messages_of_one_process(self):
         self.assert_one_message(run(), USAGE_ERROR, "A subcommand is required; see")

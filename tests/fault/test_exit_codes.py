@@ -90,6 +90,14 @@ class OneRankFails(FaultCase):
     def test_options_that_exclude_each_other(self):
         self.assert_all_end(2, ["load", self.model, "--device", "host", "--gpu", "0"], "--gpu")
 
+    def test_other_steps_and_outputs(self):
+        for option in (["--verify", "full"], ["--save-sharded", self.saved],
+                       ["--report", self.work / "report"]):  # fmt: skip
+            with self.subTest(option):
+                self.assert_all_end(2, ["load", self.model, *option],
+                                    "was given other options than rank 0")  # fmt: skip
+                self.assertFalse(self.saved.exists())
+
     def test_no_subcommand(self):
         self.assert_all_end(2, [], "subcommand")
 

@@ -62,6 +62,18 @@ class Refused(FaultCase):
         self.assert_refused(["--save-sharded", self.saved, "--report", saved], 2,
                             "--report would replace a file of --save-sharded")  # fmt: skip
 
+    def test_report_in_place_of_a_link(self):
+        elsewhere, dangling = self.work / "elsewhere", self.work / "dangling"
+        elsewhere.symlink_to(self.work / "some.json")
+        (self.work / "some.json").write_text("{}")
+        dangling.symlink_to(self.work / "nothing")
+        for path in (elsewhere, dangling):
+            self.assert_refused(["--report", path], 2, f"{path}: is a symbolic link")
+
+    def test_report_with_the_name_of_a_checkpoint_file(self):
+        for name in ("x.safetensors", "model.safetensors.index.json"):
+            self.assert_refused(["--trace", self.model / name], 2, "has the name of a checkpoint's file")
+
     def test_report_where_no_file_can_be(self):
         missing = self.work / "missing" / "report.json"
         for option in ("--report", "--trace"):

@@ -1,5 +1,5 @@
 // Options and paths without a value, such as `--report ""`, which a shell makes of an unset
-// variable.
+// variable, or `--report --trace FILE`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,7 +7,7 @@
 namespace safeshuffle::app {
 
 /// Makes every option and argument of the subcommands that `parser` has so far refuse an empty
-/// value.
-void refuse_empty_values(CLI::App& parser);
+/// value, and one that begins with "--".
+void refuse_missing_values(CLI::App& parser);
 
 }  // namespace safeshuffle::app
