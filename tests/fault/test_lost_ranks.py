@@ -145,11 +145,11 @@ class SlowRank(FaultCase):
     """A rank that takes longer than the time-out, but is at work, is waited for."""
 
     def assert_waited_for(self, **fault):
-        slow = fault | {"rank": LOST, "action": "sleep", "value": 400}
-        result = self.load("--timeout", 1, "--verify", "full", "--save-sharded", self.saved,
+        slow = fault | {"rank": LOST, "action": "sleep", "value": 800}
+        result = self.load("--timeout", 2, "--verify", "full", "--save-sharded", self.saved,
                            faults=[slow])  # fmt: skip
         self.assertEqual(result.code, 0, result.errors)
-        self.assertGreater(result.seconds, 2)
+        self.assertGreater(result.seconds, 3)
 
     def test_verifying(self):
         self.assert_waited_for(**PHASES["verify"])
