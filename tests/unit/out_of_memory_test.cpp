@@ -104,8 +104,9 @@ TEST_CASE("planning takes memory for tensors and ranks, not for their product, n
   PlanOptions options;
   options.window = window;
   options.assignment = assignment;
-  const std::size_t most = most_allocated(
-      [&] { make_plan(std::move(catalog), std::move(placements), world, options).prove(); });
+  const std::size_t most = most_allocated([&, ranks = world] {
+    make_plan(std::move(catalog), std::move(placements), ranks, options).prove();
+  });
   CAPTURE(tensors, world, window, static_cast<int>(assignment), most);
   // Striped, every rank may read a part of each of the ten files.
   CHECK(most < tensors * bytes_per_tensor + std::size_t{world} * bytes_per_rank);
