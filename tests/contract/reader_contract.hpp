@@ -7,6 +7,7 @@
 #include "core/file_identity.hpp"
 #include "io/reader.hpp"
 #include "support/catch.hpp"
+#include "support/own_process.hpp"
 #include "support/sample_file.hpp"
 
 namespace safeshuffle::testing {
@@ -42,11 +43,6 @@ inline void reads_any_alignment(const MakeReader& make) {
   }
 }
 
-inline std::size_t open_descriptors() {
-  const std::filesystem::directory_iterator open("/proc/self/fd");
-  return static_cast<std::size_t>(std::distance(begin(open), end(open)));
-}
-
 inline void reads_many_batches_of_many_files(const MakeReader& make) {
   const ScratchDirectory directory;
   constexpr std::uint32_t count = 80;  // more than are kept open
@@ -55,7 +51,7 @@ inline void reads_many_batches_of_many_files(const MakeReader& make) {
   for (std::uint32_t i = 0; i < count; ++i) {
     files.push_back(write_sample(directory.file(std::to_string(i)), i, size));
   }
-  const std::size_t descriptors = open_descriptors();
+  const std::ptrdiff_t descriptors = open_descriptors();
   const auto reader = make(files);
   const AlignedMemory memory(2 * count * size);
   std::vector<io::BatchId> batches;
@@ -143,18 +139,13 @@ inline void cancelling_ends_what_was_not_begun(const MakeReader& make) {
   CHECK(wait_for(*reader, later).error);
 }
 
-inline std::size_t threads() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
-}
-
 inline void dropping_a_reader_leaves_nothing(const MakeReader& make) {
   const ScratchDirectory directory;
   const FileInfo file = write_sample(directory.file("a"), 0, 4'000'000);
   constexpr std::size_t batches = 4;
   const AlignedMemory memory(batches * file.size);
-  const std::size_t descriptors = open_descriptors();
-  const std::size_t tasks = threads();
+  const std::ptrdiff_t descriptors = open_descriptors();
+  const std::ptrdiff_t threads = running_threads();
   for (int i = 0; i < 5; ++i) {
     const auto reader = make({file});
     for (std::size_t batch = 0; batch < batches; ++batch) {
@@ -164,7 +155,7 @@ inline void dropping_a_reader_leaves_nothing(const MakeReader& make) {
     reader->poll(0, std::chrono::microseconds(i * 200));
   }
   CHECK(open_descriptors() == descriptors);
-  CHECK(threads() == tasks);
+  CHECK(threads_come_down_to(threads));
 }
 
 /// Runs the whole suite as sections of the current test case.

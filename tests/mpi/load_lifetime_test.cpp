@@ -10,16 +10,13 @@
 
 #include "support/catch.hpp"
 #include "support/group.hpp"
+#include "support/own_process.hpp"
 #include "support/shared_model.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
 
 namespace {
-
-std::ptrdiff_t entries(const char* directory) {
-  return std::distance(std::filesystem::directory_iterator(directory), {});
-}
 
 /// MPI hands out the lowest number that no communicator has.
 MPI_Fint next_communicator() {
@@ -31,17 +28,10 @@ MPI_Fint next_communicator() {
 }
 
 struct Resources {
-  std::ptrdiff_t descriptors = entries("/proc/self/fd");
-  std::ptrdiff_t threads = entries("/proc/self/task");
+  std::ptrdiff_t descriptors = open_descriptors();
+  std::ptrdiff_t threads = running_threads();
   MPI_Fint communicator = next_communicator();
 };
-
-/// Whether there are no more threads than that, soon: some that were told to end may take a moment.
-bool come_down_to(std::ptrdiff_t threads) {
-  const core::Deadline deadline(std::chrono::seconds(5));
-  while (entries("/proc/self/task") > threads && !deadline.expired()) std::this_thread::yield();
-  return entries("/proc/self/task") <= threads;
-}
 
 /// Whether memory is still mapped at the page-aligned address.
 bool is_mapped(std::byte* page) {
@@ -107,6 +97,6 @@ TEST_CASE("loads, failed ones too, leave no descriptor, thread or communicator b
   }
   const Resources after;
   CHECK(after.descriptors < before.descriptors + rounds);  // a driver may open one more
-  CHECK(come_down_to(before.threads));
+  CHECK(threads_come_down_to(before.threads));
   CHECK(after.communicator == before.communicator);
 }
