@@ -1,4 +1,4 @@
-// Options that take one of several named values.
+// Values by name, of options that take one of several.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 namespace safeshuffle::app {
 
@@ -43,27 +41,6 @@ std::string_view name_of(const Choices<Value>& choices, Value value) {
     if (candidate == value) return name;
   }
   return {};
-}
-
-/// Adds an option that sets `value`, whose present value is the default. `metavar` stands for the
-/// name in the help.
-template <class Value>
-void add_choice(CLI::App& parser, const std::string& option, const std::string& metavar,
-                Value& value, const Choices<Value>& choices, const std::string& help) {
-  parser
-      .add_option_function<std::string>(
-          option,
-          [&value, option, choices](const std::string& text) {
-            const Value* chosen = find_choice(choices, text);
-            if (chosen == nullptr) {
-              throw CLI::ValidationError(option,
-                                         "'" + text + "' is not one of " + list_of(choices));
-            }
-            value = *chosen;
-          },
-          help + ": " + list_of(choices))
-      ->type_name(metavar)
-      ->default_str(std::string(name_of(choices, value)));
 }
 
 }  // namespace safeshuffle::app

@@ -14,16 +14,16 @@
 
 #include "safeshuffle/loader.hpp"
 
-#include "choice.hpp"
 #include "comm/agreement.hpp"
 #include "commands.hpp"
 #include "core/defaults.hpp"
 #include "core/wire.hpp"
 #include "launch.hpp"
 #include "load_outputs.hpp"
+#include "option.hpp"
 #include "output.hpp"
-#include "plan_options.hpp"
 #include "progress.hpp"
+#include "shared_options.hpp"
 #include "size.hpp"
 #include "summary.hpp"
 #include "warnings.hpp"

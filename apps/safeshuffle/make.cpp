@@ -9,8 +9,8 @@
 
 #include "commands.hpp"
 #include "output.hpp"
-#include "plan_options.hpp"
 #include "progress.hpp"
+#include "shared_options.hpp"
 #include "size.hpp"
 #include "synth/generate.hpp"
 #include "synth/layout.hpp"

@@ -11,12 +11,12 @@
 
 #include "safeshuffle/loader.hpp"
 
-#include "choice.hpp"
 #include "commands.hpp"
 #include "core/defaults.hpp"
+#include "option.hpp"
 #include "output.hpp"
 #include "pipeline/placement_json.hpp"
-#include "plan_options.hpp"
+#include "shared_options.hpp"
 #include "size.hpp"
 #include "summary.hpp"
 #include "table.hpp"

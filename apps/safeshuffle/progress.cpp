@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "choice.hpp"
 #include "launch.hpp"
 #include "output.hpp"
 #include "size.hpp"
@@ -79,14 +78,6 @@ std::vector<std::string> lines_by_length(const ProgressState& state) {
 }
 
 }  // namespace
-
-void add_progress(CLI::App& parser, ProgressStyle& style) {
-  add_choice<ProgressStyle>(parser, "--progress", "STYLE", style,
-                            {{"auto", ProgressStyle::automatic},
-                             {"none", ProgressStyle::none},
-                             {"json", ProgressStyle::json}},
-                            "How to show progress, and results");
-}
 
 std::string progress_line(const ProgressState& state, std::size_t columns) {
   for (const std::string& line : lines_by_length(state)) {

@@ -7,8 +7,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 namespace safeshuffle::app {
 
 enum class ProgressStyle : std::uint8_t {
@@ -16,9 +14,6 @@ enum class ProgressStyle : std::uint8_t {
   none,
   json,  ///< standard output is one JSON object per line, the last of them an event "done"
 };
-
-/// --progress.
-void add_progress(CLI::App& parser, ProgressStyle& style);
 
 struct ProgressState {
   std::string activity;  ///< such as "loading"

@@ -12,7 +12,7 @@
 #include "commands.hpp"
 #include "output.hpp"
 #include "placement/built_in.hpp"
-#include "plan_options.hpp"
+#include "shared_options.hpp"
 #include "table.hpp"
 
 namespace safeshuffle::app {

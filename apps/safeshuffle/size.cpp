@@ -70,21 +70,4 @@ std::string count(std::uint64_t number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
 
-CLI::Option* add_size(CLI::App& parser, const std::string& name, std::uint64_t& value,
-                      const std::string& help, std::uint64_t least) {
-  return parser
-      .add_option_function<std::string>(
-          name,
-          [&value, name, least](const std::string& text) {
-            const auto bytes = parse_size(text);
-            if (!bytes) throw CLI::ValidationError(name, "'" + text + "' is not a size");
-            if (*bytes < least) {
-              throw CLI::ValidationError(name, fmt::format("must be at least {} bytes", least));
-            }
-            value = *bytes;
-          },
-          help)
-      ->type_name("SIZE");
-}
-
 }  // namespace safeshuffle::app

@@ -6,8 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include <CLI/CLI.hpp>
-
 namespace safeshuffle::app {
 
 /// "4096", "4KiB", "1.5GiB", "2GB" → bytes; units B, KiB…PiB (powers of 1024) and kB/KB…PB (powers
@@ -22,9 +20,5 @@ std::string format_binary_size(std::uint64_t bytes);
 
 /// "1 wave", "7 waves"; `noun` takes an s.
 std::string count(std::uint64_t number, std::string_view noun);
-
-/// Adds an option that takes a size of `least` bytes or more.
-CLI::Option* add_size(CLI::App& parser, const std::string& name, std::uint64_t& value,
-                      const std::string& help, std::uint64_t least = 0);
 
 }  // namespace safeshuffle::app

@@ -1,8 +1,8 @@
-#include "plan_options.hpp"
+#include "shared_options.hpp"
 
 #include <fmt/format.h>
 
-#include "choice.hpp"
+#include "option.hpp"
 #include "size.hpp"
 
 namespace safeshuffle::app {
@@ -46,6 +46,14 @@ void add_plan_options(CLI::App& parser, Options& options) {
   add_size(parser, "--memory-budget", options.plan.memory_budget,
            "Most device memory per rank; the window shrinks to fit")
       ->default_str("no limit");
+}
+
+void add_progress(CLI::App& parser, ProgressStyle& style) {
+  add_choice<ProgressStyle>(parser, "--progress", "STYLE", style,
+                            {{"auto", ProgressStyle::automatic},
+                             {"none", ProgressStyle::none},
+                             {"json", ProgressStyle::json}},
+                            "How to show progress, and results");
 }
 
 std::string default_text(std::uint64_t core::Defaults::*bytes) {

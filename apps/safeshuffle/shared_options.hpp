@@ -10,6 +10,7 @@
 #include "safeshuffle/options.hpp"
 
 #include "core/defaults.hpp"
+#include "progress.hpp"
 
 namespace safeshuffle::app {
 
@@ -21,6 +22,9 @@ CLI::Option* add_tp_plan(CLI::App& parser, std::string& tp_plan);
 
 /// --dtype with the given help.
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help);
+
+/// --progress.
+void add_progress(CLI::App& parser, ProgressStyle& style);
 
 /// "64 MiB, on GPUs 256 MiB": a default in bytes that depends on the device.
 std::string default_text(std::uint64_t core::Defaults::*bytes);

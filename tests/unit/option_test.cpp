@@ -1,5 +1,5 @@
 // Options that take one of several named values.
-#include "choice.hpp"
+#include "option.hpp"
 
 #include <string>
 
