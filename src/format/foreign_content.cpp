@@ -33,7 +33,8 @@ bool is_error_message(std::string_view text) {
   return begins_with(without_leading_space(text.substr(1)), "\"error\"");
 }
 
-std::string quoted(std::string_view text) {
+/// In quotes, as much of it as a message holds.
+std::string first_line(std::string_view text) {
   const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
   return "'" + core::shortened(line, quoted_bytes) + "'";
 }
@@ -55,7 +56,7 @@ std::string foreign_content(std::string_view beginning) {
     return std::string("this is an HTML page, saved in place of the file") + download_again;
   }
   if (is_error_message(text)) {
-    return "this is a server's error message, saved in place of the file: " + quoted(text) +
+    return "this is a server's error message, saved in place of the file: " + first_line(text) +
            download_again;
   }
   if (beginning.starts_with("PK\x03\x04") || beginning.starts_with("\x80\x02\x8a\x0a")) {
@@ -70,7 +71,7 @@ std::string not_safetensors(std::string_view beginning) {
   if (!what.empty() || beginning.empty()) return what;
   // Of a header's length all but the first bytes are 0.
   if (!is_text(beginning.substr(0, prefix_bytes))) return {};
-  return "this is a text, not safetensors: " + quoted(without_leading_space(beginning)) +
+  return "this is a text, not safetensors: " + first_line(without_leading_space(beginning)) +
          download_again;
 }
 

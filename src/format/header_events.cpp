@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 3> field_names{"dtype", "shape", "data_offsets"};
 
 /// `text` for a message: as long as any real name, and no longer.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t limit = 100;
   return "'" + core::shortened(text, limit) + "'";
 }
@@ -77,7 +77,7 @@ void HeaderEvents::string(std::string& text) {
   if (level_ != Level::entry || field_ != dtype) refuse_value();
   const std::optional<DType> parsed = parse_dtype(text);
   if (!parsed) {
-    fail(FormatErrc::unknown_dtype, text_.string_offset(), "unknown dtype " + quoted(text));
+    fail(FormatErrc::unknown_dtype, text_.string_offset(), "unknown dtype " + in_quotes(text));
   }
   entries.back().tensor.dtype = *parsed;
 }
@@ -106,7 +106,7 @@ void HeaderEvents::begin_metadata_value(std::string& name) {
   const auto [entry, inserted] = metadata.try_emplace(std::move(name));
   if (!inserted) {
     fail(FormatErrc::duplicate_key, text_.string_offset(),
-         "metadata key " + quoted(entry->first) + " appears twice");
+         "metadata key " + in_quotes(entry->first) + " appears twice");
   }
   metadata_value_ = &entry->second;
 }
@@ -114,7 +114,7 @@ void HeaderEvents::begin_metadata_value(std::string& name) {
 void HeaderEvents::begin_field(const std::string& name) {
   const auto found = std::find(field_names.begin(), field_names.end(), name);
   if (found == field_names.end()) {
-    fail(FormatErrc::unknown_field, text_.string_offset(), "unknown field " + quoted(name));
+    fail(FormatErrc::unknown_field, text_.string_offset(), "unknown field " + in_quotes(name));
   }
   field_ = static_cast<Field>(found - field_names.begin());
   if (std::exchange(seen_[field_], true)) {
@@ -134,7 +134,7 @@ void HeaderEvents::finish_entry() {
   if (missing != seen_.end()) {
     const auto index = static_cast<std::size_t>(missing - seen_.begin());
     fail(FormatErrc::missing_field, entry.key,
-         "field " + quoted(field_names[index]) + " is missing");
+         "field " + in_quotes(field_names[index]) + " is missing");
   }
   if (entry.tensor.file_offset > entry.end) {
     fail(FormatErrc::offsets_reversed, entry.key,

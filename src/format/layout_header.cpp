@@ -22,7 +22,7 @@ constexpr std::string_view metadata_key = "__metadata__";
 }
 
 /// `text` as a JSON string, quotes included.
-std::string quoted(const std::string& text) try {
+std::string json_string(const std::string& text) try {
   return nlohmann::json(text).dump();
 } catch (const nlohmann::json::type_error&) {
   refuse("a name or metadata text is not valid UTF-8", text);
@@ -53,7 +53,7 @@ std::string joined(const Shape& shape) {
 }
 
 std::string entry_json(const TensorSpec& tensor, std::uint64_t begin, std::uint64_t end) {
-  return quoted(tensor.name) + R"(:{"dtype":")" + std::string(name(tensor.dtype)) +
+  return json_string(tensor.name) + R"(:{"dtype":")" + std::string(name(tensor.dtype)) +
          R"(","shape":[)" + joined(tensor.shape) + R"(],"data_offsets":[)" + std::to_string(begin) +
          ',' + std::to_string(end) + "]}";
 }
@@ -62,7 +62,7 @@ std::string metadata_json(const std::map<std::string, std::string>& metadata) {
   std::string text;
   for (const auto& [key, value] : metadata) {
     if (!text.empty()) text += ',';
-    text += quoted(key) + ':' + quoted(value);
+    text += json_string(key) + ':' + json_string(value);
   }
   return '"' + std::string(metadata_key) + "\":{" + text + '}';
 }

@@ -22,16 +22,16 @@ std::vector<const Key*> unmatched_keys(const RuleSet& rules, const std::vector<b
   return unmatched;
 }
 
-std::string quoted(const std::string& name) {
+std::string in_quotes(const std::string& name) {
   return '"' + core::shortened(name, longest_name) + '"';
 }
 
 /// "a" of one key; any of 7 keys: "a", "b", ...
 std::string describe_keys(const std::vector<const Key*>& keys) {
-  if (keys.size() == 1) return quoted(keys.front()->name);
+  if (keys.size() == 1) return in_quotes(keys.front()->name);
   std::string text = "any of " + std::to_string(keys.size()) + " keys: ";
   for (std::size_t i = 0; i < std::min(keys.size(), most_named); ++i) {
-    text += (i == 0 ? "" : ", ") + quoted(keys[i]->name);
+    text += (i == 0 ? "" : ", ") + in_quotes(keys[i]->name);
   }
   return text + (keys.size() > most_named ? ", ..." : "");
 }
@@ -39,9 +39,9 @@ std::string describe_keys(const std::vector<const Key*>& keys) {
 /// What the checkpoint has instead.
 std::string names_there(const RuleSet& rules, const Catalog& catalog, const Key& key) {
   const std::string similar = similar_name(rules.matcher, catalog, key.name);
-  if (!similar.empty()) return "; it has " + quoted(similar);
+  if (!similar.empty()) return "; it has " + in_quotes(similar);
   if (catalog.tensors().empty()) return {};
-  return "; it has names such as " + quoted(catalog.tensors().front().name);
+  return "; it has names such as " + in_quotes(catalog.tensors().front().name);
 }
 
 }  // namespace
