@@ -303,9 +303,8 @@ inline void agrees_on_an_error_meanwhile(comm::Transport& transport) {
   CHECK_FALSE(finished);
 }
 
-/// Runs the whole suite on one transport, for making one over NCCL takes seconds where ranks share
-/// a GPU. `device` is what the transport moves between.
-inline void check_transport_contract(comm::Transport& transport, device::Device& device) {
+/// What moves data, on one transport. `device` is what it moves between.
+inline void check_exchange_contract(comm::Transport& transport, device::Device& device) {
   gathers_texts_of_any_length(transport);
   exchanges_runs_and_broadcasts(transport, device);  // not connected yet
   exchanges_after_connecting(transport, device);
@@ -314,6 +313,10 @@ inline void check_transport_contract(comm::Transport& transport, device::Device&
   tells_all_ranks_that_one_has_failed(transport, device);
   ends_no_wave_before_all_have_begun_it(transport, device);
   releases_memory_after_an_exchange(transport, device);
+}
+
+/// What ranks agree on, and how long they wait for each other; it takes seconds.
+inline void check_agreement_contract(comm::Transport& transport) {
   agrees_on_the_lowest_failing_rank(transport);
   agrees_on_success(transport);
   waits_for_a_slow_rank(transport);
@@ -322,6 +325,12 @@ inline void check_transport_contract(comm::Transport& transport, device::Device&
   agrees_on_success(transport);
   agrees_on_an_error_meanwhile(transport);
   agrees_on_success(transport);
+}
+
+/// Both, on one transport: making one over NCCL takes seconds where ranks share a GPU.
+inline void check_transport_contract(comm::Transport& transport, device::Device& device) {
+  check_exchange_contract(transport, device);
+  check_agreement_contract(transport);
 }
 
 }  // namespace safeshuffle::testing

@@ -20,6 +20,9 @@ LOAD_OPTIONS = os.environ.get("LOAD_OPTIONS", "").split()
 
 
 class FaultCase(unittest.TestCase):
+    # Ranks that fail together part in MPI_Finalize: when the first has ended, all have said what they had to.
+    GRACE_SECONDS = 0
+
     def setUp(self):
         directory = tempfile.TemporaryDirectory(prefix="safeshuffle-fault-")
         self.work = Path(self.enterContext(directory))
@@ -28,7 +31,8 @@ class FaultCase(unittest.TestCase):
         self.saved = self.work / SAVED
 
     def load(self, *options, faults=(), ranks=RANKS):
-        return job.run(ranks, *self.load_command(), *LOAD_OPTIONS, *options, faults=faults)
+        return job.run(ranks, *self.load_command(), *LOAD_OPTIONS, *options, faults=faults,
+                       grace_seconds=self.GRACE_SECONDS)  # fmt: skip
 
     def load_command(self):
         return ["load", self.model, "--tp-plan", self.rules, "--window", model.WINDOW,

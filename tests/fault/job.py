@@ -30,16 +30,19 @@ class Result:
         return [line[len(MESSAGE_PREFIX) :] for line in lines if line.startswith(MESSAGE_PREFIX)]
 
 
-def run(ranks, *arguments, faults=()):
-    """`faults` are rules of inject.cpp, as dictionaries."""
-    return Job(ranks, *arguments, faults=faults).end()
+def run(ranks, *arguments, faults=(), grace_seconds=None):
+    """`faults` are rules of inject.cpp, as dictionaries; `grace_seconds` as of Job."""
+    return Job(ranks, *arguments, faults=faults, grace_seconds=grace_seconds).end()
 
 
 class Job:
     """The command while it runs; a single rank without a launcher if `alone`. Its process can be
-    signalled."""
+    signalled.
 
-    def __init__(self, ranks, *arguments, faults=(), alone=False):
+    After a rank has failed, the launcher tells the others to end, and kills them `grace_seconds`
+    later, whether or not they have ended meanwhile; None: the launcher's default, of 1."""
+
+    def __init__(self, ranks, *arguments, faults=(), alone=False, grace_seconds=None):
         launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
         command = [os.environ["SAFESHUFFLE"], *map(str, arguments)]
         self.begin = time.monotonic()
@@ -48,7 +51,7 @@ class Job:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment_with(faults),
+            env=environment_with(faults) | grace(grace_seconds),
         )
 
     def end(self):
@@ -67,6 +70,10 @@ def environment_with(faults):
         return dict(os.environ)
     rules = ";".join(map(rule, faults))
     return dict(os.environ) | {"LD_PRELOAD": os.environ["INJECT"], "FAULTS": rules}
+
+
+def grace(seconds):
+    return {} if seconds is None else {"OMPI_MCA_odls_base_sigkill_timeout": str(seconds)}
 
 
 def rule(fault):

@@ -68,6 +68,8 @@ class ExitCodes(FaultCase):
 class OneRankFails(FaultCase):
     """Before it has joined the others, because it was given other arguments."""
 
+    GRACE_SECONDS = None  # as for lost ranks
+
     def load_with_other(self, *arguments):
         wrapper = self.work / "wrapper"
         wrapper.write_text(WRAPPER, encoding="utf-8")

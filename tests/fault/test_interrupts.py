@@ -28,6 +28,8 @@ def size_of(descriptor):
 
 
 class SavingCase(FaultCase):
+    GRACE_SECONDS = None  # to clean up
+
     def setUp(self):
         super().setUp()
         # Past the header.

@@ -50,7 +50,8 @@ TEST_CASE("the MPI transport keeps the contract", "[comm][contract]") {
   CHECK(transport->rank() == world_rank());
   CHECK(transport->size() == world_size());
   device::HostDevice device;
-  testing::check_transport_contract(*transport, device);
+  testing::check_exchange_contract(*transport, device);
+  if (piece == comm::default_piece) testing::check_agreement_contract(*transport);
 }
 
 TEST_CASE("nothing is sent while the queue is busy", "[comm]") {
