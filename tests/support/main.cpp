@@ -1,10 +1,6 @@
-// Catch2's own main, for programs that need nothing set up.
-#if __has_include(<catch2/catch_session.hpp>)
-#include <catch2/catch_session.hpp>
+// For test programs that need nothing set up.
+#include "support/run_tests.hpp"
+
 int main(int argc, char** argv) {
-  return Catch::Session().run(argc, argv);
+  return safeshuffle::testing::run_tests(argc, argv);
 }
-#else
-#define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
-#endif

@@ -3,7 +3,6 @@
 //
 // A test must finish what is collective before it asserts: a rank that leaves a test early would
 // meet its peers' next collective call with another one.
-#define CATCH_CONFIG_RUNNER
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
@@ -11,8 +10,8 @@
 #include <mpi.h>
 
 #include "core/detached_work.hpp"
-#include "support/catch.hpp"
 #include "support/group.hpp"
+#include "support/run_tests.hpp"
 #include "support/sanitizers.hpp"
 
 #if SAFESHUFFLE_ASAN
@@ -32,7 +31,7 @@ void check_leaks() {
 int run_silently(int argc, char** argv, int rank) {
   std::ostringstream report;
   std::streambuf* const terminal = std::cout.rdbuf(report.rdbuf());
-  const int result = Catch::Session().run(argc, argv);
+  const int result = safeshuffle::testing::run_tests(argc, argv);
   std::cout.rdbuf(terminal);
   if (result != 0) std::cerr << "rank " << rank << ":\n" << report.str();
   return result;
@@ -45,7 +44,8 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  int result = rank == 0 ? Catch::Session().run(argc, argv) : run_silently(argc, argv, rank);
+  int result =
+      rank == 0 ? safeshuffle::testing::run_tests(argc, argv) : run_silently(argc, argv, rank);
   MPI_Allreduce(MPI_IN_PLACE, &result, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   safeshuffle::testing::drop_shared_group();
   check_leaks();
