@@ -1,4 +1,4 @@
-// How the ranks of a job that was started without MPI (torchrun, srun, Kubernetes) find each other.
+// Rendezvous of the ranks of a job that was started without MPI (torchrun, srun, Kubernetes).
 #pragma once
 
 #include <chrono>
@@ -9,46 +9,46 @@
 
 namespace safeshuffle {
 
-/// This rank, its group, and the place where the group meets. Plain data: fill it in, or take it
-/// from the launcher's environment.
+/// This rank, its group, and the rendezvous address. Plain data: fill it in, or read it from the
+/// launcher's environment variables.
 struct Bootstrap {
-  /// This process, below `size`.
+  /// Rank of this process, below `size`.
   std::uint32_t rank = 0;
 
-  /// Ranks in the group, at least 1; the same on all of them.
+  /// Number of ranks in the group, at least 1; the same on all ranks.
   std::uint32_t size = 1;
 
-  /// Position among the ranks of this node, from 0: selects the GPU.
+  /// Position among the ranks of this node, from 0; selects the GPU.
   std::uint32_t local_rank = 0;
 
-  /// Where rank 0 waits for the others; the same on all ranks, not needed by a group of one:
+  /// Where rank 0 waits for the others; the same on all ranks, not needed for a group of one:
   ///
   /// - "tcp://HOST:PORT" or "tcp://HOST:PORT/JOB": HOST is a name, an IPv4 address or an IPv6 one
-  ///   in brackets by which the other ranks reach rank 0. Rank 0 listens on PORT of all interfaces;
-  ///   of the loopback interface only, if HOST is "localhost" or a loopback address. JOB, at most
-  ///   128 bytes, keeps jobs apart that come to one port at the same time.
+  ///   in brackets at which the other ranks reach rank 0. Rank 0 listens on PORT of all interfaces,
+  ///   or only of the loopback interface if HOST is "localhost" or a loopback address. JOB, at most
+  ///   128 bytes, distinguishes jobs that use one port at the same time.
   /// - "file:///PATH" or a path: in a directory that all ranks share and may write to, of a name no
   ///   other running job uses. Leftovers of a job that crashed do no harm. Needs no open port, but
   ///   is slower where the filesystem caches directories: up to a minute on NFS.
   ///
-  /// There is no authentication: whoever can connect to the port can join, or disrupt. The files
-  /// are private to the user.
+  /// Connections are not authenticated: whoever can connect to the port can join or disrupt. The
+  /// files are private to the user.
   std::string address;
 
-  /// Longest time to wait for the others, from the call to the answer; ranks may start that far
-  /// apart. Longer suits slow schedulers, shorter tells sooner that a rank is missing. Looking up
-  /// HOST may add the resolver's own time-out. Ranks other than 0 wait half a second longer, to be
-  /// told who is missing.
+  /// Longest time to wait for the other ranks, from the call until all have joined; ranks may start
+  /// that far apart. A longer time-out suits slow schedulers, a shorter one reports a missing rank
+  /// sooner. Looking up HOST may add the resolver's own time-out. Ranks other than 0 wait half a
+  /// second longer, so that rank 0 can tell them which ranks are missing.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 
-  /// Reads what launchers set; empty variables count as not set. Throws ConfigError.
+  /// Reads the environment variables of launchers; empty ones count as not set. Throws ConfigError.
   ///
-  /// - rank, size, local rank: the first of these families of which the first variable is set.
-  ///   Without a local rank it is 0.
+  /// - rank, size, local rank: from the first of these groups whose first variable is set. The
+  ///   local rank is 0 if its variable is not set.
   ///     - RANK, WORLD_SIZE, LOCAL_RANK (torchrun, Kubernetes)
   ///     - OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK (mpirun)
   ///     - PMI_RANK, PMI_SIZE, MPI_LOCALRANKID (Hydra)
-  ///     - SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID (srun); last, because all that runs inside a
+  ///     - SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID (srun); last, because every process inside a
   ///       Slurm job inherits them
   /// - address: SAFESHUFFLE_RENDEZVOUS, or else tcp:// with MASTER_ADDR and the port after
   ///   MASTER_PORT (before it, if that is 65535), since torchrun itself listens on MASTER_PORT; JOB
@@ -56,19 +56,19 @@ struct Bootstrap {
   static Bootstrap from_environment();
 };
 
-/// A communicator over the ranks that meet by `bootstrap`, each with a GPU (`automatic` means the
-/// same); a group of one may have the host as well. Collective: waits up to `bootstrap.timeout`
-/// until all ranks have come. NCCL is then set up without waiting; the first load does that, within
-/// Options::timeout.
+/// A communicator over the ranks that join with `bootstrap`, each with a GPU (`automatic` means the
+/// same); a group of one may also use the host. Collective: waits up to `bootstrap.timeout` until
+/// all ranks have joined. Starts to initialise NCCL without waiting for it; the first load waits,
+/// within Options::timeout.
 ///
-/// Where a rank cannot open its GPU or has no memory for control messages on it, all ranks throw
-/// its error, at once or when they come, rank 0 when all have come or `timeout` is over; of several
-/// errors rank 0's own, or the one that rank 0 has heard of first. A rank with an error of its own
-/// that does not reach rank 0 throws that one, when it has tried for `timeout`. Errors of the
-/// meeting place itself (ConfigError, IoError) may be one rank's own, too; the others then time
+/// If a rank cannot open its GPU or allocate memory for control messages on it, all ranks throw its
+/// error, at once or when they join; rank 0 throws it when all have joined or `timeout` is over. If
+/// there are several errors, all throw rank 0's own, or else the first that rank 0 received. A rank
+/// whose error cannot be delivered to rank 0 throws it alone, after trying for `timeout`. Errors of
+/// the meeting place itself (ConfigError, IoError) may be one rank's own, too; the others then time
 /// out.
 ///
-/// Throws ConfigError (nobody can meet there, the host device, a build without NCCL), MemoryError,
+/// Throws ConfigError (invalid address, the host device, a build without NCCL), MemoryError,
 /// TimeoutError, TransportError.
 Communicator from_bootstrap(const Bootstrap& bootstrap, Device device = Device::cuda());
 

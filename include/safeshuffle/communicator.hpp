@@ -15,29 +15,29 @@ namespace device {
 class Device;
 }
 
-/// Where finished tensors live. What a communicator has is never `automatic`.
+/// Where finished tensors are stored. A communicator's own kind is never `automatic`.
 enum class DeviceKind : std::uint8_t {
   host,       ///< CPU memory
   cuda,       ///< a GPU
-  automatic,  ///< a GPU if every rank can have one of its own, else the host
+  automatic,  ///< a GPU if every rank can have its own, else the host
 };
 
 /// "host", "cuda", "auto".
 std::string name(DeviceKind kind);
 
-/// Says which device to open.
+/// Which device to open.
 struct Device {
   /// Ordinal of a GPU: the rank's position among the ranks of its node, modulo the number of GPUs
-  /// that the process sees. NCCL refuses ranks of one node that have the same GPU.
+  /// visible to the process. NCCL rejects ranks of one node that share a GPU.
   static constexpr int by_local_rank = -1;
 
   DeviceKind kind = DeviceKind::host;
-  int ordinal = by_local_rank;  ///< of the GPU, as CUDA counts them in this process
+  int ordinal = by_local_rank;  ///< CUDA ordinal of the GPU in this process
 
   /// CPU memory of the process.
   static Device host() noexcept { return {DeviceKind::host}; }
 
-  /// One GPU per rank. The process touches no other: no context, no memory.
+  /// One GPU per rank. The process creates no context and allocates no memory on any other.
   static Device cuda(int ordinal = by_local_rank) noexcept { return {DeviceKind::cuda, ordinal}; }
 
   /// See DeviceKind::automatic.
@@ -45,15 +45,15 @@ struct Device {
 };
 
 /// Shared handle; copies refer to the same group. All ranks must make the collective calls on it in
-/// the same order, one after the other: a call that is made while another one on the communicator,
-/// or on a copy, is in progress throws ConfigError at once, on this rank alone, whatever thread
-/// makes it; the call in progress goes on. Destroying the last handle of a group of GPUs waits,
-/// some seconds at most, for the other ranks of the node to destroy theirs. If they do not, NCCL is
-/// left waiting on a thread of its own: a program should then end by `std::_Exit`, since `exit`
-/// would destroy static objects that this thread uses.
+/// the same order, one after the other. A call made on the communicator or a copy, on any thread,
+/// while another one is in progress throws ConfigError at once, on this rank only; the call in
+/// progress continues. Destroying the last handle of a group of GPUs waits, for some seconds at
+/// most, until the other ranks of the node destroy theirs. If they do not, NCCL keeps waiting on a
+/// separate thread: the program should then end by `std::_Exit`, because `exit` would destroy
+/// static objects that this thread uses.
 class Communicator {
  public:
-  /// For the library itself, like `transport` and `device_handle`: the types are not public.
+  /// For internal use, like `transport` and `device_handle`: the types are not public.
   Communicator(std::shared_ptr<comm::Transport> transport, std::shared_ptr<device::Device> device);
 
   std::uint32_t rank() const noexcept;

@@ -1,4 +1,4 @@
-// Opt-in interop with DLPack, by which Python frameworks take tensors over without a copy; the only
+// Opt-in interop with DLPack, through which Python frameworks use tensors without a copy; the only
 // public header that includes <dlpack/dlpack.h>.
 #pragma once
 
@@ -8,16 +8,17 @@
 
 namespace safeshuffle {
 
-/// `view`, a tensor of `model`, as DLPack has it; the data is not copied. The result belongs to the
-/// caller, or to whom it is handed on, who must call its `deleter` once, on any thread. Until then
-/// it keeps the memory of the whole model alive, as a copy of `model` does.
+/// Exports `view`, a tensor of `model`, without copying the data. The result belongs to the caller,
+/// or to a consumer it is passed to; the owner must call its `deleter` once, on any thread. Until
+/// then it keeps the memory of the whole model alive, as a copy of `model` does.
 ///
-/// The data is there: no stream need be waited for. What one consumer writes, all others see.
-/// Strides are always given, in elements, row-major. A tensor without elements has null data.
+/// The data is complete: consumers need not wait for a stream. All consumers share it, writes
+/// included. Strides are always set, in elements, row-major. A tensor without elements has null
+/// data.
 ///
-/// Throws ConfigError, naming the tensor, for types that DLPack does not have: F4 and F6, whose
-/// elements do not fill bytes; BOOL, where the library was built with a DLPack before 0.8; F8,
-/// before 1.1. Consumers may know fewer: NumPy has no BF16.
+/// Throws ConfigError, naming the tensor, for types that DLPack lacks: F4 and F6, whose elements
+/// do not fill bytes; BOOL, if the library was built with DLPack older than 0.8; F8, older than
+/// 1.1. Consumers may support fewer types: NumPy has no BF16.
 DLManagedTensor* to_dlpack(const TensorSet& model, const TensorView& view);
 
 }  // namespace safeshuffle

@@ -1,4 +1,4 @@
-// Element types of the safetensors format, and the one conversion policy of a load.
+// Element types of the safetensors format, and the conversion policy of a load.
 // Source of names and widths: the `Dtype` enumeration of the safetensors reference implementation.
 #pragma once
 
@@ -36,20 +36,20 @@ enum class DType : std::uint8_t {
 /// Width of one element in bits: 4, 6, 8, 16, 32 or 64.
 unsigned bits(DType dtype) noexcept;
 
-/// The format's name, such as "BF16". The view is static.
+/// The format's name, such as "BF16". The view has static lifetime.
 std::string_view name(DType dtype) noexcept;
 
 /// The inverse of `name`; empty for any other text.
 std::optional<DType> parse_dtype(std::string_view text) noexcept;
 
-/// What a load does with floating-point tensors. F16, BF16 and F32 tensors become the named type,
+/// How a load converts floating-point tensors. F16, BF16 and F32 tensors become the named type,
 /// rounded to nearest even; integers, BOOL, F64, C64 and the F4/F6/F8 types are never changed.
 enum class DTypePolicy : std::uint8_t { keep, f16, bf16, f32 };
 
-/// Whether a policy applies to the type: F16, BF16, F32.
+/// Whether policies apply to the type: true for F16, BF16 and F32.
 bool is_convertible(DType dtype) noexcept;
 
-/// The element type a tensor of `stored` type has after a load under `policy`.
+/// The element type that a tensor of `stored` type has after a load with `policy`.
 DType converted(DType stored, DTypePolicy policy) noexcept;
 
 }  // namespace safeshuffle

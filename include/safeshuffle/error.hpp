@@ -1,8 +1,8 @@
 // Errors: one exception type per source of failure, each carrying everything a user needs to act.
 //
 // Every function of the library reports failure by throwing one of the types below; none returns an
-// error code, prints, or aborts. Inside a collective call all ranks throw the same error: the one
-// of the lowest failing rank. Only TransportError and TimeoutError may differ between ranks, see
+// error code, prints, or aborts. In a collective call all ranks throw the same error, that of the
+// lowest failing rank. Only TransportError and TimeoutError may differ between ranks, see
 // `is_common`. All types here are values and safe to copy between threads.
 #pragma once
 
@@ -16,21 +16,21 @@ namespace safeshuffle {
 
 /// Where a failure comes from. The numeric value is the exit code of the `safeshuffle` command.
 enum class ErrorKind : std::uint8_t {
-  internal = 1,      ///< an exception that nothing foresees, such as one of the caller's own
+  internal = 1,      ///< an unexpected exception, such as one from the caller's callback
   config = 2,        ///< usage, options, or a rule file
   io = 3,            ///< a file cannot be opened, read or written; a checkpoint is incomplete
   format = 4,        ///< a file is not valid safetensors
-  plan = 5,          ///< a dimension does not divide, a tensor is unmatched, a plan is not provable
+  plan = 5,          ///< an axis is not divisible, a tensor is unmatched, a plan is not provable
   transport = 6,     ///< CUDA, NCCL or MPI failed
   memory = 7,        ///< the memory budget cannot hold the plan, or an allocation failed
   verification = 8,  ///< loaded bytes differ from the files
   timeout = 9,       ///< a peer was lost or made no progress
-  fallback = 10,     ///< a fallback was needed under `strict`
+  fallback = 10,     ///< a fallback was needed with `strict`
 };
 
-/// Whether all ranks of a collective call throw the same error of this kind, so that one of them
-/// can report it for all. After an error of another kind some may be lost, and the communicator
-/// must not be used.
+/// Whether all ranks of a collective call throw the same error if it is of this kind, so that one
+/// of them can report it for all. After an error of any other kind ranks may be lost, and the
+/// communicator must not be used again.
 constexpr bool is_common(ErrorKind kind) noexcept {
   return kind != ErrorKind::transport && kind != ErrorKind::timeout;
 }
@@ -59,15 +59,15 @@ enum class FormatErrc : std::int32_t {
   bad_offsets,           ///< data_offsets is not an array of two integers in [0, 2^64)
   offsets_reversed,      ///< begin > end
   size_mismatch,         ///< end - begin differs from shape × dtype
-  gap_or_overlap,        ///< the data is not tiled by the tensors without gap or overlap
+  gap_or_overlap,        ///< the tensors leave gaps in the data or overlap
   payload_truncated,     ///< the file ends before the last tensor
-  trailing_bytes,        ///< the file goes on after the last tensor
+  trailing_bytes,        ///< the file continues after the last tensor
   duplicate_tensor,      ///< a tensor is in two files of the checkpoint
   index_mismatch,        ///< the index and the headers disagree on a tensor
 };
 
-/// Everything known of one failure. Fields that do not apply are empty; designated initialisers may
-/// leave them out.
+/// Everything known about one failure. Fields that do not apply are empty; designated initialisers
+/// may omit them.
 struct ErrorRecord {
   ErrorKind kind = ErrorKind::config;
   std::int32_t code = 0;    ///< FormatErrc (format), errno (io), or the native MPI/CUDA/NCCL code
@@ -78,7 +78,7 @@ struct ErrorRecord {
   std::string cause = {};  ///< what went wrong, one sentence without the fields above
 };
 
-/// One line for people: rank, file, tensor, offset and cause, those that are known.
+/// One human-readable line: rank, file, tensor, offset and cause, as far as known.
 std::string describe(const ErrorRecord& record);
 
 /// Base of all errors of the library; `what()` is `describe(record())`.
@@ -112,7 +112,7 @@ using VerificationError = ErrorOf<ErrorKind::verification>;
 using TimeoutError = ErrorOf<ErrorKind::timeout>;
 using FallbackError = ErrorOf<ErrorKind::fallback>;
 
-/// Throws the exception type that belongs to `record.kind`.
+/// Throws the exception type of `record.kind`.
 [[noreturn]] void raise(ErrorRecord record);
 
 }  // namespace safeshuffle

@@ -5,8 +5,8 @@
 //   for (const safeshuffle::TensorView& t : model) use(t.name, t.dtype, t.shape, t.data);
 //
 // The calls that take a Communicator are collective: all ranks call them in the same order with the
-// same arguments, and all return or all throw the same error. Two at once on one communicator, from
-// two threads or from a progress callback, are an error: see Communicator.
+// same arguments, and all return or all throw the same error. Concurrent calls on one communicator,
+// from two threads or from a progress callback, are an error: see Communicator.
 #pragma once
 
 #include <filesystem>
@@ -31,26 +31,25 @@ struct Checkpoint {
 };
 
 /// Reads the headers of a checkpoint: a directory, a `.safetensors` file, an `.index.json`, or
-/// several files. A model's directory in Hugging Face's cache stands for its main revision. Throws
-/// IoError or FormatError.
+/// several files. For a model's directory in the Hugging Face cache, this is its main revision.
+/// Throws IoError or FormatError.
 Checkpoint open_checkpoint(const std::vector<std::string>& paths);
 Checkpoint open_checkpoint(const std::string& path);
 
-/// The rules that `Options::tp_plan` names, applied with the checkpoint's config, for a group of
-/// `world` ranks. "auto" asks for a config.json with a known model_type only if `world` > 1: a
-/// single rank keeps everything whatever the model is. Throws ConfigError, or IoError if the rule
+/// The rules that `Options::tp_plan` selects, with the numbers of the checkpoint's config, for a
+/// group of `world` ranks. "auto" requires a config.json with a known model_type only if `world` >
+/// 1: a single rank keeps every tensor of any model. Throws ConfigError, or IoError if the rule
 /// file cannot be read.
 TpPlan select_tp_plan(std::string_view tp_plan, const Checkpoint& checkpoint, std::uint32_t world);
 
-/// Loads a checkpoint. Collective. `paths` matter on rank 0 only, which finds the files; every rank
-/// must be able to open the files under the names that rank 0 finds.
+/// Loads a checkpoint. Collective. `paths` are used only on rank 0, which finds the files; every
+/// rank must be able to open the files under the paths that rank 0 finds.
 TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,
                const Options& options = {});
 TensorSet load(const std::string& path, const Communicator& comm, const Options& options = {});
 
-/// A load by path in two steps, for callers that prepare something between them: the outputs of a
-/// load, say, so that it is refused before it has read gigabytes, and not after. Movable; not
-/// thread-safe.
+/// A load by path in two steps, for callers that prepare something in between, such as the outputs
+/// of the load, so that it fails before it reads gigabytes, not after. Movable; not thread-safe.
 class PlannedLoad {
  public:
   /// Opens the checkpoint, plans, and compares the plans of all ranks. Allocates nothing on the
@@ -63,11 +62,12 @@ class PlannedLoad {
 
   const Plan& plan() const noexcept;
 
-  /// Paths, as rank 0 has them, of all files that the load reads: those with tensors, and the
-  /// index, config.json and rule file where there are such.
+  /// Paths, as on rank 0, of all files that the load reads: those with tensors, and the index,
+  /// config.json and rule file if there are any.
   const std::vector<std::string>& inputs() const noexcept;
 
-  /// Loads. Collective; once. The time since the construction is in no phase of the report.
+  /// Loads. Collective; callable once. The time between construction and this call is in no phase
+  /// of the report.
   TensorSet run();
 
  private:
@@ -75,19 +75,19 @@ class PlannedLoad {
   std::unique_ptr<State> state_;
 };
 
-/// Loads by a plan made before; `plan.world()` must equal `comm.size()`. Collective. Of `options`,
-/// `plan` and `tp_plan` are not used.
+/// Loads according to an existing plan; `plan.world()` must equal `comm.size()`. Collective.
+/// `options.plan` and `options.tp_plan` are not used.
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options = {});
 
-/// Re-reads the files through an independent, slow path and compares every byte this rank holds.
-/// Collective. Throws VerificationError naming rank, tensor and element. Returns the seconds that
-/// each rank took, the same on every rank.
+/// Re-reads the files through an independent, slow path and compares every byte that this rank
+/// holds. Collective. Throws VerificationError naming rank, tensor and element. Returns the seconds
+/// that each rank took; the result is the same on every rank.
 std::vector<double> verify(const TensorSet& model, const Communicator& comm,
                            const Options& options = {});
 
-/// Writes each rank's tensors as DIR/model-rank-{rank}-part-0.safetensors, in place of earlier
-/// files of these names: a ShardedOutput (sharded_output.hpp, which says what it refuses) that is
-/// made and written at once. Collective.
+/// Writes each rank's tensors to DIR/model-rank-{rank}-part-0.safetensors, replacing earlier files
+/// of these names. Collective. The same as constructing a ShardedOutput and writing it at once; see
+/// sharded_output.hpp for errors.
 void save_sharded(const TensorSet& model, const std::filesystem::path& directory,
                   const Communicator& comm, const Options& options = {});
 

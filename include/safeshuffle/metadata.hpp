@@ -1,4 +1,4 @@
-// What a checkpoint holds: files and tensors, validated once, then immutable.
+// Contents of a checkpoint: files and tensors, validated once, then immutable.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct FileInfo {
   std::string path;
   std::uint64_t size = 0;          ///< bytes
   std::uint64_t data_start = 0;    ///< 8 + header length: where tensor data begins
-  std::int64_t modified_ns = 0;    ///< modification time, to notice a file replaced while loading
+  std::int64_t modified_ns = 0;    ///< modification time, to detect a file replaced while loading
   std::uint32_t first_tensor = 0;  ///< index into Catalog::tensors()
   std::uint32_t tensor_count = 0;
 };
@@ -40,15 +40,15 @@ class Catalog {
  public:
   Catalog() = default;
 
-  /// `tensors` ordered by (file, file_offset), each `file` a valid index; fills in
-  /// `first_tensor`/`tensor_count`. Throws FormatError if a name is in two files.
+  /// `tensors` must be ordered by (file, file_offset), with valid `file` indices. Fills in
+  /// `first_tensor` and `tensor_count`. Throws FormatError if a name is in two files.
   Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors);
 
   std::span<const FileInfo> files() const noexcept { return files_; }
   std::span<const TensorInfo> tensors() const noexcept { return tensors_; }
   std::span<const TensorInfo> tensors_of(const FileInfo& file) const noexcept;
 
-  /// Null if no file has it. The pointer lives as long as the catalog.
+  /// Null if no file has it. The pointer is valid as long as the catalog.
   const TensorInfo* find(std::string_view name) const noexcept;
 
   /// Sum of all tensors' bytes, without headers.

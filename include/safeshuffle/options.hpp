@@ -1,5 +1,5 @@
-// Options of a load. Every field has a default that is right for most users; each says its unit,
-// range and trade-off. Plain data: copy freely.
+// Options of a load. The defaults suit most users; each field documents its unit, range and
+// trade-off. Plain data: copy freely.
 #pragma once
 
 #include <chrono>
@@ -11,52 +11,52 @@
 
 namespace safeshuffle {
 
-/// Which rank reads what. All are deterministic functions of the catalog and the world size.
+/// Which rank reads which files. A deterministic function of the catalog and the world size.
 enum class Assignment : std::uint8_t {
   round_robin,  ///< file i is read by rank i % world
   balanced,     ///< whole files, largest first, each to the rank with the fewest bytes so far
-  striped,      ///< every file is cut into `world` ranges of tensors; for few or skewed files
+  striped,      ///< every file is divided into `world` ranges of tensors; for few or skewed files
   automatic,    ///< striped if files < ranks or round-robin is badly skewed, else round-robin
 };
 
-/// What the plan depends on, besides catalog, placements and world size.
+/// What a plan depends on, besides catalog, placements and world size.
 struct PlanOptions {
   Assignment assignment = Assignment::round_robin;
 
-  /// Conversion of floating-point tensors on the way.
+  /// Conversion of floating-point tensors.
   DTypePolicy dtype = DTypePolicy::keep;
 
-  /// Bytes of file data one rank contributes per wave, at least 4 KiB. Larger windows mean fewer,
-  /// larger messages; device memory grows by up to three windows. A tensor larger than the window
-  /// is moved in several waves. Below 1 MiB, or the largest tensor if that is smaller, waves cost
-  /// more than they move; Plan::warnings says so. 0: 64 MiB; 256 MiB where `load` itself plans for
-  /// GPUs.
+  /// Bytes of file data that one rank reads per wave, at least 4 KiB. Larger windows mean fewer,
+  /// larger messages, but take up to three windows of device memory. A tensor larger than the
+  /// window is moved in several waves. Below 1 MiB, or the size of the largest tensor if that is
+  /// smaller, the overhead of the waves exceeds the time to move the data; Plan::warnings reports
+  /// this. 0: 64 MiB, or 256 MiB if `load` itself plans for GPUs.
   std::uint64_t window = 0;
 
-  /// Most device bytes per rank: shards, slabs and pack buffer, and `reserved_bytes`; not CUDA's
-  /// own context. 0: no limit. The window is reduced to fit, but not below 1 MiB, or the largest
-  /// tensor if that is smaller; where that does not fit, planning throws MemoryError.
+  /// Maximum device bytes per rank: shards, slabs, pack buffer and `reserved_bytes`, but not CUDA's
+  /// own context. 0: no limit. The window is reduced to fit, but not below 1 MiB, or the size of
+  /// the largest tensor if that is smaller; if even that does not fit, planning throws MemoryError.
   std::uint64_t memory_budget = 0;
 
-  /// Of the budget, what is taken beside the plan. `load` by path adds pack tables and the buffers
-  /// of the transport, of which NCCL has hundreds of megabytes.
+  /// The part of the budget that is not available to the plan. `load` by path adds to it the pack
+  /// tables and the transport's buffers, which take hundreds of megabytes with NCCL.
   std::uint64_t reserved_bytes = 0;
 };
 
-/// The engine that reads files.
+/// The I/O engine.
 enum class IoEngine : std::uint8_t { automatic, posix };
 
 /// Whether reads bypass the page cache (O_DIRECT).
 enum class DirectIo : std::uint8_t { automatic, on, off };
 
-/// Whether the threads that serve a device move to the NUMA node it is attached to.
+/// Whether reader threads move to the NUMA node of the device.
 enum class Numa : std::uint8_t { automatic, off };
 
-/// How far a load is.
+/// Progress of a load.
 struct Progress {
-  std::uint64_t bytes = 0;        ///< tensor bytes of the finished waves, over all ranks
+  std::uint64_t bytes = 0;        ///< tensor bytes read in finished waves, over all ranks
   std::uint64_t total_bytes = 0;  ///< tensor bytes to read, over all ranks
-  std::uint64_t wave = 0;         ///< finished waves
+  std::uint64_t wave = 0;         ///< number of finished waves
   std::uint64_t waves = 0;
 };
 
@@ -70,47 +70,47 @@ struct Options {
 
   IoEngine io = IoEngine::automatic;
 
-  /// `automatic` reads through the page cache. `on` suits cold files on fast local disks; whatever
-  /// a filesystem refuses to read so is read buffered, which the report says (an error under
-  /// `strict`).
+  /// `automatic` reads through the page cache. `on` suits cold files on fast local disks; reads
+  /// that the filesystem rejects fall back to buffered ones, which the report states (with
+  /// `strict`, an error).
   DirectIo direct = DirectIo::automatic;
 
-  /// `automatic`: reader threads, and the page-locked memory that they fill, are on the GPU's NUMA
-  /// node, if the cgroup permits as many CPUs there as there are reader threads; else where the
-  /// launcher bound the rank, if those are as many; else on any that the cgroup permits. A launcher
-  /// that binds each rank to one core so does not make all its threads share that. `off`, and on
-  /// the host: they are where the launcher bound the rank.
+  /// CPUs of the reader threads and of the pinned memory that they fill. `automatic`, on GPUs:
+  /// those of the GPU's NUMA node that the cgroup permits, if there is one for each reader thread;
+  /// else those that the launcher bound the rank to, under the same condition; else all that the
+  /// cgroup permits. So threads do not all share one core if the launcher binds each rank to one.
+  /// `off`, and always on the host: those that the launcher bound the rank to.
   Numa numa = Numa::automatic;
 
-  /// Reader threads per rank. 0: as many as there are cores, up to 4. On GPUs one less than the
-  /// cores divided by the ranks that share them, but 4 to 16.
+  /// Reader threads per rank. 0: on the host, the number of cores, at most 4; on GPUs, the cores
+  /// divided by the ranks that share them, minus one, but at least 4 and at most 16.
   unsigned threads = 0;
 
-  /// Bytes per read call, at least 4 KiB. 0: 8 MiB; 2 MiB on GPUs. There, page-locked memory takes
-  /// two chunks per thread, but not more than 64 MiB, or two chunks if they are larger.
+  /// Bytes per read call, at least 4 KiB. 0: 8 MiB; 2 MiB on GPUs, where pinned memory takes two
+  /// chunks per thread, but at most 64 MiB, or two chunks if these are larger.
   std::uint64_t chunk = 0;
 
-  /// Longest time without progress before a peer counts as lost, at least 1 s. Must be longer than
-  /// any rank takes to allocate its memory and to read and pack one window, all to connect and to
-  /// exchange it, and one call to the storage, such as reading the header of a file or flushing a
-  /// part of one. Apart from that, opening, planning, verifying and saving may take any time: a
-  /// rank that is at work does not count as lost. For that, computations run on a thread of their
-  /// own; they end before this rank throws that a peer was lost.
+  /// Longest time without progress before a peer is considered lost, at least 1 s. Must be longer
+  /// than any rank takes to allocate its memory, to read and pack one window, and to make one
+  /// storage call, such as reading the header of a file or flushing part of a file, and than all
+  /// ranks take to connect and to exchange one window. Otherwise, opening, planning, verifying and
+  /// saving may take any time, because a rank sends heartbeats meanwhile. To this end computations
+  /// run on a thread of their own; this rank throws that a peer was lost only after its computation
+  /// has ended.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 
-  /// A fallback from what was asked for is an error (FallbackError) instead of a line in the
-  /// report.
+  /// A fallback is an error (FallbackError) instead of a line in the report.
   bool strict = false;
 
-  /// Keep every span of every phase in the report (RankReport::spans), some dozens of bytes per
+  /// Record every span of every phase in the report (RankReport::spans), some dozens of bytes per
   /// wave.
   bool trace = false;
 
-  /// Called on the loading thread after every wave and at most every 100 ms between; by `verify`
+  /// Called on the loading thread after every wave and at most every 100 ms in between; by `verify`
   /// after every tensor, with the bytes that this rank holds. Must not use the communicator:
-  /// collective calls on it throw ConfigError. If it throws, it is not called again, all ranks of a
-  /// load stop with the wave that follows, and all ranks throw: an Error as it is, anything else as
-  /// InternalError.
+  /// collective calls on it throw ConfigError. If the callback throws, it is not called again, all
+  /// ranks of a load stop with the next wave, and all ranks throw: an Error unchanged, anything
+  /// else as InternalError.
   std::function<void(const Progress&)> on_progress;
 };
 

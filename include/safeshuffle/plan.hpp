@@ -1,7 +1,7 @@
-// The plan of a load: who reads what, where every byte goes, in which wave. A pure function of
-// (catalog, placements, world size, options), the same on every rank; making and inspecting one
-// needs no GPU, no MPI and no file access. Takes memory for tensors + ranks, whatever the window
-// is.
+// The plan of a load: which rank reads what, and where every byte goes in which wave. A pure
+// function of (catalog, placements, world size, options), the same on every rank; making and
+// inspecting one needs no GPU, no MPI and no file access. Its memory is proportional to tensors +
+// ranks and does not depend on the window.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace plan {
 struct Schedule;
 }
 
-/// What one rank does in a plan. All byte counts are tensor bytes without alignment padding, except
-/// the three sizes of device memory. Sent, received and kept bytes count converted elements.
+/// One rank's part of a plan. All byte counts are tensor bytes without alignment padding, except
+/// the sizes of device memory. Sent, received and kept bytes are counted after conversion.
 struct RankSummary {
   std::uint32_t rank = 0;
   std::vector<std::uint32_t> files;     ///< indices of the files it reads from, ascending
@@ -40,15 +40,15 @@ class Plan {
   std::uint32_t world() const noexcept;
   std::uint32_t waves() const noexcept;
 
-  /// Window after the memory budget was applied, in bytes.
+  /// Window after applying the memory budget, in bytes.
   std::uint64_t window() const noexcept;
 
   /// Resolved assignment; never `automatic`.
   Assignment assignment() const noexcept;
 
   /// Equal on two ranks if and only if (up to hash collisions) their plans are equal: XXH3-64 over
-  /// catalog, placements and schedule, but for the files' paths and modification times, in which
-  /// nodes may differ.
+  /// catalog, placements and schedule, except the files' paths and modification times, which may
+  /// differ between nodes.
   std::uint64_t hash() const noexcept;
 
   const Catalog& catalog() const noexcept;
@@ -59,8 +59,8 @@ class Plan {
   /// In rank order.
   const std::vector<RankSummary>& ranks() const noexcept;
 
-  /// What is allowed but probably not meant, such as a window so small that waves cost more than
-  /// they move: one sentence each, the same on every rank; usually empty.
+  /// What is allowed but probably not intended, such as a window so small that loading will be
+  /// slow: one sentence each, the same on every rank; usually empty.
   std::vector<std::string> warnings() const;
 
   /// Proves from the plan alone that every destination byte is written exactly once and every
@@ -76,7 +76,7 @@ class Plan {
 };
 
 /// Plans a load of `catalog` onto `world` ranks. `placements` in the order of `catalog.tensors()`.
-/// Throws PlanError (a cut inside a byte of a sub-byte type, a single rank outside the world),
+/// Throws PlanError (a split inside a byte of a sub-byte type, a single rank outside the world),
 /// MemoryError (budget), or ConfigError (option out of range).
 Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t world,
                const PlanOptions& options = {});

@@ -12,29 +12,29 @@
 namespace safeshuffle {
 
 /// The parts of a load. On each rank the phases partition the time of the loading thread, so they
-/// add up to the total; work hidden behind another phase (reading, mostly) does not show in its
-/// own.
+/// add up to the total. Work that overlaps another phase (mostly reading) does not count in its own
+/// phase.
 enum class Phase : std::uint8_t {
-  open,      ///< discovery, headers, catalog
-  plan,      ///< placement, planning, proof, comparison of hashes
+  open,      ///< finding files, headers, catalog
+  plan,      ///< placement, planning, proof, hash comparison
   allocate,  ///< arena, slabs, pack buffer, reader; connecting the transport to the peers
-  read,      ///< waiting for file data that was not there yet
+  read,      ///< waiting for file data
   h2d,       ///< waiting for the copy to the device
-  pack,      ///< cutting and converting; with a GPU, handing it the work
-  exchange,  ///< moving runs between ranks; with a GPU, waiting for packing as well
+  pack,      ///< extracting shards and converting; with a GPU, only enqueuing that
+  exchange,  ///< exchanging data between ranks; with a GPU, also waiting for packing
   wait,      ///< agreement with the other ranks
-  verify,    ///< re-reading and comparing (if asked for)
+  verify,    ///< re-reading and comparing (if requested)
 };
 inline constexpr std::size_t phase_count = 9;
 
 /// "open", "plan", ...
 std::string_view name(Phase phase) noexcept;
 
-/// A stretch of time on one rank, in seconds since that rank began the load.
+/// A time span on one rank, in seconds since that rank started the load.
 struct Span {
   enum class Track : std::uint8_t {
-    phases,   ///< the loading thread; name is a phase's
-    reading,  ///< one wave's read, from submission to landing; name is "wave 3"
+    phases,   ///< the loading thread; named after the phase
+    reading,  ///< one wave's reads, from submission to completion; name is "wave 3"
   };
   Track track = Track::phases;
   std::string name;
@@ -47,28 +47,28 @@ struct RankReport {
   std::uint32_t rank = 0;
   std::string host;                          ///< name of its node
   std::string device;                        ///< such as "host" or "NVIDIA H200 at 0000:1B:00.0"
-  unsigned cores = 0;                        ///< that the process may run on
+  unsigned cores = 0;                        ///< number of cores that the process may run on
   std::array<double, phase_count> phases{};  ///< by Phase
   double total_seconds = 0;                  ///< sum of the phases
-  double read_busy_seconds = 0;              ///< time during which at least one read was under way
-  double read_hidden_seconds = 0;  ///< of these, not waited for: overlapped with other phases
+  double read_busy_seconds = 0;              ///< time with at least one read in progress
+  double read_hidden_seconds = 0;            ///< the part of it that overlapped other phases
   std::uint64_t read_bytes = 0;
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t kept_bytes = 0;
-  std::uint64_t peak_device_bytes = 0;       ///< by plan, with the two that follow
-  std::uint64_t transport_device_bytes = 0;  ///< of these, buffers of the transport: at most
-  std::uint64_t packer_device_bytes = 0;     ///< of these, pack tables
+  std::uint64_t peak_device_bytes = 0;       ///< as planned, including the next two
+  std::uint64_t transport_device_bytes = 0;  ///< transport buffers: an upper bound
+  std::uint64_t packer_device_bytes = 0;     ///< pack tables
   std::uint64_t peak_pinned_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;  ///< of the whole process
   std::string io_path;                    ///< engine and mode used: "posix buffered"; or "none"
-  std::uint64_t direct_bytes = 0;         ///< read from storage past the page cache
+  std::uint64_t direct_bytes = 0;         ///< read from storage with O_DIRECT
   std::uint64_t buffered_bytes = 0;       ///< read from storage through the page cache
   unsigned reader_threads = 0;
-  std::uint64_t reader_chunk = 0;      ///< bytes per read call, at most
-  std::string reader_cpus;             ///< of the reader threads, such as "0-15,64-79"
-  std::uint64_t fallback_files = 0;    ///< for which something was asked but not done
-  std::vector<std::string> fallbacks;  ///< the first of these and why, the others in one line
+  std::uint64_t reader_chunk = 0;      ///< maximum bytes per read call
+  std::string reader_cpus;             ///< CPUs of the reader threads, such as "0-15,64-79"
+  std::uint64_t fallback_files = 0;    ///< number of files with a fallback
+  std::vector<std::string> fallbacks;  ///< the first few with reasons, the others in one line
   std::vector<Span> spans;             ///< if Options::trace; else empty
 };
 
@@ -87,10 +87,10 @@ struct Report {
   std::vector<RankReport> ranks;
 };
 
-/// Adds the time that each rank took to verify (see `verify`) to its phases and total.
+/// Adds each rank's verification time (see `verify`) to its phases and total.
 void add_verification(Report& report, const std::vector<double>& seconds_by_rank);
 
-/// JSON, schema in docs/report.md; ends without a newline. Spans are left out.
+/// The report as JSON, without spans and without a final newline. Schema: docs/report.md.
 std::string to_json(const Report& report);
 
 /// The spans in Chrome's trace event format (chrome://tracing, Perfetto): one process per rank.

@@ -1,4 +1,4 @@
-// Everything of the library except the opt-in interop headers.
+// All public headers except the opt-in interop headers.
 #pragma once
 
 #include "safeshuffle/bootstrap.hpp"

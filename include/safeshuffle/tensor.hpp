@@ -16,20 +16,21 @@
 
 namespace safeshuffle {
 
-/// This rank's part of one tensor: contiguous, row-major, 256-byte aligned device memory. A view
-/// owns nothing and is valid as long as any copy of its TensorSet, or `TensorSet::owner()`, lives.
+/// This rank's shard of one tensor: contiguous, row-major, 256-byte aligned device memory. A view
+/// owns nothing and is valid as long as any copy of its TensorSet, or of `TensorSet::owner()`,
+/// exists.
 struct TensorView {
   std::string_view name;
   DType dtype = DType::U8;
   std::span<const std::uint64_t> shape;  ///< of the shard; an extent may be 0
   std::byte* data = nullptr;             ///< device address; null only if bytes == 0
   std::uint64_t bytes = 0;
-  std::uint32_t index = 0;  ///< of the stored tensor in Plan::catalog().tensors()
+  std::uint32_t index = 0;  ///< index of the stored tensor in Plan::catalog().tensors()
 };
 
-/// All tensors one rank holds after a load, ordered by name. Cheap to copy: copies share one arena,
-/// freed with the last of them. Outlives the communicator it was loaded with. Reading from several
-/// threads is safe.
+/// All tensors that one rank holds after a load, ordered by name. Cheap to copy: copies share one
+/// arena, which the last of them frees. May outlive the communicator it was loaded with. Reading
+/// from several threads is safe.
 class TensorSet {
  public:
   struct State;
@@ -47,15 +48,15 @@ class TensorSet {
 
   DeviceKind device() const noexcept;
 
-  /// Of the GPU that holds the tensors, as CUDA counts them in this process; 0 on the host.
+  /// CUDA ordinal, in this process, of the GPU that holds the tensors; 0 on the host.
   int ordinal() const noexcept;
 
   const Plan& plan() const noexcept;
 
-  /// Of the group that loaded it.
+  /// This rank in the group that loaded the tensors.
   std::uint32_t rank() const noexcept;
 
-  /// What the load did, for all ranks; the same on every rank.
+  /// Report of the load on all ranks; the same on every rank.
   const Report& report() const noexcept;
 
   /// Shares ownership of the memory behind all views.
