@@ -12,6 +12,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "commands.hpp"
+#include "core/page.hpp"
 #include "output.hpp"
 #include "size.hpp"
 #include "table.hpp"
@@ -21,8 +22,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t page = 4096;
-
 struct InspectOptions {
   std::vector<std::string> paths;
   bool json = false;
@@ -31,7 +30,7 @@ struct InspectOptions {
 
 // The largest power of two, up to a page, that divides the offset.
 std::uint64_t alignment_of(std::uint64_t offset) {
-  return offset % page == 0 ? page : offset & (~offset + 1);
+  return offset % core::page_bytes == 0 ? core::page_bytes : offset & (~offset + 1);
 }
 
 std::string format_shape(const Shape& shape) {

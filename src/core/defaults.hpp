@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "core/page.hpp"
+
 namespace safeshuffle::core {
 
 inline constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
@@ -23,7 +25,7 @@ inline constexpr Defaults gpu_defaults{256 * mebibyte, 2 * mebibyte, 4, 16};
 /// Most page-locked memory for data on its way to a GPU, in bytes; but two chunks at least.
 inline constexpr std::uint64_t most_ring_bytes = 64 * mebibyte;
 
-inline constexpr std::uint64_t smallest_window = 4096;
-inline constexpr std::uint64_t smallest_chunk = 4096;
+inline constexpr std::uint64_t smallest_window = page_bytes;
+inline constexpr std::uint64_t smallest_chunk = page_bytes;
 
 }  // namespace safeshuffle::core

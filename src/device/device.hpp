@@ -92,7 +92,7 @@ class Device {
   /// Of `cpus`, those near the device; empty if none are nearer than others.
   virtual core::CpuSet near_cpus(const core::CpuSet& /*cpus*/) const { return {}; }
 
-  /// Memory aligned to at least 4096 bytes, uninitialised, `bytes` > 0. The owner may outlive the
+  /// Memory aligned to core::page_bytes, uninitialised, `bytes` > 0. The owner may outlive the
   /// handle it was allocated through. Throws MemoryError.
   virtual std::shared_ptr<std::byte> allocate(std::uint64_t bytes) = 0;
 

@@ -8,7 +8,7 @@
 
 namespace safeshuffle::plan {
 
-/// The order of tensors in every arena, from the reads: by (wave, reader) of the chunk that comes
+/// The order of tensors in every arena, from the reads: by (wave, reader) of the segment that comes
 /// first; within one slab those that are not replicated before those that are, each in the order of
 /// the file. So all that a rank sends another in a wave is one contiguous run, and so is what it
 /// broadcasts.

@@ -6,7 +6,7 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "plan/chunks.hpp"
+#include "plan/segments.hpp"
 
 namespace safeshuffle::plan {
 namespace {
@@ -23,25 +23,27 @@ std::vector<std::uint64_t> bytes_per_file(const Schedule& schedule) {
   return bytes;
 }
 
-// Calls visit(tensor, chunks) for every tensor that is read, in catalog order.
+// Calls visit(tensor, segments) for every tensor that is read, in catalog order.
 template <class Visit>
 void for_each_read(const Schedule& schedule, Visit visit) {
   for (std::uint32_t i = 0; i < schedule.cuts.size(); ++i) {
     if (!is_read(schedule, i)) continue;
-    const Chunks chunks(schedule.cuts[i], schedule.window);
-    if (chunks.count() > std::numeric_limits<std::uint32_t>::max()) {
-      throw PlanError(ErrorRecord{.tensor = schedule.catalog.tensors()[i].name,
-                                  .cause = "the window is so small that chunks cannot be counted"});
+    const Segments segments(schedule.cuts[i], schedule.window);
+    if (segments.count() > std::numeric_limits<std::uint32_t>::max()) {
+      throw PlanError(
+          ErrorRecord{.tensor = schedule.catalog.tensors()[i].name,
+                      .cause = "the window is so small that segments cannot be counted"});
     }
-    visit(i, chunks);
+    visit(i, segments);
   }
 }
 
 Reads assign_files(const Schedule& schedule, const std::vector<std::uint32_t>& rank_of_file) {
   Reads reads(schedule.world);
-  for_each_read(schedule, [&](std::uint32_t tensor, const Chunks& chunks) {
+  for_each_read(schedule, [&](std::uint32_t tensor, const Segments& segments) {
     const std::uint32_t file = schedule.catalog.tensors()[tensor].file;
-    reads[rank_of_file[file]].push_back({tensor, 0, static_cast<std::uint32_t>(chunks.count()), 0});
+    reads[rank_of_file[file]].push_back(
+        {tensor, 0, static_cast<std::uint32_t>(segments.count()), 0});
   });
   return reads;
 }
@@ -70,7 +72,7 @@ std::vector<std::uint32_t> balanced_files(const std::vector<std::uint64_t>& file
   return rank_of_file;
 }
 
-// Cuts every file into stripes, 1/world of its bytes each: a chunk goes to the rank of the stripe
+// Cuts every file into stripes, 1/world of its bytes each: a segment goes to the rank of the stripe
 // that contains its midpoint.
 class Striping {
  public:
@@ -81,12 +83,12 @@ class Striping {
         reads_(schedule.world) {}
 
   Reads run() && {
-    for_each_read(schedule_, [&](std::uint32_t tensor, const Chunks& chunks) {
+    for_each_read(schedule_, [&](std::uint32_t tensor, const Segments& segments) {
       const std::uint32_t file = schedule_.catalog.tensors()[tensor].file;
-      const auto count = static_cast<std::uint32_t>(chunks.count());
+      const auto count = static_cast<std::uint32_t>(segments.count());
       for (std::uint32_t first = 0; first < count;) {
-        const std::uint32_t stripe = stripe_of(file, chunks.bytes(first));
-        const std::uint32_t end = end_of_stripe(file, chunks, first, stripe);
+        const std::uint32_t stripe = stripe_of(file, segments.bytes(first));
+        const std::uint32_t end = end_of_stripe(file, segments, first, stripe);
         // Rotated by file, so that where tensors do not divide evenly not always the same rank has
         // more.
         reads_[(stripe + file) % schedule_.world].push_back({tensor, first, end - first, 0});
@@ -98,19 +100,20 @@ class Striping {
   }
 
  private:
-  std::uint32_t stripe_of(std::uint32_t file, const Range& chunk) const {
-    const std::uint64_t twice_middle = 2 * passed_[file] + chunk.begin + chunk.end;
+  std::uint32_t stripe_of(std::uint32_t file, const Range& segment) const {
+    const std::uint64_t twice_middle = 2 * passed_[file] + segment.begin + segment.end;
     return static_cast<std::uint32_t>(twice_middle * schedule_.world / (2 * file_bytes_[file]));
   }
 
-  // The first chunk after `first`, which is in the stripe, that is not: stripes ascend with chunks.
-  std::uint32_t end_of_stripe(std::uint32_t file, const Chunks& chunks, std::uint32_t first,
+  // The first segment after `first`, which is in the stripe, that is not: stripes ascend with
+  // segments.
+  std::uint32_t end_of_stripe(std::uint32_t file, const Segments& segments, std::uint32_t first,
                               std::uint32_t stripe) const {
     std::uint32_t inside = first;
-    auto outside = static_cast<std::uint32_t>(chunks.count());
+    auto outside = static_cast<std::uint32_t>(segments.count());
     while (outside - inside > 1) {
       const std::uint32_t middle = inside + (outside - inside) / 2;
-      (stripe_of(file, chunks.bytes(middle)) == stripe ? inside : outside) = middle;
+      (stripe_of(file, segments.bytes(middle)) == stripe ? inside : outside) = middle;
     }
     return outside;
   }

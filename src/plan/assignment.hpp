@@ -11,9 +11,9 @@ namespace safeshuffle::plan {
 /// The mode that `automatic` stands for on this catalog; other modes are returned as they are.
 Assignment resolve(Assignment assignment, const Schedule& schedule);
 
-/// What each rank reads, in reading order, by `schedule.assignment` (resolved): every chunk of
+/// What each rank reads, in reading order, by `schedule.assignment` (resolved): every segment of
 /// every tensor that is read belongs to one rank. Waves are left at 0. Throws PlanError if a tensor
-/// has too many chunks to count.
+/// has too many segments to count.
 std::vector<std::vector<Read>> assign(const Schedule& schedule);
 
 }  // namespace safeshuffle::plan

@@ -93,18 +93,18 @@ void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankR
   });
 }
 
-std::vector<std::uint64_t> representative_chunks(const Schedule& schedule, std::uint32_t tensor) {
-  const Chunks chunks(schedule.cuts[tensor], schedule.window);
-  if (chunks.count() == 0) return {};
+std::vector<std::uint64_t> representative_segments(const Schedule& schedule, std::uint32_t tensor) {
+  const Segments segments(schedule.cuts[tensor], schedule.window);
+  if (segments.count() == 0) return {};
   // The last is shorter.
-  const std::uint64_t last = chunks.per_line() - 1;
+  const std::uint64_t last = segments.per_line() - 1;
   std::vector<std::uint64_t> indices{0, last - std::min<std::uint64_t>(last, 1), last};
   const auto add_around = [&](std::uint64_t column) {
-    const std::uint64_t chunk = std::min(column / chunks.step(), last);
-    indices.insert(indices.end(),
-                   {chunk - std::min<std::uint64_t>(chunk, 1), chunk, std::min(chunk + 1, last)});
+    const std::uint64_t segment = std::min(column / segments.step(), last);
+    indices.insert(indices.end(), {segment - std::min<std::uint64_t>(segment, 1), segment,
+                                   std::min(segment + 1, last)});
   };
-  if (chunks.within_rows()) {
+  if (segments.within_rows()) {
     RankColumns columns;
     for_each_receiver(schedule, tensor, columns, [&](std::uint32_t, const RankColumns& kept) {
       for (const Columns& interval : kept.columns()) {

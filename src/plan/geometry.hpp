@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "plan/chunks.hpp"
 #include "plan/cut.hpp"
 #include "plan/schedule.hpp"
+#include "plan/segments.hpp"
 
 namespace safeshuffle::plan {
 
@@ -61,30 +61,30 @@ void for_each_receiver(const Schedule& schedule, std::uint32_t tensor, RankColum
   }
 }
 
-/// Chunks of the first line of a tensor's chunks (see Chunks), ascending, that stand for all: every
-/// other chunk of the line is like the nearest one before it in this list, moved by whole chunks
-/// within the columns of the same ranks. So each gives the same ranks equally many bytes, at places
-/// moved by the same distance. Lines are alike but for whole rows.
-std::vector<std::uint64_t> representative_chunks(const Schedule& schedule, std::uint32_t tensor);
+/// Segments of the first line of a tensor's segments (see Segments), ascending, that stand for all:
+/// every other segment of the line is like the nearest one before it in this list, moved by whole
+/// segments within the columns of the same ranks. So each gives the same ranks equally many bytes,
+/// at places moved by the same distance. Lines are alike but for whole rows.
+std::vector<std::uint64_t> representative_segments(const Schedule& schedule, std::uint32_t tensor);
 
-/// Calls visit(rank, columns, i) for every receiver (see above) and every chunk `indices[i]` of
-/// which it keeps bytes. `indices` as representative_chunks returns them.
+/// Calls visit(rank, columns, i) for every receiver (see above) and every segment `indices[i]` of
+/// which it keeps bytes. `indices` as representative_segments returns them.
 template <class Visit>
-void for_each_chunk_share(const Schedule& schedule, std::uint32_t tensor,
-                          std::span<const std::uint64_t> indices, Visit visit) {
+void for_each_segment_share(const Schedule& schedule, std::uint32_t tensor,
+                            std::span<const std::uint64_t> indices, Visit visit) {
   const Cut& cut = schedule.cuts[tensor];
-  const Chunks chunks(cut, schedule.window);
+  const Segments segments(cut, schedule.window);
   RankColumns columns;
   for_each_receiver(schedule, tensor, columns, [&](std::uint32_t rank, const RankColumns& kept) {
     std::size_t next = 0;
     for (const Columns& interval : kept.columns()) {
-      // Those before end before the interval begins, unless a chunk has whole rows.
-      const std::uint64_t first = chunks.within_rows() ? interval.begin / chunks.step() : 0;
+      // Those before end before the interval begins, unless a segment has whole rows.
+      const std::uint64_t first = segments.within_rows() ? interval.begin / segments.step() : 0;
       const auto at = std::lower_bound(indices.begin() + static_cast<std::ptrdiff_t>(next),
                                        indices.end(), first);
       for (next = static_cast<std::size_t>(at - indices.begin()); next < indices.size(); ++next) {
-        const Range chunk = chunks.bytes(indices[next]);
-        if (chunks.within_rows() && chunk.begin >= interval.end) break;
+        const Range segment = segments.bytes(indices[next]);
+        if (segments.within_rows() && segment.begin >= interval.end) break;
         visit(rank, kept, next);
       }
     }

@@ -67,8 +67,8 @@ void add(Hasher& hasher, const std::vector<Read>& reads) {
   hasher.add(reads.size());
   for (const Read& read : reads) {
     hasher.add(read.tensor);
-    hasher.add(read.first_chunk);
-    hasher.add(read.chunks);
+    hasher.add(read.first_segment);
+    hasher.add(read.segments);
     hasher.add(read.wave);
   }
 }

@@ -1,4 +1,4 @@
-// What chunks of one geometry take in the pack buffers of their readers.
+// What segments of one geometry take in the pack buffers of their readers.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,17 @@
 
 namespace safeshuffle::plan {
 
-/// By representative chunk (see representative_chunks): the aligned bytes of the runs to all ranks.
-/// A reader packs those for the others.
+/// By representative segment (see representative_segments): the aligned bytes of the runs to all
+/// ranks. A reader packs those for the others.
 class PackLoad {
  public:
-  explicit PackLoad(std::size_t chunks) : loads_(chunks) {
-    for (std::size_t i = 0; i < chunks; ++i) loads_[i].chunk = i;
+  explicit PackLoad(std::size_t segments) : loads_(segments) {
+    for (std::size_t i = 0; i < segments; ++i) loads_[i].segment = i;
   }
 
-  void add(std::size_t chunk, std::uint64_t aligned_bytes) { loads_[chunk].bytes += aligned_bytes; }
+  void add(std::size_t segment, std::uint64_t aligned_bytes) {
+    loads_[segment].bytes += aligned_bytes;
+  }
 
   /// To be called once, after the last `add`.
   void sort() {
@@ -23,22 +25,22 @@ class PackLoad {
               [](const Load& a, const Load& b) { return a.bytes > b.bytes; });
   }
 
-  /// The most that any chunk takes at a reader that needs own(chunk) aligned bytes less, because
-  /// they are its own. Usually looks at a few chunks only: the largest that the reader keeps
-  /// nothing of ends the search.
+  /// The most that any segment takes at a reader that needs own(segment) aligned bytes less,
+  /// because they are its own. Usually looks at a few segments only: the largest that the reader
+  /// keeps nothing of ends the search.
   template <class Own>
   std::uint64_t most(Own own) const {
     std::uint64_t most = 0;
     for (const Load& load : loads_) {
       if (load.bytes <= most) break;
-      most = std::max(most, load.bytes - own(load.chunk));
+      most = std::max(most, load.bytes - own(load.segment));
     }
     return most;
   }
 
  private:
   struct Load {
-    std::size_t chunk = 0;
+    std::size_t segment = 0;
     std::uint64_t bytes = 0;
   };
   std::vector<Load> loads_;

@@ -18,15 +18,15 @@ namespace safeshuffle::plan {
 /// not at all of them, for they are in proportion to waves × ranks² and tensors × ranks; at one of
 /// each set of those that are alike:
 ///
-///  - Of one tensor. What a rank gets of a piece depends on the tensor's geometry, the chunk and
-///  the
-///    rank; the piece's place in the slab, the run's place in the pack buffer and the tensor's
+///  - Of one tensor. What a rank gets of a segment depends on the tensor's geometry, the segment
+///  and the
+///    rank; the segment's place in the slab, the run's place in the pack buffer and the tensor's
 ///    place in the arena only move it, and a run that is sent as it lies in the slab has the same
 ///    bytes as if it were packed. So one tensor of each geometry is looked at, for every rank
 ///    (prove_packing).
-///  - Of the chunks of one tensor. Chunks between two boundaries of what ranks keep differ by a
-///    multiple of the chunk in the same ranks' columns, and rows of chunks by whole rows
-///    (representative_chunks); their slabs, by their place in the file (prove_reading).
+///  - Of the segments of one tensor. Segments between two boundaries of what ranks keep differ by a
+///    multiple of the segment in the same ranks' columns, and rows of segments by whole rows
+///    (representative_segments); their slabs, by their place in the file (prove_reading).
 ///  - Of slabs of several tensors. Every one is looked at, but not for every rank: which tensors
 ///  are
 ///    in a run, and at which places of run and arena, depends only on the sizes of shards, so one

@@ -27,18 +27,18 @@ class GeometryProof {
 
   void check() {
     check_groups();
-    find_chunk_readers();
-    auto readers = chunk_readers_.begin();
+    find_segment_readers();
+    auto readers = segment_readers_.begin();
     for (std::uint32_t i = 0; i < geometries_.example.size(); ++i) {
       const auto first = readers;
-      while (readers != chunk_readers_.end() && readers->first == i) ++readers;
+      while (readers != segment_readers_.end() && readers->first == i) ++readers;
       if (geometries_.tensors[i] != 0) check_geometry(i, {first, readers});
     }
     for (const ReadGroup& group : read_groups(schedule_)) check_pack_buffer(group);
   }
 
  private:
-  using ChunkReader = std::pair<std::uint32_t, std::uint32_t>;  // geometry, reader
+  using SegmentReader = std::pair<std::uint32_t, std::uint32_t>;  // geometry, reader
 
   void check_groups() const {
     for (std::uint32_t i = 0; i < schedule_.cuts.size(); ++i) {
@@ -47,50 +47,51 @@ class GeometryProof {
     }
   }
 
-  bool is_chunked(std::uint32_t tensor) const {
-    return Chunks(schedule_.cuts[tensor], schedule_.window).count() > 1;
+  bool is_segmented(std::uint32_t tensor) const {
+    return Segments(schedule_.cuts[tensor], schedule_.window).count() > 1;
   }
 
-  void find_chunk_readers() {
+  void find_segment_readers() {
     for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
       for (const Read& read : schedule_.reads[reader]) {
-        if (!is_chunked(read.tensor)) continue;
-        chunk_readers_.emplace_back(geometries_.of_tensor[read.tensor], reader);
+        if (!is_segmented(read.tensor)) continue;
+        segment_readers_.emplace_back(geometries_.of_tensor[read.tensor], reader);
       }
     }
-    std::sort(chunk_readers_.begin(), chunk_readers_.end());
-    chunk_readers_.erase(std::unique(chunk_readers_.begin(), chunk_readers_.end()),
-                         chunk_readers_.end());
+    std::sort(segment_readers_.begin(), segment_readers_.end());
+    segment_readers_.erase(std::unique(segment_readers_.begin(), segment_readers_.end()),
+                           segment_readers_.end());
   }
 
-  void check_geometry(std::uint32_t geometry, std::span<const ChunkReader> readers) {
+  void check_geometry(std::uint32_t geometry, std::span<const SegmentReader> readers) {
     const std::uint32_t tensor = geometries_.example[geometry];
-    const Chunks chunks(schedule_.cuts[tensor], schedule_.window);
-    const std::vector<std::uint64_t> indices = representative_chunks(schedule_, tensor);
+    const Segments segments(schedule_.cuts[tensor], schedule_.window);
+    const std::vector<std::uint64_t> indices = representative_segments(schedule_, tensor);
     if (is_replicated(schedule_, tensor)) {
-      check_replicated(tensor, chunks, indices);
+      check_replicated(tensor, segments, indices);
       return;
     }
     PackLoad load(indices.size());
-    for_each_chunk_share(schedule_, tensor, indices,
-                         [&](std::uint32_t rank, const RankColumns& columns, std::size_t i) {
-                           load.add(i, check_chunk(tensor, chunks, indices[i], rank, columns));
-                         });
+    for_each_segment_share(schedule_, tensor, indices,
+                           [&](std::uint32_t rank, const RankColumns& columns, std::size_t i) {
+                             load.add(i,
+                                      check_segment(tensor, segments, indices[i], rank, columns));
+                           });
     load.sort();
     whole_load_[geometry] = load.most([](std::size_t) { return std::uint64_t{0}; });
-    for (const ChunkReader& reader : readers) {
-      check_pack_buffer(tensor, chunks, indices, load, reader.second);
+    for (const SegmentReader& reader : readers) {
+      check_pack_buffer(tensor, segments, indices, load, reader.second);
     }
   }
 
   // Every rank keeps the same columns: all.
-  void check_replicated(std::uint32_t tensor, const Chunks& chunks,
+  void check_replicated(std::uint32_t tensor, const Segments& segments,
                         std::span<const std::uint64_t> indices) {
     for (const std::uint64_t index : indices) {
-      const Range chunk = chunks.bytes(index);
-      set_piece(tensor, chunk, 0);
-      const std::uint64_t bytes = converted_bytes(schedule_, tensor, chunk.size());
-      const std::uint64_t begin = converted_bytes(schedule_, tensor, chunk.begin);
+      const Range segment = segments.bytes(index);
+      set_segment(tensor, segment, 0);
+      const std::uint64_t bytes = converted_bytes(schedule_, tensor, segment.size());
+      const std::uint64_t begin = converted_bytes(schedule_, tensor, segment.begin);
       check_own(0, bytes);
       const Run broadcast = transfers_.run_from(slab_, 0, 0, true, arena_);
       require(broadcast.bytes == bytes && broadcast.offset == begin,
@@ -104,15 +105,16 @@ class GeometryProof {
   // Returns the aligned bytes of the run. Lines are alike but for whole rows, so the first and the
   // last stand for all; where slabs are alike but for their offset, an aligned one, from which runs
   // may be sent as they are, and one that is not stand for all.
-  std::uint64_t check_chunk(std::uint32_t tensor, const Chunks& chunks, std::uint64_t index,
-                            std::uint32_t rank, const RankColumns& columns) {
+  std::uint64_t check_segment(std::uint32_t tensor, const Segments& segments, std::uint64_t index,
+                              std::uint32_t rank, const RankColumns& columns) {
     std::uint64_t bytes = 0;
-    for (const std::uint64_t line : {chunks.lines() - 1, std::uint64_t{0}}) {
-      const Range chunk = chunks.bytes(line * chunks.per_line() + index);
-      bytes = converted_bytes(schedule_, tensor,
-                              kept_bytes(schedule_.cuts[tensor], columns, chunk.begin, chunk.end));
+    for (const std::uint64_t line : {segments.lines() - 1, std::uint64_t{0}}) {
+      const Range segment = segments.bytes(line * segments.per_line() + index);
+      bytes =
+          converted_bytes(schedule_, tensor,
+                          kept_bytes(schedule_.cuts[tensor], columns, segment.begin, segment.end));
       for (const std::uint64_t slab_offset : {std::uint64_t{0}, std::uint64_t{1}}) {
-        set_piece(tensor, chunk, slab_offset);
+        set_segment(tensor, segment, slab_offset);
         check_own(rank, bytes);
         check_sent(rank, bytes);
       }
@@ -121,8 +123,8 @@ class GeometryProof {
     return core::align_up(bytes, arena_alignment);
   }
 
-  void set_piece(std::uint32_t tensor, const Range& chunk, std::uint64_t slab_offset) {
-    slab_.pieces.assign(1, Piece{tensor, chunk.begin, chunk.end, slab_offset});
+  void set_segment(std::uint32_t tensor, const Range& segment, std::uint64_t slab_offset) {
+    slab_.segments.assign(1, Segment{tensor, segment.begin, segment.end, slab_offset});
   }
 
   Run pack_run(std::uint32_t rank) {
@@ -139,7 +141,7 @@ class GeometryProof {
     std::uint64_t written = 0;
     for (const PackItem& item : packed_) {
       require(item.target == PackTarget::arena, "a rank's own shard is packed for sending");
-      written += items_.check(slab_.pieces.front(), item, {rank, item.destination, 0});
+      written += items_.check(slab_.segments.front(), item, {rank, item.destination, 0});
     }
     check_count(written, bytes, rank);
   }
@@ -151,7 +153,7 @@ class GeometryProof {
     require(transfers_.run_from(slab_, 0, rank, true, arena_).bytes == 0,
             "what is sent is broadcast as well");
     const std::uint64_t written =
-        check_run(schedule_, slab_, send, packed_, items_, [&](const Piece&, std::uint64_t at) {
+        check_run(schedule_, slab_, send, packed_, items_, [&](const Segment&, std::uint64_t at) {
           return ItemProof::Place{rank, receive.offset + at, 0};
         });
     check_count(written, bytes, rank);
@@ -160,21 +162,21 @@ class GeometryProof {
 
   void check_count(std::uint64_t written, std::uint64_t needed, std::uint32_t rank) const {
     if (written == needed) return;
-    fail_proof(schedule_.catalog.tensors()[slab_.pieces.front().tensor].name,
+    fail_proof(schedule_.catalog.tensors()[slab_.segments.front().tensor].name,
                std::to_string(written) + " instead of " + std::to_string(needed) +
                    " bytes are written on rank " + std::to_string(rank));
   }
 
-  // For what is read in chunks; the runs of one chunk follow each other, aligned.
-  void check_pack_buffer(std::uint32_t tensor, const Chunks& chunks,
+  // For what is read in segments; the runs of one segment follow each other, aligned.
+  void check_pack_buffer(std::uint32_t tensor, const Segments& segments,
                          std::span<const std::uint64_t> indices, const PackLoad& load,
                          std::uint32_t reader) {
     const Cut& cut = schedule_.cuts[tensor];
     columns_.assign(schedule_.catalog.tensors()[tensor], schedule_.placements[tensor], cut, reader,
                     schedule_.world);
     const std::uint64_t most = load.most([&](std::size_t i) {
-      const Range chunk = chunks.bytes(indices[i]);
-      const std::uint64_t own = kept_bytes(cut, columns_, chunk.begin, chunk.end);
+      const Range segment = segments.bytes(indices[i]);
+      const std::uint64_t own = kept_bytes(cut, columns_, segment.begin, segment.end);
       return core::align_up(converted_bytes(schedule_, tensor, own), arena_alignment);
     });
     require_pack_bytes(most, reader);
@@ -185,7 +187,7 @@ class GeometryProof {
     std::uint64_t bytes = 0;
     for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
       const std::uint32_t tensor = schedule_.reads[group.reader][i].tensor;
-      if (is_chunked(tensor) || is_replicated(schedule_, tensor)) continue;
+      if (is_segmented(tensor) || is_replicated(schedule_, tensor)) continue;
       bytes +=
           whole_load_[geometries_.of_tensor[tensor]] -
           core::align_up(shard_bytes(schedule_, tensor, group.reader, columns_), arena_alignment);
@@ -204,8 +206,8 @@ class GeometryProof {
   RankColumns columns_;
   std::vector<std::uint64_t> arena_;       // offsets by tensor: all 0
   std::vector<std::uint64_t> whole_load_;  // by geometry: aligned runs of a whole tensor, all ranks
-  std::vector<ChunkReader> chunk_readers_;
-  Slab slab_;  // of one piece
+  std::vector<SegmentReader> segment_readers_;
+  Slab slab_;  // of one segment
   std::vector<PackItem> packed_;
 };
 

@@ -20,39 +20,39 @@ std::uint64_t kept_bytes(const Cut& cut, const RankColumns& columns, std::uint64
   return kept;
 }
 
-const Piece& piece_of(const Slab& slab, std::uint64_t slab_offset) {
+const Segment& segment_of(const Slab& slab, std::uint64_t slab_offset) {
   const auto after = std::upper_bound(
-      slab.pieces.begin(), slab.pieces.end(), slab_offset,
-      [](std::uint64_t offset, const Piece& piece) { return offset < piece.slab_offset; });
-  require(after != slab.pieces.begin(), "a pack item reads outside all pieces");
+      slab.segments.begin(), slab.segments.end(), slab_offset,
+      [](std::uint64_t offset, const Segment& segment) { return offset < segment.slab_offset; });
+  require(after != slab.segments.begin(), "a pack item reads outside all segments");
   return *(after - 1);
 }
 
-PackItem block_item(const Schedule& schedule, const Piece& piece, const Run& run) {
-  const DType dtype = schedule.catalog.tensors()[piece.tensor].dtype;
+PackItem block_item(const Schedule& schedule, const Segment& segment, const Run& run) {
+  const DType dtype = schedule.catalog.tensors()[segment.tensor].dtype;
   const std::uint64_t rows =
-      std::max<std::uint64_t>(1, run.bytes / schedule.cuts[piece.tensor].row_bytes);
+      std::max<std::uint64_t>(1, run.bytes / schedule.cuts[segment.tensor].row_bytes);
   const std::uint64_t row_bytes = run.bytes / rows;
   return {
       run.offset, 0, rows, row_bytes, row_bytes, row_bytes, dtype, dtype, PackTarget::pack_buffer};
 }
 
-std::uint64_t ItemProof::check(const Piece& piece, const PackItem& item, const Place& place) {
-  const TensorInfo& tensor = schedule_.catalog.tensors()[piece.tensor];
-  const std::uint64_t stored = piece.begin + (item.source - piece.slab_offset);
+std::uint64_t ItemProof::check(const Segment& segment, const PackItem& item, const Place& place) {
+  const TensorInfo& tensor = schedule_.catalog.tensors()[segment.tensor];
+  const std::uint64_t stored = segment.begin + (item.source - segment.slab_offset);
   if (item.rows == 0 || item.row_bytes == 0 ||
-      stored + (item.rows - 1) * item.source_stride + item.row_bytes > piece.end) {
-    fail_proof(tensor.name, "a pack item reads outside its piece");
+      stored + (item.rows - 1) * item.source_stride + item.row_bytes > segment.end) {
+    fail_proof(tensor.name, "a pack item reads outside its segment");
   }
-  if (item.from != tensor.dtype || item.to != schedule_.dtypes[piece.tensor]) {
+  if (item.from != tensor.dtype || item.to != schedule_.dtypes[segment.tensor]) {
     fail_proof(tensor.name, "a pack item has the wrong types");
   }
-  check_ascending(piece.tensor, item);
-  check_place(piece, item, place);
+  check_ascending(segment.tensor, item);
+  check_place(segment, item, place);
   return item.rows * destination_row_bytes(item);
 }
 
-// Items of one piece follow each other; rows are the same, columns ascend.
+// Items of one segment follow each other; rows are the same, columns ascend.
 void ItemProof::check_ascending(std::uint32_t tensor, const PackItem& item) {
   if (tensor == last_tensor_ &&
       (item.source < last_source_end_ || (item.rows > 1 && item.rows != last_rows_))) {
@@ -63,11 +63,11 @@ void ItemProof::check_ascending(std::uint32_t tensor, const PackItem& item) {
   last_source_end_ = item.source + item.row_bytes;
 }
 
-void ItemProof::check_place(const Piece& piece, const PackItem& item, const Place& place) {
-  const TensorInfo& tensor = schedule_.catalog.tensors()[piece.tensor];
-  const Cut& cut = schedule_.cuts[piece.tensor];
-  columns_.assign(tensor, schedule_.placements[piece.tensor], cut, place.rank, schedule_.world);
-  const std::uint64_t stored = piece.begin + (item.source - piece.slab_offset);
+void ItemProof::check_place(const Segment& segment, const PackItem& item, const Place& place) {
+  const TensorInfo& tensor = schedule_.catalog.tensors()[segment.tensor];
+  const Cut& cut = schedule_.cuts[segment.tensor];
+  columns_.assign(tensor, schedule_.placements[segment.tensor], cut, place.rank, schedule_.world);
+  const std::uint64_t stored = segment.begin + (item.source - segment.slab_offset);
   const std::uint64_t column = stored % cut.row_bytes;
   std::uint64_t shard_column = 0;
   const Columns* kept = nullptr;

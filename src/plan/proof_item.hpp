@@ -17,12 +17,12 @@ namespace safeshuffle::plan {
 std::uint64_t kept_bytes(const Cut& cut, const RankColumns& columns, std::uint64_t begin,
                          std::uint64_t end);
 
-/// The piece that begins at or before `slab_offset`; there must be one. Throws PlanError.
-const Piece& piece_of(const Slab& slab, std::uint64_t slab_offset);
+/// The segment that begins at or before `slab_offset`; there must be one. Throws PlanError.
+const Segment& segment_of(const Slab& slab, std::uint64_t slab_offset);
 
 /// A run that is sent from the slab, as the item that would have packed it: part of a row, or
 /// several rows that the receiver keeps whole.
-PackItem block_item(const Schedule& schedule, const Piece& piece, const Run& run);
+PackItem block_item(const Schedule& schedule, const Segment& segment, const Run& run);
 
 /// Checks items one after the other, in packing order.
 class ItemProof {
@@ -39,16 +39,16 @@ class ItemProof {
   /// Begins another list of items.
   void start() noexcept { last_tensor_ = no_tensor; }
 
-  /// Proves that the stored bytes of `item`, of `piece`, are columns that the rank keeps, all in
+  /// Proves that the stored bytes of `item`, of `segment`, are columns that the rank keeps, all in
   /// one interval, and go where its shard has them, and that they follow those of the item before.
   /// As stored → shard is one-to-one, ascending items that do not overlap in the slab do not
   /// overlap in the arena, and the count of bytes, which is returned, then tells whether all is
   /// written. Throws PlanError.
-  std::uint64_t check(const Piece& piece, const PackItem& item, const Place& place);
+  std::uint64_t check(const Segment& segment, const PackItem& item, const Place& place);
 
  private:
   void check_ascending(std::uint32_t tensor, const PackItem& item);
-  void check_place(const Piece& piece, const PackItem& item, const Place& place);
+  void check_place(const Segment& segment, const PackItem& item, const Place& place);
 
   static constexpr std::uint32_t no_tensor = ~std::uint32_t{0};
 
@@ -60,15 +60,15 @@ class ItemProof {
 };
 
 /// Checks all that one rank sends another: items in the pack buffer, or a block of the slab.
-/// place(piece, offset in the run) → where that ends up. Returns the bytes written, without gaps.
+/// place(segment, offset in the run) → where that ends up. Returns the bytes written, without gaps.
 template <class PlaceOf>
 std::uint64_t check_run(const Schedule& schedule, const Slab& slab, const Run& run,
                         std::span<const PackItem> items, ItemProof& proof, PlaceOf place) {
   proof.start();
   if (run.memory == RunMemory::slab) {
     require(items.empty(), "a run is packed and sent from the slab");
-    const Piece& piece = piece_of(slab, run.offset);
-    return proof.check(piece, block_item(schedule, piece, run), place(piece, 0));
+    const Segment& segment = segment_of(slab, run.offset);
+    return proof.check(segment, block_item(schedule, segment, run), place(segment, 0));
   }
   std::uint64_t written = 0;
   for (const PackItem& item : items) {
@@ -77,8 +77,8 @@ std::uint64_t check_run(const Schedule& schedule, const Slab& slab, const Run& r
     require(item.target == PackTarget::pack_buffer && item.destination >= run.offset &&
                 core::in_bounds(item.destination - run.offset, span, run.bytes),
             "a pack item writes outside its run");
-    const Piece& piece = piece_of(slab, item.source);
-    written += proof.check(piece, item, place(piece, item.destination - run.offset));
+    const Segment& segment = segment_of(slab, item.source);
+    written += proof.check(segment, item, place(segment, item.destination - run.offset));
   }
   return written;
 }

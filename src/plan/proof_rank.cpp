@@ -103,8 +103,8 @@ class RankProof {
   void check_group(std::size_t index, const RankClass& ranks) {
     const ReadGroup& group = groups_[index];
     const std::uint32_t tensor = schedule_.reads[group.reader][group.first].tensor;
-    if (Chunks(schedule_.cuts[tensor], schedule_.window).count() > 1) {
-      note_chunked(tensor);
+    if (Segments(schedule_.cuts[tensor], schedule_.window).count() > 1) {
+      note_segmented(tensor);
       return;
     }
     slab_at(schedule_, group.wave, group.reader, slab_);
@@ -112,13 +112,13 @@ class RankProof {
     if (has_reader) check_own(group.reader);
     if (!has_reader || ranks.end - ranks.first > 1) check_received(group.reader);
     check_broadcast(group.reader, broadcast_bytes_[index]);
-    for (const Piece& piece : slab_.pieces) {
-      written_[piece.tensor] += shard_bytes(schedule_, piece.tensor, rank_, columns_);
+    for (const Segment& segment : slab_.segments) {
+      written_[segment.tensor] += shard_bytes(schedule_, segment.tensor, rank_, columns_);
     }
   }
 
   // Its messages are parts of its own shard, one after the other.
-  void note_chunked(std::uint32_t tensor) {
+  void note_segmented(std::uint32_t tensor) {
     if (written_[tensor] != 0) return;
     written_[tensor] = shard_bytes(schedule_, tensor, rank_, columns_);
     note_run(offsets_[tensor], written_[tensor]);
@@ -138,13 +138,13 @@ class RankProof {
     if (receive.bytes == 0) return;
     note_run(receive.offset, receive.bytes);
     const std::uint64_t sent = check_run(
-        schedule_, slab_, send, packed_, items_, [&](const Piece& piece, std::uint64_t at) {
-          return ItemProof::Place{rank_, receive.offset + at, offsets_[piece.tensor]};
+        schedule_, slab_, send, packed_, items_, [&](const Segment& segment, std::uint64_t at) {
+          return ItemProof::Place{rank_, receive.offset + at, offsets_[segment.tensor]};
         });
     std::uint64_t needed = 0;
-    for (const Piece& piece : slab_.pieces) {
-      if (is_replicated(schedule_, piece.tensor)) continue;
-      needed += shard_bytes(schedule_, piece.tensor, rank_, columns_);
+    for (const Segment& segment : slab_.segments) {
+      if (is_replicated(schedule_, segment.tensor)) continue;
+      needed += shard_bytes(schedule_, segment.tensor, rank_, columns_);
     }
     require(sent == needed, "a run does not have all that its receiver keeps of the slab");
   }
@@ -155,14 +155,14 @@ class RankProof {
     if (bytes == not_held) bytes = run.bytes;
     require(bytes == run.bytes, "ranks differ in a broadcast");
     note_run(run.offset, run.bytes);
-    for (const Piece& piece : slab_.pieces) {
-      if (!is_replicated(schedule_, piece.tensor)) continue;
-      const std::uint64_t size = shard_bytes(schedule_, piece.tensor, rank_, columns_);
-      const std::uint64_t offset = offsets_[piece.tensor] - run.offset;
-      std::uint64_t& expected = in_broadcast_[piece.tensor];
+    for (const Segment& segment : slab_.segments) {
+      if (!is_replicated(schedule_, segment.tensor)) continue;
+      const std::uint64_t size = shard_bytes(schedule_, segment.tensor, rank_, columns_);
+      const std::uint64_t offset = offsets_[segment.tensor] - run.offset;
+      std::uint64_t& expected = in_broadcast_[segment.tensor];
       if (expected == not_held) expected = offset;
       if (offset != expected || !core::in_bounds(offset, size, run.bytes)) {
-        fail_proof(tensors_[piece.tensor].name, "ranks differ in its place in a broadcast");
+        fail_proof(tensors_[segment.tensor].name, "ranks differ in its place in a broadcast");
       }
     }
   }
@@ -175,12 +175,12 @@ class RankProof {
     std::uint64_t packed = 0;
     for (const PackItem& item : packed_) {
       require(item.target == PackTarget::arena, "a rank's own shard is packed for sending");
-      const Piece& piece = piece_of(slab_, item.source);
-      packed += items_.check(piece, item, {reader, item.destination, offsets_[piece.tensor]});
+      const Segment& segment = segment_of(slab_, item.source);
+      packed += items_.check(segment, item, {reader, item.destination, offsets_[segment.tensor]});
     }
     std::uint64_t needed = 0;
-    for (const Piece& piece : slab_.pieces) {
-      needed += shard_bytes(schedule_, piece.tensor, reader, columns_);
+    for (const Segment& segment : slab_.segments) {
+      needed += shard_bytes(schedule_, segment.tensor, reader, columns_);
     }
     require(packed == needed, "a rank does not pack all that it keeps of its own slab");
   }

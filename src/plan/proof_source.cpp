@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "core/arithmetic.hpp"
-#include "plan/chunks.hpp"
+#include "core/page.hpp"
 #include "plan/proof_support.hpp"
+#include "plan/segments.hpp"
 #include "plan/waves.hpp"
 
 namespace safeshuffle::plan {
@@ -41,26 +42,26 @@ class SourceProof {
           last->file_offset + last->bytes > tensor.file_offset) {
         fail_proof(tensor.name, "it overlaps another tensor in the file");
       }
-      check_chunks(i);
+      check_segments(i);
       last = &tensor;
     }
   }
 
-  // Chunks repeat by lines, and within a line but for its last, so the seams of the first and of
-  // the last chunks, of a line and of all, are all there are.
-  void check_chunks(std::uint32_t tensor) const {
-    const Chunks chunks(schedule_.cuts[tensor], schedule_.window);
-    const std::uint64_t last = chunks.count() - 1;
-    bool right = chunks.bytes(0).begin == 0 && chunks.bytes(last).end == tensors_[tensor].bytes;
+  // Segments repeat by lines, and within a line but for its last, so the seams of the first and of
+  // the last segments, of a line and of all, are all there are.
+  void check_segments(std::uint32_t tensor) const {
+    const Segments segments(schedule_.cuts[tensor], schedule_.window);
+    const std::uint64_t last = segments.count() - 1;
+    bool right = segments.bytes(0).begin == 0 && segments.bytes(last).end == tensors_[tensor].bytes;
     for (const std::uint64_t seam :
-         {std::uint64_t{1}, chunks.per_line() - 1, chunks.per_line(), last}) {
+         {std::uint64_t{1}, segments.per_line() - 1, segments.per_line(), last}) {
       if (seam == 0 || seam > last) continue;
-      right = right && chunks.bytes(seam - 1).end == chunks.bytes(seam).begin;
+      right = right && segments.bytes(seam - 1).end == segments.bytes(seam).begin;
     }
-    if (!right) fail_proof(tensors_[tensor].name, "its chunks are not the whole tensor");
+    if (!right) fail_proof(tensors_[tensor].name, "its segments are not the whole tensor");
   }
 
-  // Whole tensors may share a wave with those before; otherwise each chunk has one to itself.
+  // Whole tensors may share a wave with those before; otherwise each segment has one to itself.
   void check_reads(const std::vector<Read>& reads) {
     std::uint64_t free_from = 0;  // the first wave after the reads so far
     bool open = false;            // to more in the last wave
@@ -68,13 +69,13 @@ class SourceProof {
       require(read.tensor < tensors_.size(), "an unknown tensor is read");
       const std::string& name = tensors_[read.tensor].name;
       if (!is_read(schedule_, read.tensor)) fail_proof(name, "it is read, but nobody needs it");
-      const std::uint64_t count = Chunks(schedule_.cuts[read.tensor], schedule_.window).count();
-      if (read.chunks == 0 || !core::in_bounds(read.first_chunk, read.chunks, count)) {
-        fail_proof(name, "chunks are read that it does not have");
+      const std::uint64_t count = Segments(schedule_.cuts[read.tensor], schedule_.window).count();
+      if (read.segments == 0 || !core::in_bounds(read.first_segment, read.segments, count)) {
+        fail_proof(name, "segments are read that it does not have");
       }
       const bool shares = open && count == 1 && std::uint64_t{read.wave} + 1 == free_from;
       if (!shares && read.wave < free_from) fail_proof(name, "its wave is taken");
-      free_from = std::uint64_t{read.wave} + read.chunks;
+      free_from = std::uint64_t{read.wave} + read.segments;
       open = count == 1;
       if (free_from > schedule_.waves) fail_proof(name, "it is read after the last wave");
       parts_.push_back(read);
@@ -83,87 +84,87 @@ class SourceProof {
 
   void check_all_read() {
     std::sort(parts_.begin(), parts_.end(), [](const Read& a, const Read& b) {
-      return std::tie(a.tensor, a.first_chunk) < std::tie(b.tensor, b.first_chunk);
+      return std::tie(a.tensor, a.first_segment) < std::tie(b.tensor, b.first_segment);
     });
     auto part = parts_.begin();
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
       std::uint64_t next = 0;
       for (; part != parts_.end() && part->tensor == i; ++part) {
-        if (part->first_chunk < next) fail_proof(tensors_[i].name, "a chunk is read twice");
-        if (part->first_chunk > next) break;
-        next += part->chunks;
+        if (part->first_segment < next) fail_proof(tensors_[i].name, "a segment is read twice");
+        if (part->first_segment > next) break;
+        next += part->segments;
       }
       const std::uint64_t needed =
-          is_read(schedule_, i) ? Chunks(schedule_.cuts[i], schedule_.window).count() : 0;
+          is_read(schedule_, i) ? Segments(schedule_.cuts[i], schedule_.window).count() : 0;
       if (next != needed) {
-        fail_proof(tensors_[i].name, "chunk " + std::to_string(next) + " of " +
+        fail_proof(tensors_[i].name, "segment " + std::to_string(next) + " of " +
                                          std::to_string(needed) + " is not read");
       }
     }
   }
 
-  // The slabs of a read of many chunks are all alike but for a multiple of the chunk's bytes.
+  // The slabs of a read of many segments are all alike but for a multiple of the segment's bytes.
   void check_group(const ReadGroup& group) {
     const std::span<const Read> reads =
         std::span(schedule_.reads[group.reader]).subspan(group.first, group.count);
     const std::uint64_t capacity = schedule_.ranks[group.reader].slab_bytes;
     check_slab(reads, group.reader, 0, capacity);
     const Read& read = reads.front();
-    const Chunks chunks(schedule_.cuts[read.tensor], schedule_.window);
-    if (chunks.count() == 1) return;
-    require(page_bytes - 1 + chunks.step() <= capacity, "a chunk ends after the slab");
-    for (const std::uint32_t chunk : {std::min(1U, read.chunks - 1), read.chunks - 1}) {
-      check_slab(reads, group.reader, chunk, capacity);
+    const Segments segments(schedule_.cuts[read.tensor], schedule_.window);
+    if (segments.count() == 1) return;
+    require(core::page_bytes - 1 + segments.step() <= capacity, "a segment ends after the slab");
+    for (const std::uint32_t index : {std::min(1U, read.segments - 1), read.segments - 1}) {
+      check_slab(reads, group.reader, index, capacity);
     }
   }
 
-  // The slab has chunk `chunk` of each read, and nothing else.
-  void check_slab(std::span<const Read> reads, std::uint32_t reader, std::uint32_t chunk,
+  // The slab has segment `index` of each read, and nothing else.
+  void check_slab(std::span<const Read> reads, std::uint32_t reader, std::uint32_t index,
                   std::uint64_t capacity) {
-    slab_at(schedule_, reads.front().wave + chunk, reader, slab_);
-    require(slab_.pieces.size() == reads.size(), "a slab has other pieces than its reads");
+    slab_at(schedule_, reads.front().wave + index, reader, slab_);
+    require(slab_.segments.size() == reads.size(), "a slab has other segments than its reads");
     for (std::size_t i = 0; i < reads.size(); ++i) {
-      const Piece& piece = slab_.pieces[i];
-      const Range expected = Chunks(schedule_.cuts[reads[i].tensor], schedule_.window)
-                                 .bytes(std::uint64_t{reads[i].first_chunk} + chunk);
-      require(piece.tensor == reads[i].tensor && piece.begin == expected.begin &&
-                  piece.end == expected.end,
-              "a slab has another piece than its read");
+      const Segment& segment = slab_.segments[i];
+      const Range expected = Segments(schedule_.cuts[reads[i].tensor], schedule_.window)
+                                 .bytes(std::uint64_t{reads[i].first_segment} + index);
+      require(segment.tensor == reads[i].tensor && segment.begin == expected.begin &&
+                  segment.end == expected.end,
+              "a slab has another segment than its read");
     }
     check_ranges(capacity);
   }
 
   void check_ranges(std::uint64_t capacity) const {
     std::uint64_t free_from = 0;
-    auto piece = slab_.pieces.begin();
+    auto segment = slab_.segments.begin();
     for (const FileRange& range : slab_.file_ranges) {
       check_range(range, free_from, capacity);
       free_from = range.slab_offset + range.bytes;
       std::uint64_t covered = 0;
-      for (; piece != slab_.pieces.end() && covered < range.bytes; ++piece) {
-        check_piece(*piece, range, covered);
-        covered += piece->end - piece->begin;
+      for (; segment != slab_.segments.end() && covered < range.bytes; ++segment) {
+        check_segment(*segment, range, covered);
+        covered += segment->end - segment->begin;
       }
-      require(covered == range.bytes, "a file range does not hold the pieces read with it");
+      require(covered == range.bytes, "a file range does not hold the segments read with it");
     }
-    require(piece == slab_.pieces.end(), "a piece is not read");
+    require(segment == slab_.segments.end(), "a segment is not read");
   }
 
   void check_range(const FileRange& range, std::uint64_t free_from, std::uint64_t capacity) const {
     require(range.slab_offset >= free_from, "two file ranges overlap in a slab");
     require(core::in_bounds(range.slab_offset, range.bytes, capacity),
             "a file range ends after the slab");
-    require(range.slab_offset % page_bytes == range.file_offset % page_bytes,
+    require(range.slab_offset % core::page_bytes == range.file_offset % core::page_bytes,
             "a slab offset is not congruent to its file offset");
   }
 
-  void check_piece(const Piece& piece, const FileRange& range,
-                   std::uint64_t offset_in_range) const {
-    const TensorInfo& tensor = tensors_[piece.tensor];
+  void check_segment(const Segment& segment, const FileRange& range,
+                     std::uint64_t offset_in_range) const {
+    const TensorInfo& tensor = tensors_[segment.tensor];
     if (tensor.file != range.file ||
-        tensor.file_offset + piece.begin != range.file_offset + offset_in_range ||
-        piece.slab_offset != range.slab_offset + offset_in_range) {
-      fail_proof(tensor.name, "a piece does not lie where the file has it");
+        tensor.file_offset + segment.begin != range.file_offset + offset_in_range ||
+        segment.slab_offset != range.slab_offset + offset_in_range) {
+      fail_proof(tensor.name, "a segment does not lie where the file has it");
     }
   }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/chunks.hpp"
+#include "plan/segments.hpp"
 
 namespace safeshuffle::plan {
 

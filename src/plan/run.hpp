@@ -1,5 +1,5 @@
-// Walking the pieces that one reader contributes to one destination in one wave. The arena layout,
-// the sizes of messages and the packing all follow from this one order.
+// Walking the segments that one reader contributes to one destination in one wave. The arena
+// layout, the sizes of messages and the packing all follow from this one order.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace safeshuffle::plan {
 
-/// What a destination gets of one piece.
+/// What a destination gets of one segment.
 struct RunEntry {
-  const Piece* piece = nullptr;
+  const Segment* segment = nullptr;
   Cut cut;
   Share share;                   ///< in stored bytes
   std::uint64_t run_offset = 0;  ///< from the start of the run
@@ -24,18 +24,18 @@ class RunWalker {
  public:
   explicit RunWalker(const Schedule& schedule) : schedule_(schedule) {}
 
-  /// Calls visit(entry, columns) for every piece of `slab` of which `destination` gets a share, in
-  /// run order; replicated pieces only, or all others. Returns the bytes of the run, alignment gaps
-  /// included.
+  /// Calls visit(entry, columns) for every segment of `slab` of which `destination` gets a share,
+  /// in run order; replicated segments only, or all others. Returns the bytes of the run, alignment
+  /// gaps included.
   template <class Visit>
   std::uint64_t walk(const Slab& slab, std::uint32_t destination, bool replicated, Visit visit) {
     std::uint64_t cursor = 0;
     std::uint64_t run_bytes = 0;
-    for (const Piece& piece : slab.pieces) {
-      const Placement& placement = schedule_.placements[piece.tensor];
-      if (is_replicated(schedule_, piece.tensor) != replicated) continue;
+    for (const Segment& segment : slab.segments) {
+      const Placement& placement = schedule_.placements[segment.tensor];
+      if (is_replicated(schedule_, segment.tensor) != replicated) continue;
       if (!holds(placement, destination)) continue;
-      const RunEntry entry = entry_of(piece, placement, destination, cursor);
+      const RunEntry entry = entry_of(segment, placement, destination, cursor);
       if (entry.bytes == 0) continue;
       visit(entry, columns_);
       run_bytes = cursor + entry.bytes;
@@ -45,13 +45,14 @@ class RunWalker {
   }
 
  private:
-  RunEntry entry_of(const Piece& piece, const Placement& placement, std::uint32_t destination,
+  RunEntry entry_of(const Segment& segment, const Placement& placement, std::uint32_t destination,
                     std::uint64_t run_offset) {
-    const TensorInfo& tensor = schedule_.catalog.tensors()[piece.tensor];
-    const Cut& cut = schedule_.cuts[piece.tensor];
+    const TensorInfo& tensor = schedule_.catalog.tensors()[segment.tensor];
+    const Cut& cut = schedule_.cuts[segment.tensor];
     columns_.assign(tensor, placement, cut, destination, schedule_.world);
-    const Share share = share_of(cut, columns_, piece.begin, piece.end);
-    return {&piece, cut, share, run_offset, converted_bytes(schedule_, piece.tensor, share.bytes)};
+    const Share share = share_of(cut, columns_, segment.begin, segment.end);
+    return {&segment, cut, share, run_offset,
+            converted_bytes(schedule_, segment.tensor, share.bytes)};
   }
 
   const Schedule& schedule_;

@@ -18,14 +18,11 @@ namespace safeshuffle::plan {
 /// Every tensor in an arena starts at a multiple of this, and so does every run.
 inline constexpr std::uint64_t arena_alignment = 256;
 
-/// Slab offsets are congruent to file offsets modulo this, so that direct reads land in place.
-inline constexpr std::uint64_t page_bytes = 4096;
-
 /// Arena offset of a tensor of which the rank holds no byte.
 inline constexpr std::uint64_t not_held = std::numeric_limits<std::uint64_t>::max();
 
-/// Consecutive stored bytes [begin, end) of one tensor: one of its chunks (see Chunks).
-struct Piece {
+/// Consecutive stored bytes [begin, end) of one tensor: one of its segments (see Segments).
+struct Segment {
   std::uint32_t tensor = 0;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -41,20 +38,20 @@ struct FileRange {
 };
 
 /// What one rank reads for one wave, computed by `slab_at`. Several whole tensors, or exactly one
-/// chunk: a chunk's place in the arena is given by its tensor, so it could not share a contiguous
-/// run with others.
+/// segment: a segment's place in the arena is given by its tensor, so it could not share a
+/// contiguous run with others.
 struct Slab {
   std::vector<FileRange> file_ranges;  ///< ascending slab_offset
-  std::vector<Piece> pieces;           ///< ascending slab_offset
+  std::vector<Segment> segments;       ///< ascending slab_offset
 };
 
-/// Consecutive chunks of one tensor (see Chunks) as one rank reads them. Reads of whole tensors may
-/// share a wave; each chunk of a larger tensor has a wave for itself, one after the other.
+/// Consecutive segments of one tensor (see Segments) as one rank reads them. Reads of whole tensors
+/// may share a wave; each segment of a larger tensor has a wave for itself, one after the other.
 struct Read {
   std::uint32_t tensor = 0;
-  std::uint32_t first_chunk = 0;
-  std::uint32_t chunks = 0;
-  std::uint32_t wave = 0;  ///< of the first chunk
+  std::uint32_t first_segment = 0;
+  std::uint32_t segments = 0;
+  std::uint32_t wave = 0;  ///< of the first segment
 };
 
 /// Takes memory in proportion to tensors + ranks, whatever the window is: slabs, the places of

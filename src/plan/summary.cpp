@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/arithmetic.hpp"
+#include "core/page.hpp"
 #include "plan/column_totals.hpp"
 #include "plan/pack_load.hpp"
 #include "plan/waves.hpp"
@@ -45,7 +46,7 @@ class Summarizer {
   void run() {
     sum_shards();
     for (const ReadGroup& group : read_groups(schedule_)) add_group(group);
-    add_chunks();
+    add_segments();
     for (RankSummary& rank : schedule_.ranks) {
       rank.peak_device_bytes = rank.arena_bytes + 2 * rank.slab_bytes + rank.pack_bytes;
     }
@@ -58,7 +59,7 @@ class Summarizer {
     std::uint64_t packed = 0;  // aligned runs to all ranks; nothing that is broadcast is packed
   };
 
-  struct ChunkRead {
+  struct SegmentRead {
     std::uint32_t geometry = 0;
     std::uint32_t reader = 0;
     std::uint32_t read = 0;
@@ -96,8 +97,8 @@ class Summarizer {
     slab_at(schedule_, group.wave, group.reader, slab_);
     for (const FileRange& range : slab_.file_ranges) note_file(reader, range.file);
     const std::uint32_t tensor = reads[group.first].tensor;
-    if (Chunks(schedule_.cuts[tensor], schedule_.window).count() > 1) {
-      chunk_reads_.push_back({geometries_.of_tensor[tensor], group.reader, group.first});
+    if (Segments(schedule_.cuts[tensor], schedule_.window).count() > 1) {
+      segment_reads_.push_back({geometries_.of_tensor[tensor], group.reader, group.first});
       return;
     }
     reader.slab_bytes = std::max(reader.slab_bytes, slab_bytes(slab_));
@@ -112,7 +113,7 @@ class Summarizer {
     if (reader.files.empty() || reader.files.back() != file) reader.files.push_back(file);
   }
 
-  // Returns what the reader packs of a tensor that it reads in one piece.
+  // Returns what the reader packs of a tensor that it reads in one segment.
   std::uint64_t add_whole(RankSummary& reader, std::uint32_t tensor) {
     const Totals& totals = totals_[geometries_.of_tensor[tensor]];
     const std::uint64_t own = shard_bytes(schedule_, tensor, reader.rank, columns_);
@@ -128,66 +129,69 @@ class Summarizer {
   }
 
   // By geometry, so that what is computed for one is there while it is needed and no longer.
-  void add_chunks() {
-    std::sort(chunk_reads_.begin(), chunk_reads_.end(),
-              [](const ChunkRead& a, const ChunkRead& b) { return a.geometry < b.geometry; });
-    for (auto first = chunk_reads_.begin(); first != chunk_reads_.end();) {
-      const auto end = std::find_if(first, chunk_reads_.end(), [&](const ChunkRead& read) {
+  void add_segments() {
+    std::sort(segment_reads_.begin(), segment_reads_.end(),
+              [](const SegmentRead& a, const SegmentRead& b) { return a.geometry < b.geometry; });
+    for (auto first = segment_reads_.begin(); first != segment_reads_.end();) {
+      const auto end = std::find_if(first, segment_reads_.end(), [&](const SegmentRead& read) {
         return read.geometry != first->geometry;
       });
-      add_chunks_of(first->geometry, {first, end});
+      add_segments_of(first->geometry, {first, end});
       first = end;
     }
   }
 
-  void add_chunks_of(std::uint32_t geometry, std::span<const ChunkRead> reads) {
+  void add_segments_of(std::uint32_t geometry, std::span<const SegmentRead> reads) {
     const std::uint32_t example = geometries_.example[geometry];
-    const std::vector<std::uint64_t> indices = representative_chunks(schedule_, example);
-    const Chunks chunks(schedule_.cuts[example], schedule_.window);
+    const std::vector<std::uint64_t> indices = representative_segments(schedule_, example);
+    const Segments segments(schedule_.cuts[example], schedule_.window);
     const ColumnTotals totals(schedule_, example);
     PackLoad load(indices.size());
-    for_each_chunk_share(schedule_, example, indices,
-                         [&](std::uint32_t, const RankColumns& columns, std::size_t i) {
-                           load.add(i, share_in_run(example, columns, chunks.bytes(indices[i])));
-                         });
+    for_each_segment_share(
+        schedule_, example, indices, [&](std::uint32_t, const RankColumns& columns, std::size_t i) {
+          load.add(i, share_in_run(example, columns, segments.bytes(indices[i])));
+        });
     load.sort();
-    for (const ChunkRead& read : reads) {
+    for (const SegmentRead& read : reads) {
       RankSummary& reader = schedule_.ranks[read.reader];
-      add_read(reader, schedule_.reads[read.reader][read.read], chunks, totals);
+      add_read(reader, schedule_.reads[read.reader][read.read], segments, totals);
       if (is_replicated(schedule_, example)) continue;
-      const std::uint64_t packed = load.most(
-          [&](std::size_t i) { return share_in_run(example, columns_, chunks.bytes(indices[i])); });
+      const std::uint64_t packed = load.most([&](std::size_t i) {
+        return share_in_run(example, columns_, segments.bytes(indices[i]));
+      });
       reader.pack_bytes = std::max(reader.pack_bytes, packed);
     }
   }
 
   std::uint64_t share_in_run(std::uint32_t tensor, const RankColumns& columns,
-                             const Range& chunk) const {
-    const Share share = share_of(schedule_.cuts[tensor], columns, chunk.begin, chunk.end);
+                             const Range& segment) const {
+    const Share share = share_of(schedule_.cuts[tensor], columns, segment.begin, segment.end);
     return aligned(converted_bytes(schedule_, tensor, share.bytes));
   }
 
   // Leaves in `columns_` those of the reader.
-  void add_read(RankSummary& reader, const Read& read, const Chunks& chunks,
+  void add_read(RankSummary& reader, const Read& read, const Segments& segments,
                 const ColumnTotals& totals) {
     const TensorInfo& tensor = schedule_.catalog.tensors()[read.tensor];
-    const std::uint64_t begin = chunks.bytes(read.first_chunk).begin;
-    const std::uint64_t end = chunks.bytes(std::uint64_t{read.first_chunk} + read.chunks - 1).end;
+    const std::uint64_t begin = segments.bytes(read.first_segment).begin;
+    const std::uint64_t end =
+        segments.bytes(std::uint64_t{read.first_segment} + read.segments - 1).end;
     columns_.assign(tensor, schedule_.placements[read.tensor], schedule_.cuts[read.tensor],
                     reader.rank, schedule_.world);
     const Share own = share_of(schedule_.cuts[read.tensor], columns_, begin, end);
     add_moved(reader, end - begin,
               converted_bytes(schedule_, read.tensor, totals.before(end) - totals.before(begin)),
               converted_bytes(schedule_, read.tensor, own.bytes));
-    // Wherever in a page the chunk begins in its file.
+    // Wherever in a page the segment begins in its file.
     reader.slab_bytes =
-        std::max(reader.slab_bytes, core::align_up(page_bytes - 1 + chunks.step(), page_bytes));
+        std::max(reader.slab_bytes,
+                 core::align_up(core::page_bytes - 1 + segments.step(), core::page_bytes));
   }
 
   Schedule& schedule_;
   const Geometries& geometries_;
   std::vector<Totals> totals_;  // by geometry
-  std::vector<ChunkRead> chunk_reads_;
+  std::vector<SegmentRead> segment_reads_;
   RankColumns columns_;
   Slab slab_;
 };

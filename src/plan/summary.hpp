@@ -7,7 +7,7 @@
 namespace safeshuffle::plan {
 
 /// Fills `schedule.ranks` from the rest of the schedule, by geometries instead of tensors × ranks.
-/// Sizes of memory are exact, or less than one page (slab) or one chunk (pack buffer) too large.
+/// Sizes of memory are exact, or less than one page (slab) or one segment (pack buffer) too large.
 void summarize(Schedule& schedule, const Geometries& geometries);
 
 }  // namespace safeshuffle::plan

@@ -59,32 +59,32 @@ Run SlabTransfers::run_from(const Slab& slab, std::uint32_t reader, std::uint32_
   return run;
 }
 
-// Where in the rank's arena its share of a piece begins.
+// Where in the rank's arena its share of a segment begins.
 std::uint64_t SlabTransfers::arena_offset(const RunEntry& entry,
                                           std::span<const std::uint64_t> offsets) const {
-  const std::uint32_t tensor = entry.piece->tensor;
+  const std::uint32_t tensor = entry.segment->tensor;
   return offsets[tensor] + converted_bytes(schedule_, tensor, entry.share.prefix);
 }
 
 void SlabTransfers::append_items(const RunEntry& entry, const RankColumns& columns,
                                  std::uint64_t destination, PackTarget target,
                                  std::vector<PackItem>& items) const {
-  const Piece& piece = *entry.piece;
-  const DType from = schedule_.catalog.tensors()[piece.tensor].dtype;
-  const DType to = schedule_.dtypes[piece.tensor];
-  // A piece within one row is that row's columns from `first` to `last`; otherwise it is whole
+  const Segment& segment = *entry.segment;
+  const DType from = schedule_.catalog.tensors()[segment.tensor].dtype;
+  const DType to = schedule_.dtypes[segment.tensor];
+  // A segment within one row is that row's columns from `first` to `last`; otherwise it is whole
   // rows.
-  const std::uint64_t first = piece.begin % entry.cut.row_bytes;
-  const std::uint64_t last = std::min(first + (piece.end - piece.begin), entry.cut.row_bytes);
+  const std::uint64_t first = segment.begin % entry.cut.row_bytes;
+  const std::uint64_t last = std::min(first + (segment.end - segment.begin), entry.cut.row_bytes);
   const std::uint64_t rows =
-      std::max<std::uint64_t>(1, (piece.end - piece.begin) / entry.cut.row_bytes);
+      std::max<std::uint64_t>(1, (segment.end - segment.begin) / entry.cut.row_bytes);
   const std::uint64_t destination_stride = converted_bytes(columns.row_bytes(), from, to);
   for (const Columns& kept : columns.columns()) {
     const std::uint64_t begin = std::max(kept.begin, first);
     const std::uint64_t end = std::min(kept.end, last);
     if (begin >= end) continue;
     const std::uint64_t bytes = end - begin;
-    items.push_back({piece.slab_offset + (begin - first), destination, rows, bytes,
+    items.push_back({segment.slab_offset + (begin - first), destination, rows, bytes,
                      rows == 1 ? bytes : entry.cut.row_bytes,
                      rows == 1 ? converted_bytes(bytes, from, to) : destination_stride, from, to,
                      target});

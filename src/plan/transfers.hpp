@@ -37,7 +37,7 @@ struct Incoming {
 };
 
 /// What transfers consist of, one slab and one destination at a time. Nothing depends on the wave:
-/// the same pieces make the same items and messages. Holds scratch memory; not thread-safe.
+/// the same segments make the same items and messages. Holds scratch memory; not thread-safe.
 class SlabTransfers {
  public:
   explicit SlabTransfers(const Schedule& schedule) : schedule_(schedule), walker_(schedule) {}

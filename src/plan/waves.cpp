@@ -8,7 +8,8 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
-#include "plan/chunks.hpp"
+#include "core/page.hpp"
+#include "plan/segments.hpp"
 
 namespace safeshuffle::plan {
 namespace {
@@ -19,22 +20,23 @@ bool continues(const Slab& slab, std::uint32_t file, std::uint64_t file_offset) 
   return last.file == file && last.file_offset + last.bytes == file_offset;
 }
 
-void append(const TensorInfo& tensor, std::uint32_t index, const Range& chunk, Slab& slab) {
-  const std::uint64_t file_offset = tensor.file_offset + chunk.begin;
+void append(const TensorInfo& tensor, std::uint32_t index, const Range& segment, Slab& slab) {
+  const std::uint64_t file_offset = tensor.file_offset + segment.begin;
   if (!continues(slab, tensor.file, file_offset)) {
     std::uint64_t end = 0;
     if (!slab.file_ranges.empty()) {
       end = slab.file_ranges.back().slab_offset + slab.file_ranges.back().bytes;
     }
     slab.file_ranges.push_back(
-        {tensor.file, file_offset, 0, core::align_up(end, page_bytes) + file_offset % page_bytes});
+        {tensor.file, file_offset, 0,
+         core::align_up(end, core::page_bytes) + file_offset % core::page_bytes});
   }
   FileRange& range = slab.file_ranges.back();
-  slab.pieces.push_back({index, chunk.begin, chunk.end, range.slab_offset + range.bytes});
-  range.bytes += chunk.size();
+  slab.segments.push_back({index, segment.begin, segment.end, range.slab_offset + range.bytes});
+  range.bytes += segment.size();
 }
 
-// The reads of which a chunk may lie in `wave`: those that begin there, or the last before it.
+// The reads of which a segment may lie in `wave`: those that begin there, or the last before it.
 std::span<const Read> candidates(const std::vector<Read>& reads, std::uint32_t wave) {
   const auto later = [](std::uint32_t w, const Read& read) { return w < read.wave; };
   const auto end = std::upper_bound(reads.begin(), reads.end(), wave, later);
@@ -54,7 +56,7 @@ std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads) {
     const bool whole = tensor.bytes <= schedule.window;
     const bool shares_slab = whole && tensor.bytes <= room;
     const std::uint64_t wave = shares_slab ? waves - 1 : waves;
-    waves = wave + read.chunks;
+    waves = wave + read.segments;
     room = whole ? (shares_slab ? room : schedule.window) - tensor.bytes : 0;
     if (waves > std::numeric_limits<std::uint32_t>::max()) {
       throw PlanError(ErrorRecord{.tensor = tensor.name,
@@ -67,20 +69,20 @@ std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads) {
 
 void slab_at(const Schedule& schedule, std::uint32_t wave, std::uint32_t reader, Slab& slab) {
   slab.file_ranges.clear();
-  slab.pieces.clear();
+  slab.segments.clear();
   for (const Read& read : candidates(schedule.reads[reader], wave)) {
-    const std::uint32_t chunk = wave - read.wave;
-    if (chunk >= read.chunks) continue;
-    const Chunks chunks(schedule.cuts[read.tensor], schedule.window);
+    const std::uint32_t segment = wave - read.wave;
+    if (segment >= read.segments) continue;
+    const Segments segments(schedule.cuts[read.tensor], schedule.window);
     append(schedule.catalog.tensors()[read.tensor], read.tensor,
-           chunks.bytes(std::uint64_t{read.first_chunk} + chunk), slab);
+           segments.bytes(std::uint64_t{read.first_segment} + segment), slab);
   }
 }
 
 std::uint64_t slab_bytes(const Slab& slab) {
   if (slab.file_ranges.empty()) return 0;
   const FileRange& last = slab.file_ranges.back();
-  return core::align_up(last.slab_offset + last.bytes, page_bytes);
+  return core::align_up(last.slab_offset + last.bytes, core::page_bytes);
 }
 
 std::uint64_t wave_bytes(const Schedule& schedule, std::uint32_t wave) {

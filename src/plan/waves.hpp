@@ -9,7 +9,7 @@
 namespace safeshuffle::plan {
 
 /// Gives every read of one rank its wave: whole tensors, in order, into as few slabs as the window
-/// allows, each chunk of a larger tensor into one of its own. Returns the number of waves. Throws
+/// allows, each segment of a larger tensor into one of its own. Returns the number of waves. Throws
 /// PlanError if they cannot be counted.
 std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads);
 
@@ -24,7 +24,7 @@ std::uint64_t slab_bytes(const Slab& slab);
 std::uint64_t wave_bytes(const Schedule& schedule, std::uint32_t wave);
 
 /// Reads [first, first + count) of `reader`, which begin in the same slab: whole tensors, or one
-/// read of several chunks, of which only the first lies there.
+/// read of several segments, of which only the first lies there.
 struct ReadGroup {
   std::uint32_t wave = 0;
   std::uint32_t reader = 0;

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "core/arithmetic.hpp"
+#include "core/page.hpp"
 #include "plan/arena.hpp"
-#include "plan/chunks.hpp"
 #include "plan/geometry.hpp"
 #include "plan/proof_item.hpp"
 #include "plan/proof_support.hpp"
 #include "plan/schedule.hpp"
+#include "plan/segments.hpp"
 #include "plan/transfers.hpp"
 #include "plan/waves.hpp"
 
@@ -60,8 +61,9 @@ class ExhaustiveProof {
     for (const auto& reads : schedule_.reads) {
       for (const plan::Read& read : reads) {
         require(read.tensor < tensors_.size() && tensors_[read.tensor].bytes != 0, "unknown");
-        const plan::Chunks chunks(schedule_.cuts[read.tensor], schedule_.window);
-        require(core::in_bounds(read.first_chunk, read.chunks, chunks.count()), "unknown chunk");
+        const plan::Segments segments(schedule_.cuts[read.tensor], schedule_.window);
+        require(core::in_bounds(read.first_segment, read.segments, segments.count()),
+                "unknown segment");
       }
     }
   }
@@ -84,30 +86,30 @@ class ExhaustiveProof {
 
   void check_slab(std::uint64_t capacity) {
     std::uint64_t free_from = 0;
-    auto piece = slab_.pieces.begin();
+    auto segment = slab_.segments.begin();
     for (const plan::FileRange& range : slab_.file_ranges) {
       require(core::in_bounds(range.file_offset, range.bytes,
                               schedule_.catalog.files()[range.file].size),
               "a file range ends after the file");
       require(range.slab_offset >= free_from &&
                   core::in_bounds(range.slab_offset, range.bytes, capacity) &&
-                  range.slab_offset % plan::page_bytes == range.file_offset % plan::page_bytes,
+                  range.slab_offset % core::page_bytes == range.file_offset % core::page_bytes,
               "a file range has no place of its own");
       free_from = range.slab_offset + range.bytes;
       std::uint64_t covered = 0;
-      for (; piece != slab_.pieces.end() && covered < range.bytes; ++piece) {
-        const TensorInfo& tensor = tensors_[piece->tensor];
+      for (; segment != slab_.segments.end() && covered < range.bytes; ++segment) {
+        const TensorInfo& tensor = tensors_[segment->tensor];
         require(tensor.file == range.file &&
-                    tensor.file_offset + piece->begin == range.file_offset + covered &&
-                    piece->slab_offset == range.slab_offset + covered,
-                "a piece does not lie where the file has it");
-        covered += piece->end - piece->begin;
-        read_[piece->tensor] += piece->end - piece->begin;
+                    tensor.file_offset + segment->begin == range.file_offset + covered &&
+                    segment->slab_offset == range.slab_offset + covered,
+                "a segment does not lie where the file has it");
+        covered += segment->end - segment->begin;
+        read_[segment->tensor] += segment->end - segment->begin;
       }
-      require(covered == range.bytes, "a file range does not hold its pieces");
+      require(covered == range.bytes, "a file range does not hold its segments");
       file_ranges_[range.file].push_back({range.file_offset, range.file_offset + range.bytes});
     }
-    require(piece == slab_.pieces.end(), "a piece is not read");
+    require(segment == slab_.segments.end(), "a segment is not read");
   }
 
   void check_own(const plan::Outgoing& outgoing, const std::vector<plan::Incoming>& incoming,
@@ -118,8 +120,8 @@ class ExhaustiveProof {
       check_written(item, reader, item.destination);
     }
     for (const PackItem& item : outgoing.items) {
-      const plan::Piece& piece = plan::piece_of(slab_, item.source);
-      if (!plan::is_replicated(schedule_, piece.tensor)) continue;
+      const plan::Segment& segment = plan::segment_of(slab_, item.source);
+      if (!plan::is_replicated(schedule_, segment.tensor)) continue;
       for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
         if (rank != reader) check_broadcast(item, incoming, reader, rank);
       }
@@ -140,9 +142,9 @@ class ExhaustiveProof {
   }
 
   void check_written(const PackItem& item, std::uint32_t rank, std::uint64_t arena_offset) {
-    const plan::Piece& piece = plan::piece_of(slab_, item.source);
-    written_[rank][piece.tensor] +=
-        items_.check(piece, item, {rank, arena_offset, offsets_[rank][piece.tensor]});
+    const plan::Segment& segment = plan::segment_of(slab_, item.source);
+    written_[rank][segment.tensor] +=
+        items_.check(segment, item, {rank, arena_offset, offsets_[rank][segment.tensor]});
   }
 
   void check_sends(const plan::Outgoing& outgoing, const std::vector<plan::Incoming>& incoming,
@@ -173,8 +175,8 @@ class ExhaustiveProof {
     require(send.bytes == receive.bytes, "a send and its receive differ in size");
     items_.start();
     if (send.memory == plan::RunMemory::slab) {
-      const plan::Piece& piece = plan::piece_of(slab_, send.offset);
-      check_written(plan::block_item(schedule_, piece, send), send.peer, receive.offset);
+      const plan::Segment& segment = plan::segment_of(slab_, send.offset);
+      check_written(plan::block_item(schedule_, segment, send), send.peer, receive.offset);
     }
     for (const PackItem& item : items) {
       const std::uint64_t span =

@@ -131,7 +131,7 @@ TEST_CASE("bytes read, sent, received and kept of a known plan", "[plan]") {
   CHECK(second.kept_bytes == 32 + 12 + 16);
 }
 
-TEST_CASE("a tensor larger than the window travels in chunks no larger than it", "[plan]") {
+TEST_CASE("a tensor larger than the window travels in segments no larger than it", "[plan]") {
   const Catalog catalog = make_catalog({{{"big", DType::BF16, {1000, 3, 70}}}});
   const auto axis = GENERATE(0U, 1U, 2U);
   PlanOptions small;
@@ -143,8 +143,8 @@ TEST_CASE("a tensor larger than the window travels in chunks no larger than it",
   plan::Slab slab;
   for (std::uint32_t wave = 0; wave < plan.waves(); ++wave) {
     plan::slab_at(plan.schedule(), wave, 0, slab);
-    REQUIRE(slab.pieces.size() == 1);
-    CHECK(slab.pieces[0].end - slab.pieces[0].begin <= 8192);
+    REQUIRE(slab.segments.size() == 1);
+    CHECK(slab.segments[0].end - slab.segments[0].begin <= 8192);
   }
 }
 

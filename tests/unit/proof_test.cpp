@@ -26,8 +26,8 @@ PlanOptions small_windows() {
   return options;
 }
 
-// Two files on two ranks: cut by rows, cut by columns, replicated, one tensor of several chunks.
-// Rank 0 reads tensors 0 to 2, rank 1 tensors 3 and 4 in its wave 0, then the three chunks of 5.
+// Two files on two ranks: cut by rows, cut by columns, replicated, one tensor of several segments.
+// Rank 0 reads tensors 0 to 2, rank 1 tensors 3 and 4 in its wave 0, then the three segments of 5.
 Schedule sound_schedule() {
   const Catalog catalog = make_catalog(
       {{{"rows", DType::F16, {8, 30}}, {"more", DType::F16, {4, 10}}, {"all", DType::F32, {50}}},
@@ -57,9 +57,9 @@ const std::vector<Damage>& damages() {
       {"an unknown tensor in the arenas", [](Schedule& s) { s.arena_order[0] = 99; }},
       {"an arena that is too small", [](Schedule& s) { s.ranks[0].arena_bytes -= 256; }},
       {"a pack buffer that is too small", [](Schedule& s) { s.ranks[0].pack_bytes = 0; }},
-      {"a pack buffer too small for chunks", [](Schedule& s) { s.ranks[1].pack_bytes -= 256; }},
+      {"a pack buffer too small for segments", [](Schedule& s) { s.ranks[1].pack_bytes -= 256; }},
       {"a slab that is too small", [](Schedule& s) { s.ranks[0].slab_bytes = 64; }},
-      {"a slab too small for chunks", [](Schedule& s) { s.ranks[1].slab_bytes = 4096; }},
+      {"a slab too small for segments", [](Schedule& s) { s.ranks[1].slab_bytes = 4096; }},
       {"a tensor never read", [](Schedule& s) { s.reads[0].pop_back(); }},
       {"a tensor read twice",
        [](Schedule& s) {
@@ -71,23 +71,23 @@ const std::vector<Damage>& damages() {
          s.reads[0].push_back({4, 0, 1, 1});
        }},
       {"a rank that reads nothing", [](Schedule& s) { s.reads[0].clear(); }},
-      {"a chunk never read", [](Schedule& s) { s.reads[1].back().chunks -= 1; }},
-      {"a chunk too many", [](Schedule& s) { s.reads[1].back().chunks += 1; }},
-      {"chunks moved", [](Schedule& s) { s.reads[1].back().first_chunk += 1; }},
-      {"chunks out of all bounds", [](Schedule& s) { s.reads[1].back().first_chunk = ~0U; }},
-      {"no chunk read", [](Schedule& s) { s.reads[1].back().chunks = 0; }},
-      {"a chunk read by two ranks",
+      {"a segment never read", [](Schedule& s) { s.reads[1].back().segments -= 1; }},
+      {"a segment too many", [](Schedule& s) { s.reads[1].back().segments += 1; }},
+      {"segments moved", [](Schedule& s) { s.reads[1].back().first_segment += 1; }},
+      {"segments out of all bounds", [](Schedule& s) { s.reads[1].back().first_segment = ~0U; }},
+      {"no segment read", [](Schedule& s) { s.reads[1].back().segments = 0; }},
+      {"a segment read by two ranks",
        [](Schedule& s) {
          s.reads[0].push_back({5, 1, 1, 1});
        }},
-      {"a chunk skipped between ranks",
+      {"a segment skipped between ranks",
        [](Schedule& s) {
-         s.reads[1].back().chunks = 1;
+         s.reads[1].back().segments = 1;
          s.reads[0].push_back({5, 2, 1, 1});
        }},
       {"the wrong tensor read", [](Schedule& s) { s.reads[0][0].tensor = 1; }},
       {"an unknown tensor read", [](Schedule& s) { s.reads[0][0].tensor = 99; }},
-      {"a chunk in a wave with others", [](Schedule& s) { s.reads[1].back().wave = 0; }},
+      {"a segment in a wave with others", [](Schedule& s) { s.reads[1].back().wave = 0; }},
       {"waves that do not ascend", [](Schedule& s) { s.reads[0][0].wave = 1; }},
       {"a read after the last wave", [](Schedule& s) { s.reads[1].back().wave += 1; }},
       {"two tensors of a slab read in another order",
@@ -128,10 +128,10 @@ void mutate(Schedule& schedule, std::mt19937& random) {
       if (!reads.empty()) nudge(pick(reads).tensor);
       break;
     case 1:
-      if (!reads.empty()) nudge(pick(reads).first_chunk);
+      if (!reads.empty()) nudge(pick(reads).first_segment);
       break;
     case 2:
-      if (!reads.empty()) nudge(pick(reads).chunks);
+      if (!reads.empty()) nudge(pick(reads).segments);
       break;
     case 3:
       if (!reads.empty()) nudge(pick(reads).wave);
@@ -178,9 +178,9 @@ std::string finding(const Schedule& schedule) {
 }
 
 // Whether the proof asks for more than a load needs: slabs and pack buffers a little larger, and a
-// wave for every chunk alone.
+// wave for every segment alone.
 bool is_strict(const std::string& cause) {
-  return cause.find("a chunk ends after the slab") != std::string::npos ||
+  return cause.find("a segment ends after the slab") != std::string::npos ||
          cause.find("a run ends after the pack buffer") != std::string::npos ||
          cause.find("its wave is taken") != std::string::npos;
 }

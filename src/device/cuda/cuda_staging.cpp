@@ -4,20 +4,15 @@
 #include <utility>
 
 #include "core/arithmetic.hpp"
+#include "core/page.hpp"
 #include "core/thread.hpp"
 #include "device/cuda/call.hpp"
 
 namespace safeshuffle::device {
-namespace {
-
-constexpr std::size_t page = 4096;
-
-}  // namespace
-
 CudaStaging::CudaStaging(SharedSession session, std::size_t slot_bytes, std::size_t slots)
     : session_(std::move(session)),
       // A page more, because a slot's data may begin anywhere in its first page.
-      slot_stride_(core::align_up(slot_bytes, page) + page),
+      slot_stride_(core::align_up(slot_bytes, core::page_bytes) + core::page_bytes),
       ring_(allocate_pinned(session_, slot_stride_ * slots)),
       stream_(make_stream(session_)) {
   for (std::size_t slot = 0; slot < slots; ++slot) {
@@ -42,7 +37,7 @@ StagingSlot CudaStaging::acquire(std::byte* device_destination, std::size_t byte
   require_working();
   const std::size_t slot = free_.back();
   free_.pop_back();
-  const auto skip = reinterpret_cast<std::uintptr_t>(device_destination) % page;
+  const auto skip = reinterpret_cast<std::uintptr_t>(device_destination) % core::page_bytes;
   return {{ring_.get() + slot * slot_stride_ + skip, bytes}, device_destination, slot};
 }
 

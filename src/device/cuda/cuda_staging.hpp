@@ -28,7 +28,8 @@ class CudaStaging final : public Staging {
   CudaStaging(SharedSession session, std::size_t slot_bytes, std::size_t slots);
   ~CudaStaging() override;
 
-  /// The slot's host memory is congruent to the destination modulo 4096, as direct reads need it.
+  /// The slot's host memory is congruent to the destination modulo core::page_bytes, as direct
+  /// reads need it.
   StagingSlot acquire(std::byte* device_destination, std::size_t bytes) override;
   void commit(StagingSlot slot, std::function<void()> landed) override;
   void discard(StagingSlot slot) noexcept override;

@@ -5,12 +5,11 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "core/page.hpp"
 #include "device/cuda/call.hpp"
 
 namespace safeshuffle::device {
 namespace {
-
-constexpr std::uint64_t alignment = 4096;
 
 std::string gpu_text(const Gpu& gpu) {
   return "GPU " + std::to_string(gpu.ordinal()) + " (" + gpu.name() + ")";
@@ -32,7 +31,7 @@ std::string free_memory_text() {
 }
 
 std::uint64_t padded(std::uint64_t bytes, const std::string& where) {
-  const auto size = core::checked_add(bytes, alignment);
+  const auto size = core::checked_add(bytes, core::page_bytes);
   if (!size) fail_to_allocate(cudaErrorMemoryAllocation, bytes, where);
   return *size;
 }
@@ -40,7 +39,7 @@ std::uint64_t padded(std::uint64_t bytes, const std::string& where) {
 /// The first aligned byte of memory that `release` frees.
 template <class Release>
 std::shared_ptr<std::byte> own(void* memory, SharedSession session, Release release) {
-  const auto skip = -reinterpret_cast<std::uintptr_t>(memory) & (alignment - 1);
+  const auto skip = -reinterpret_cast<std::uintptr_t>(memory) & (core::page_bytes - 1);
   return {static_cast<std::byte*>(memory) + skip,
           [memory, session = std::move(session), release](std::byte*) {
             session->give_back([&] { release(memory); });

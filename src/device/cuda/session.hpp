@@ -69,10 +69,10 @@ bool is_done(const Event& event);
 /// Blocks until what was marked is done. Throws TransportError.
 void wait_for(const Event& event);
 
-/// `bytes` > 0 of device memory, aligned to 4096. Throws MemoryError.
+/// `bytes` > 0 of device memory, aligned to core::page_bytes. Throws MemoryError.
 std::shared_ptr<std::byte> allocate_on_gpu(const SharedSession& session, std::uint64_t bytes);
 
-/// `bytes` > 0 of page-locked host memory, aligned to 4096. Throws MemoryError.
+/// `bytes` > 0 of page-locked host memory, aligned to core::page_bytes. Throws MemoryError.
 std::shared_ptr<std::byte> allocate_pinned(const SharedSession& session, std::uint64_t bytes);
 
 }  // namespace safeshuffle::device

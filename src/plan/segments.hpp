@@ -14,28 +14,28 @@ struct Range {
   std::uint64_t size() const noexcept { return end - begin; }
 };
 
-/// The chunks of one tensor, in order: the whole tensor where it fits the window, else parts of at
-/// most the window. A chunk is either whole rows of the cut (see Cut) or lies within one row. Pure
-/// arithmetic: no chunk is stored anywhere.
+/// The segments of one tensor, in order: the whole tensor where it fits the window, else parts of
+/// at most the window. A segment is either whole rows of the cut (see Cut) or lies within one row.
+/// Pure arithmetic: no segment is stored anywhere.
 ///
-/// Chunks repeat by lines: a line is one row where chunks lie within rows, else the whole tensor.
-/// Every chunk of a line but its last has the same size.
-class Chunks {
+/// Segments repeat by lines: a line is one row where segments lie within rows, else the whole
+/// tensor. Every segment of a line but its last has the same size.
+class Segments {
  public:
   /// `window` at least 4 KiB.
-  Chunks(const Cut& cut, std::uint64_t window);
+  Segments(const Cut& cut, std::uint64_t window);
 
   std::uint64_t count() const noexcept { return lines_ * per_line_; }
   std::uint64_t lines() const noexcept { return lines_; }
   std::uint64_t per_line() const noexcept { return per_line_; }
 
-  /// Whether chunks are parts of rows; else they are whole rows.
+  /// Whether segments are parts of rows; else they are whole rows.
   bool within_rows() const noexcept { return within_rows_; }
 
-  /// The largest chunk, in bytes; the distance of two chunks of a line.
+  /// The largest segment, in bytes; the distance of two segments of a line.
   std::uint64_t step() const noexcept { return step_; }
 
-  /// The stored bytes of one chunk; index < count().
+  /// The stored bytes of one segment; index < count().
   Range bytes(std::uint64_t index) const noexcept;
 
  private:
