@@ -30,12 +30,13 @@ struct FileInfo {
   std::uint64_t size = 0;          ///< bytes
   std::uint64_t data_start = 0;    ///< 8 + header length: where tensor data begins
   std::int64_t modified_ns = 0;    ///< modification time, to detect a file replaced while loading
+  std::uint64_t inode = 0;         ///< likewise, if this process has read the header; else 0
   std::uint32_t first_tensor = 0;  ///< index into Catalog::tensors()
   std::uint32_t tensor_count = 0;
 };
 
 /// Every tensor of every file, ordered by (file, file_offset). Immutable, so safe to share between
-/// threads; identical on all ranks of a load.
+/// threads; identical on all ranks of a load, but for `inode`.
 class Catalog {
  public:
   Catalog() = default;

@@ -17,7 +17,8 @@ FileIdentity identity(const struct stat& status, const std::string& path) {
                               .cause = "not a regular file"});
   }
   return {static_cast<std::uint64_t>(status.st_size),
-          std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+          std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec,
+          std::uint64_t{status.st_ino}};
 }
 
 }  // namespace

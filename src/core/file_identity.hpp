@@ -6,10 +6,11 @@
 
 namespace safeshuffle::core {
 
-/// Size and time of last modification; equal for two looks at a file that was not touched between.
+/// Equal for two looks, from one node, at a file that was neither touched nor replaced between.
 struct FileIdentity {
   std::uint64_t size = 0;        ///< bytes
   std::int64_t modified_ns = 0;  ///< nanoseconds since the Unix epoch
+  std::uint64_t inode = 0;       ///< on its filesystem
   bool operator==(const FileIdentity&) const = default;
 };
 

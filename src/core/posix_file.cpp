@@ -60,9 +60,9 @@ int lock_call(int descriptor, int command, short type, struct flock& lock) {
 PosixFile::PosixFile(Descriptor descriptor, std::string path) noexcept
     : descriptor_(std::move(descriptor)), path_(std::move(path)) {}
 
-PosixFile PosixFile::open(const std::string& path) {
+PosixFile PosixFile::open(const std::string& path, int flags) {
   // O_NONBLOCK: opening a FIFO must fail the check below instead of waiting for a writer.
-  PosixFile file(open_descriptor(path, O_RDONLY | O_NONBLOCK, path, "cannot open"), path);
+  PosixFile file(open_descriptor(path, O_RDONLY | O_NONBLOCK | flags, path, "cannot open"), path);
   static_cast<void>(file.identity());
   return file;
 }
@@ -109,14 +109,19 @@ void PosixFile::link_as(const std::string& path) const {
 
 void PosixFile::read(std::uint64_t offset, std::span<std::byte> destination) const {
   while (!destination.empty()) {
-    const off_t at = system_offset(offset, path_, "cannot read");
-    const ssize_t count = uninterrupted(
-        [&] { return ::pread(descriptor_.value(), destination.data(), destination.size(), at); });
-    if (count == -1) raise_errno(errno, path_, "cannot read", offset);
+    const std::size_t count = read_some(offset, destination);
     if (count == 0) raise_ended_early(path_, offset);
-    destination = destination.subspan(static_cast<std::size_t>(count));
-    offset += static_cast<std::uint64_t>(count);
+    destination = destination.subspan(count);
+    offset += count;
   }
+}
+
+std::size_t PosixFile::read_some(std::uint64_t offset, std::span<std::byte> destination) const {
+  const off_t at = system_offset(offset, path_, "cannot read");
+  const ssize_t count = uninterrupted(
+      [&] { return ::pread(descriptor_.value(), destination.data(), destination.size(), at); });
+  if (count == -1) raise_errno(errno, path_, "cannot read", offset);
+  return static_cast<std::size_t>(count);
 }
 
 void PosixFile::write(std::uint64_t offset, std::span<const std::byte> data) const {

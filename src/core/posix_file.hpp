@@ -18,8 +18,8 @@ namespace safeshuffle::core {
 /// ranges too.
 class PosixFile {
  public:
-  /// Opens an existing file for reading; symlinks are followed.
-  static PosixFile open(const std::string& path);
+  /// Opens an existing file for reading, with more `flags` of open(2); symlinks are followed.
+  static PosixFile open(const std::string& path, int flags = 0);
 
   /// Creates a file for writing that must not exist yet, with the permissions `mode` less the
   /// umask. Errors name `shown_as` instead of `path`.
@@ -46,6 +46,10 @@ class PosixFile {
 
   /// Fills `destination` from byte `offset` of the file on; a file that ends before is an error.
   void read(std::uint64_t offset, std::span<std::byte> destination) const;
+
+  /// Reads from byte `offset` on into the beginning of `destination`; returns the number of bytes,
+  /// 0 only at the end.
+  std::size_t read_some(std::uint64_t offset, std::span<std::byte> destination) const;
 
   /// Writes all of `data` at byte `offset`.
   void write(std::uint64_t offset, std::span<const std::byte> data) const;

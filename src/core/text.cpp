@@ -37,6 +37,16 @@ std::string line_and_column(std::string_view text, std::size_t offset) {
   return "line " + std::to_string(line + 1) + ", column " + std::to_string(column + 1);
 }
 
+std::string enumerate(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  return names.size() <= most ? text
+                              : text + " and " + std::to_string(names.size() - most) + " more";
+}
+
 std::string seconds_text(std::chrono::milliseconds time) {
   std::ostringstream text;
   text << std::chrono::duration<double>(time).count() << " s";

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace safeshuffle::core {
 
@@ -17,6 +18,9 @@ std::string shortened(std::string_view text, std::size_t limit);
 /// "line 3, column 5": where byte `offset` of `text` stands. Both count from 1, columns in UTF-8
 /// characters.
 std::string line_and_column(std::string_view text, std::size_t offset);
+
+/// "a, b, c and 4 more".
+std::string enumerate(const std::vector<std::string>& names);
 
 /// "3 s", "0.5 s".
 std::string seconds_text(std::chrono::milliseconds time);

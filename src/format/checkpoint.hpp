@@ -1,9 +1,7 @@
-// Finding the files of a checkpoint and reading their headers.
+// From what the files of a checkpoint hold to its catalog.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,33 +18,13 @@ struct Listing {
   std::string index_json;          ///< its text
 };
 
-/// How a long search shows that it is going on.
-struct Pulse {
-  /// Called between calls to storage.
-  std::function<void()> beat = [] {};
-
-  /// Makes a computation that may take long.
-  std::function<void(const std::function<void()>&)> during = [](const auto& compute) { compute(); };
-};
-
-/// Finds the files. `paths` is one directory, one .index.json, or one or more .safetensors files.
-/// A directory with an index is read by the index (model.safetensors.index.json, else the only
-/// *.safetensors.index.json), else all its *.safetensors in name order; one of Hugging Face's cache
-/// stands for a revision in it, see hub_cache.hpp. Symlinks are followed; two
-/// index entries may not name the same file twice under different names; an index may not point
-/// outside its directory. Throws IoError (nothing found, a named file missing, unreadable) or
-/// FormatError (index not valid).
-Listing discover(const std::vector<std::string>& paths, const Pulse& pulse = {});
-
-/// A header as read from disk, not yet parsed.
+/// A header as it is stored, not yet parsed.
 struct RawHeader {
   std::string json;
   std::uint64_t file_size = 0;
   std::int64_t modified_ns = 0;
+  std::uint64_t inode = 0;  ///< 0: not known to this process
 };
-
-/// Reads one file's header bytes. Throws IoError or FormatError.
-RawHeader read_header(const std::string& path);
 
 /// Parses headers (in the order of `listing.files`) into a catalog. Throws FormatError, also if a
 /// tensor is in two files or the headers disagree with the index: a tensor that the index has

@@ -1,3 +1,5 @@
+#include "format/layout_header.hpp"
+
 #include <optional>
 #include <set>
 #include <string_view>
@@ -10,7 +12,6 @@
 #include "core/arithmetic.hpp"
 #include "format/header.hpp"
 #include "format/tensor_bits.hpp"
-#include "format/writer.hpp"
 
 namespace safeshuffle::format {
 namespace {

@@ -58,7 +58,8 @@ Catalog make_catalog(const Listing& listing, const std::vector<RawHeader>& heade
     files.push_back({.path = listing.files[i],
                      .size = raw.file_size,
                      .data_start = header.data_start,
-                     .modified_ns = raw.modified_ns});
+                     .modified_ns = raw.modified_ns,
+                     .inode = raw.inode});
     append(std::move(header), static_cast<std::uint32_t>(i), tensors);
   }
   Catalog catalog(std::move(files), std::move(tensors));

@@ -18,11 +18,12 @@ std::size_t open_file_limit() {
 
 }  // namespace
 
-Files::Files(std::vector<FileInfo> infos, bool direct, Syscalls& syscalls, PathRecorder& recorder)
+Files::Files(std::vector<FileInfo> infos, bool direct, const source::Source& source,
+             PathRecorder& recorder)
     : infos_(std::move(infos)),
       direct_(direct),
       capacity_(open_file_limit()),
-      syscalls_(syscalls),
+      source_(source),
       recorder_(recorder) {}
 
 std::shared_ptr<File> Files::open(std::uint32_t file) {
@@ -42,7 +43,7 @@ Files::SharedFile Files::find(std::uint32_t file) {
     recent_.erase(recent_.begin());
   }
   const auto open_it = [this, file] {
-    return std::make_shared<File>(info(file), direct_, syscalls_, recorder_);
+    return std::make_shared<File>(info(file), direct_, source_, recorder_);
   };
   recent_.push_back({file, std::async(std::launch::deferred, open_it)});
   return recent_.back().file;

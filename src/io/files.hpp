@@ -16,8 +16,9 @@ namespace safeshuffle::io {
 /// files than the process may have descriptors. Thread-safe.
 class Files {
  public:
-  /// `syscalls` and `recorder` must outlive this.
-  Files(std::vector<FileInfo> infos, bool direct, Syscalls& syscalls, PathRecorder& recorder);
+  /// `source` and `recorder` must outlive this.
+  Files(std::vector<FileInfo> infos, bool direct, const source::Source& source,
+        PathRecorder& recorder);
 
   /// Throws std::out_of_range.
   const FileInfo& info(std::uint32_t file) const { return infos_.at(file); }
@@ -40,7 +41,7 @@ class Files {
   const std::vector<FileInfo> infos_;
   const bool direct_;
   const std::size_t capacity_;
-  Syscalls& syscalls_;
+  const source::Source& source_;
   PathRecorder& recorder_;
   std::mutex mutex_;
   std::vector<Entry> recent_;  // the one used last at the end

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "core/arithmetic.hpp"
+#include "core/page.hpp"
 
 namespace safeshuffle::io {
 namespace {
@@ -15,16 +16,16 @@ std::uint64_t piece_size(std::span<const ReadRange> ranges, std::uint64_t chunk,
   std::uint64_t total = 0;
   for (const ReadRange& range : ranges) total += range.bytes;
   const std::uint64_t share = std::max(core::ceil_div(total, threads), smallest_share);
-  return core::align_down(std::min(core::align_up(share, direct_alignment), chunk),
-                          direct_alignment);
+  return core::align_down(std::min(core::align_up(share, core::page_bytes), chunk),
+                          core::page_bytes);
 }
 
 std::uint64_t piece_end(std::uint64_t begin, std::uint64_t end, std::uint64_t size) {
-  const std::uint64_t head = core::align_up(begin, direct_alignment) - begin;
+  const std::uint64_t head = core::align_up(begin, core::page_bytes) - begin;
   return begin + std::min(head != 0 ? head : size, end - begin);
 }
 
-void cut_range(const ReadRange& range, std::uint64_t size, std::vector<Piece>& pieces) {
+void split_range(const ReadRange& range, std::uint64_t size, std::vector<Piece>& pieces) {
   const std::uint64_t end = range.offset + range.bytes;
   for (std::uint64_t begin = range.offset; begin != end;) {
     const std::uint64_t next = piece_end(begin, end, size);
@@ -35,10 +36,10 @@ void cut_range(const ReadRange& range, std::uint64_t size, std::vector<Piece>& p
 
 }  // namespace
 
-std::vector<Piece> cut(std::span<const ReadRange> ranges, std::uint64_t chunk, unsigned threads) {
+std::vector<Piece> split(std::span<const ReadRange> ranges, std::uint64_t chunk, unsigned threads) {
   const std::uint64_t size = piece_size(ranges, chunk, threads);
   std::vector<Piece> pieces;
-  for (const ReadRange& range : ranges) cut_range(range, size, pieces);
+  for (const ReadRange& range : ranges) split_range(range, size, pieces);
   std::ranges::stable_sort(pieces, [](const Piece& a, const Piece& b) {
     return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
   });

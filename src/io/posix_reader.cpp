@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/defaults.hpp"
 #include "core/error_wire.hpp"
 #include "core/thread_pool.hpp"
 #include "io/busy_clock.hpp"
@@ -35,11 +36,12 @@ std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
 
 class PosixReader final : public Reader {
  public:
-  PosixReader(const ReaderOptions& options, std::vector<FileInfo> files, device::Staging& staging,
-              Syscalls& syscalls)
+  PosixReader(const ReaderOptions& options, const source::Source& source,
+              std::vector<FileInfo> files, device::Staging& staging)
       : options_(options),
+        source_(source),
         staging_(staging),
-        files_(std::move(files), options.direct == DirectIo::on, syscalls, recorder_),
+        files_(std::move(files), options.direct == DirectIo::on, source, recorder_),
         pool_(std::make_unique<core::ThreadPool>(options.threads)) {}
 
   ~PosixReader() override {
@@ -50,7 +52,7 @@ class PosixReader final : public Reader {
 
   BatchId submit(std::span<const ReadRange> ranges) override {
     for (const ReadRange& range : ranges) files_.info(range.file);  // throws on a wrong index
-    const std::vector<Piece> pieces = cut(ranges, options_.chunk, options_.threads);
+    const std::vector<Piece> pieces = split(ranges, options_.chunk, options_.threads);
     Batch& batch = add_batch(pieces);
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       pool_->submit([this, &batch, piece = pieces[i], i] { process(batch, piece, i); });
@@ -123,7 +125,8 @@ class PosixReader final : public Reader {
   /// What was read before a change is not to be trusted either, so this comes after the last read.
   void check_files(Batch& batch) {
     for (const std::uint32_t file : batch.files) {
-      attempt(batch, {.file = file}, after_pieces, [&] { check_unchanged(files_.info(file)); });
+      attempt(batch, {.file = file}, after_pieces,
+              [&] { check_unchanged(files_.info(file), source_); });
     }
   }
 
@@ -168,6 +171,7 @@ class PosixReader final : public Reader {
   static constexpr std::size_t after_pieces = ~std::size_t{0};
 
   const ReaderOptions options_;
+  const source::Source& source_;
   device::Staging& staging_;
   PathRecorder recorder_;
   BusyClock busy_;
@@ -182,14 +186,15 @@ class PosixReader final : public Reader {
 
 }  // namespace
 
-std::unique_ptr<Reader> make_posix_reader(const ReaderOptions& options, std::vector<FileInfo> files,
-                                          device::Staging& staging, Syscalls& syscalls) {
+std::unique_ptr<Reader> make_posix_reader(const ReaderOptions& options,
+                                          const source::Source& source, std::vector<FileInfo> files,
+                                          device::Staging& staging) {
   if (options.threads == 0) throw ConfigError("a reader needs at least one thread");
-  if (options.chunk < smallest_chunk) {
-    throw ConfigError("a chunk must be at least " + std::to_string(smallest_chunk) +
+  if (options.chunk < core::smallest_chunk) {
+    throw ConfigError("a chunk must be at least " + std::to_string(core::smallest_chunk) +
                       " bytes, not " + std::to_string(options.chunk));
   }
-  return std::make_unique<PosixReader>(options, std::move(files), staging, syscalls);
+  return std::make_unique<PosixReader>(options, source, std::move(files), staging);
 }
 
 }  // namespace safeshuffle::io

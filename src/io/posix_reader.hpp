@@ -1,18 +1,18 @@
-// Reads with a pool of threads that call pread.
+// Reads with a pool of threads, each of which waits for its reads.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "io/reader.hpp"
-#include "io/syscalls.hpp"
+#include "source/source.hpp"
 
 namespace safeshuffle::io {
 
-/// `staging` and `syscalls` must outlive the reader. Throws ConfigError if an option is out of
+/// `source` and `staging` must outlive the reader. Throws ConfigError if an option is out of
 /// range.
-std::unique_ptr<Reader> make_posix_reader(const ReaderOptions& options, std::vector<FileInfo> files,
-                                          device::Staging& staging,
-                                          Syscalls& syscalls = system_calls());
+std::unique_ptr<Reader> make_posix_reader(const ReaderOptions& options,
+                                          const source::Source& source, std::vector<FileInfo> files,
+                                          device::Staging& staging);
 
 }  // namespace safeshuffle::io

@@ -15,11 +15,12 @@
 #include "safeshuffle/options.hpp"
 
 #include "device/device.hpp"
+#include "source/source.hpp"
 
 namespace safeshuffle::io {
 
 /// One contiguous range of a file. `destination` is device memory; the planner keeps
-/// destination ≡ file offset (mod 4096), so that direct reads need no copy.
+/// destination ≡ file offset (mod core::page_bytes), so that direct reads need no copy.
 struct ReadRange {
   std::uint32_t file = 0;  ///< index into the files the reader was made with
   std::uint64_t offset = 0;
@@ -79,10 +80,11 @@ struct ReaderOptions {
   std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
 };
 
-/// A reader of `files` (kept by copy) that lands data through `staging`, which must outlive it.
-/// Before a file is read it is checked to be the one whose header was read (size, modification
-/// time); a file that changed, shrank or ended early is an error, never silent.
-std::unique_ptr<Reader> make_reader(const ReaderOptions& options, std::vector<FileInfo> files,
-                                    device::Staging& staging);
+/// A reader of `files` (kept by copy) in `source` that lands data through `staging`; both must
+/// outlive it. Before a file is read, and after it was, it is checked to be the one whose header
+/// was read (size, modification time, and the inode where it is known); a file that changed, shrank
+/// or ended early is an error, never silent.
+std::unique_ptr<Reader> make_reader(const ReaderOptions& options, const source::Source& source,
+                                    std::vector<FileInfo> files, device::Staging& staging);
 
 }  // namespace safeshuffle::io

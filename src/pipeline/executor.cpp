@@ -59,8 +59,8 @@ std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
 
 }  // namespace
 
-Executor::Executor(const Plan& plan, const Communicator& comm, const Options& options,
-                   unsigned sharers, PhaseClock& clock)
+Executor::Executor(const source::Source& source, const Plan& plan, const Communicator& comm,
+                   const Options& options, unsigned sharers, PhaseClock& clock)
     : schedule_(plan.schedule()),
       transport_(comm.transport()),
       device_(comm.device_handle()),
@@ -76,7 +76,7 @@ Executor::Executor(const Plan& plan, const Communicator& comm, const Options& op
   const ReadingPlace place = reading_place(options, *device_, sharers);
   const io::ReaderOptions reader = reader_options(options, place);
   core::run_on(reader_cpus(place, reader.threads),
-               [&] { make_reader(reader, plan.ranks()[comm.rank()].slab_bytes); });
+               [&] { make_reader(source, reader, plan.ranks()[comm.rank()].slab_bytes); });
   if (schedule_.waves != 0) transfers_ = plan_transfers(0);
   progress_.waves = schedule_.waves;
   progress_.total_bytes = read_bytes(plan);
@@ -87,11 +87,12 @@ Executor::~Executor() {
 }
 
 // Its threads, and the memory that they fill, stay on the CPUs that this one runs on.
-void Executor::make_reader(const io::ReaderOptions& options, std::uint64_t slab_bytes) {
+void Executor::make_reader(const source::Source& source, const io::ReaderOptions& options,
+                           std::uint64_t slab_bytes) {
   // No piece is larger than a slab, whatever the chunk.
   const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
   staging_ = device_->make_staging(slot_bytes, ring_slots(slot_bytes, options.threads));
-  reader_ = io::make_reader(options, files_of(schedule_), *staging_);
+  reader_ = io::make_reader(options, source, files_of(schedule_), *staging_);
   reading_ = {core::allowed_cpus(), options.threads, options.chunk};
 }
 

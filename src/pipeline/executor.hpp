@@ -35,9 +35,9 @@ struct Buffers {
 class Executor {
  public:
   /// Allocates everything the load needs. `plan` and `options` must outlive it; `sharers`: see
-  /// ReadingPlace. Throws MemoryError, PlanError.
-  Executor(const Plan& plan, const Communicator& comm, const Options& options, unsigned sharers,
-           PhaseClock& clock);
+  /// ReadingPlace; `source` must outlive the process' reads. Throws MemoryError, PlanError.
+  Executor(const source::Source& source, const Plan& plan, const Communicator& comm,
+           const Options& options, unsigned sharers, PhaseClock& clock);
 
   /// Ends reads under way, or gives them up after a time, with all memory that they may still use.
   ~Executor();
@@ -87,7 +87,8 @@ class Executor {
     core::Clock::time_point begin;
   };
 
-  void make_reader(const io::ReaderOptions& options, std::uint64_t slab_bytes);
+  void make_reader(const source::Source& source, const io::ReaderOptions& options,
+                   std::uint64_t slab_bytes);
   void connect();
   WaveBatch start_reading(std::uint32_t wave);
   void await_reading(const WaveBatch& reading);

@@ -7,6 +7,8 @@
 #include "core/wire.hpp"
 #include "format/checkpoint.hpp"
 #include "pipeline/tp_rules.hpp"
+#include "source/discover.hpp"
+#include "source/files.hpp"
 
 namespace safeshuffle {
 namespace pipeline {
@@ -48,24 +50,28 @@ std::vector<std::string> inputs_of(const format::Listing& listing, const std::st
 }
 
 // Finding the files may take longer than the time-out, in many small steps or one computation.
-format::Pulse pulse_of(const comm::Heartbeat& beat) {
+source::Pulse pulse_of(const comm::Heartbeat& beat) {
   return {beat, [&beat](const auto& computation) { comm::beat_during(beat, computation); }};
 }
 
-std::string read_headers(const std::vector<std::string>& files, std::size_t first, std::size_t step,
-                         const comm::Heartbeat& beat) {
+// Inodes are for this rank alone: other nodes may have the same file under others.
+std::string read_headers(const source::Source& source, const std::vector<std::string>& files,
+                         const comm::Transport& transport, const comm::Heartbeat& beat,
+                         std::vector<std::uint64_t>& inodes) {
   core::WireWriter out;
-  for (std::size_t i = first; i < files.size(); i += step) {
-    const format::RawHeader header = format::read_header(files[i]);
+  for (std::size_t i = transport.rank(); i < files.size(); i += transport.size()) {
+    const format::RawHeader header = source::read_header(source, files[i]);
     out.put(header.json).put(header.file_size);
     out.put(static_cast<std::uint64_t>(header.modified_ns));
+    inodes[i] = header.inode;
     beat();
   }
   return out.take();
 }
 
 std::vector<format::RawHeader> decode_headers(const std::vector<std::string>& by_rank,
-                                              std::size_t files) {
+                                              const std::vector<std::uint64_t>& inodes) {
+  const std::size_t files = inodes.size();
   std::vector<format::RawHeader> headers(files);
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     core::WireReader in(by_rank[rank]);
@@ -73,6 +79,7 @@ std::vector<format::RawHeader> decode_headers(const std::vector<std::string>& by
       headers[i].json = in.text();
       headers[i].file_size = in.number();
       headers[i].modified_ns = static_cast<std::int64_t>(in.number());
+      headers[i].inode = inodes[i];
     }
   }
   return headers;
@@ -80,11 +87,12 @@ std::vector<format::RawHeader> decode_headers(const std::vector<std::string>& by
 
 }  // namespace
 
-Opened open_together(const std::vector<std::string>& paths, const std::string& tp_plan,
-                     comm::Transport& transport, std::chrono::milliseconds timeout) {
+Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
+                     const std::string& tp_plan, comm::Transport& transport,
+                     std::chrono::milliseconds timeout) {
   const auto find = [&](const comm::Heartbeat& beat) -> std::string {
     if (transport.rank() != 0) return {};
-    const Found found{format::discover(paths, pulse_of(beat)), read_rules(tp_plan)};
+    const Found found{source::discover(source, paths, pulse_of(beat)), read_rules(tp_plan)};
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = encode(found); });
     return encoded;
@@ -92,8 +100,9 @@ Opened open_together(const std::vector<std::string>& paths, const std::string& t
   const auto told = comm::agree_with_heartbeat(transport, timeout, find);
   const Found found = decode_found(told.front());
 
+  std::vector<std::uint64_t> inodes(found.listing.files.size());
   const auto read = [&](const comm::Heartbeat& beat) {
-    return read_headers(found.listing.files, transport.rank(), transport.size(), beat);
+    return read_headers(source, found.listing.files, transport, beat, inodes);
   };
   const auto raw = comm::agree_with_heartbeat(transport, timeout, read);
 
@@ -101,8 +110,7 @@ Opened open_together(const std::vector<std::string>& paths, const std::string& t
   checkpoint.config_json = found.listing.config_json;
   TpPlan rules = TpPlan::replicate_all();
   comm::agree_on_computation(transport, timeout, [&]() -> std::string {
-    checkpoint.catalog =
-        format::make_catalog(found.listing, decode_headers(raw, found.listing.files.size()));
+    checkpoint.catalog = format::make_catalog(found.listing, decode_headers(raw, inodes));
     rules = make_tp_plan(tp_plan, found.rules_json, checkpoint.config_json, transport.size());
     return {};
   });
@@ -112,10 +120,11 @@ Opened open_together(const std::vector<std::string>& paths, const std::string& t
 }  // namespace pipeline
 
 Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
-  const format::Listing listing = format::discover(paths);
+  const source::Source& files = source::files();
+  const format::Listing listing = source::discover(files, paths);
   std::vector<format::RawHeader> headers;
   headers.reserve(listing.files.size());
-  for (const std::string& file : listing.files) headers.push_back(format::read_header(file));
+  for (const std::string& file : listing.files) headers.push_back(source::read_header(files, file));
   return {format::make_catalog(listing, headers), listing.config_json};
 }
 

@@ -8,6 +8,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "comm/transport.hpp"
+#include "source/source.hpp"
 
 namespace safeshuffle::pipeline {
 
@@ -20,7 +21,8 @@ struct Opened {
 
 /// Collective. Rank 0 finds the files and reads the rules; rank r reads the headers of files
 /// r, r + N, … Errors are agreed on.
-Opened open_together(const std::vector<std::string>& paths, const std::string& tp_plan,
-                     comm::Transport& transport, std::chrono::milliseconds timeout);
+Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
+                     const std::string& tp_plan, comm::Transport& transport,
+                     std::chrono::milliseconds timeout);
 
 }  // namespace safeshuffle::pipeline

@@ -26,7 +26,7 @@
 #include "core/random.hpp"
 #include "core/system_call.hpp"
 #include "core/wire.hpp"
-#include "format/writer.hpp"
+#include "pipeline/file_writer.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/tensor_state.hpp"
 
@@ -57,7 +57,7 @@ format::HeaderLayout layout(const std::vector<const TensorView*>& views) {
   return format::layout_header(specs, {{"format", "pt"}});
 }
 
-void write_tensor(format::FileWriter& writer, std::size_t index, const TensorSet& model,
+void write_tensor(pipeline::FileWriter& writer, std::size_t index, const TensorSet& model,
                   TensorView view, std::vector<std::byte>& buffer, const comm::Heartbeat& beat) {
   const std::uint64_t total = view.bytes;
   for (std::uint64_t done = 0; done < total; done += view.bytes, view.data += view.bytes) {
@@ -69,12 +69,12 @@ void write_tensor(format::FileWriter& writer, std::size_t index, const TensorSet
   }
 }
 
-std::unique_ptr<format::FileWriter> write_file(const TensorSet& model, const fs::path& path,
-                                               const comm::Heartbeat& beat) {
+std::unique_ptr<pipeline::FileWriter> write_file(const TensorSet& model, const fs::path& path,
+                                                 const comm::Heartbeat& beat) {
   const auto views = in_file_order(model);
   format::HeaderLayout header;
   comm::beat_during(beat, [&] { header = layout(views); });
-  auto writer = std::make_unique<format::FileWriter>(path, std::move(header));
+  auto writer = std::make_unique<pipeline::FileWriter>(path, std::move(header));
   std::vector<std::byte> buffer;
   for (std::size_t i = 0; i < views.size(); ++i) {
     write_tensor(*writer, i, model, *views[i], buffer, beat);
@@ -215,7 +215,7 @@ class ShardedOutput::State {
 
   void write(const TensorSet& model) {
     const comm::CollectiveCall call(comm_);
-    std::unique_ptr<format::FileWriter> writer;
+    std::unique_ptr<pipeline::FileWriter> writer;
     comm::agree_with_heartbeat(comm_.transport(), timeout(),
                                [&](const comm::Heartbeat& beat) -> std::string {
                                  check_model(model);

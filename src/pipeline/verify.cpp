@@ -1,5 +1,7 @@
 // Verification: every byte a rank holds against the files. Of what the load went by it uses only
 // the catalog and the placements; no schedule, no pack items, no vector code, no reader.
+#include "pipeline/verify.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -13,13 +15,13 @@
 #include "comm/agreement.hpp"
 #include "comm/collective_call.hpp"
 #include "core/deadline.hpp"
-#include "core/posix_file.hpp"
 #include "core/wire.hpp"
 #include "device/convert.hpp"
-#include "format/checkpoint.hpp"
 #include "format/header.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/tensor_state.hpp"
+#include "source/discover.hpp"
+#include "source/files.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -33,9 +35,9 @@ std::uint64_t element_bits_to_bytes(std::uint64_t elements, DType dtype) {
 // A file of the checkpoint, opened and parsed afresh.
 class SourceFile {
  public:
-  SourceFile(const std::string& path, const comm::Heartbeat& beat)
-      : path_(path), file_(core::PosixFile::open(path)) {
-    const format::RawHeader raw = format::read_header(path);
+  SourceFile(const source::Source& source, const std::string& path, const comm::Heartbeat& beat)
+      : path_(path), handle_(source.open(path, source::Access::cached)) {
+    const format::RawHeader raw = source::read_header(source, path);
     comm::beat_during(beat, [&] {
       for (TensorInfo& tensor : format::parse_header(raw.json, raw.file_size, path).tensors) {
         tensors_.emplace(tensor.name, tensor);
@@ -53,12 +55,12 @@ class SourceFile {
   }
 
   void read(const TensorInfo& tensor, std::uint64_t offset, std::vector<std::byte>& out) const {
-    file_.read(tensor.file_offset + offset, out);
+    source::read(*handle_, path_, tensor.file_offset + offset, out);
   }
 
  private:
   std::string path_;
-  core::PosixFile file_;
+  std::unique_ptr<source::Handle> handle_;
   std::map<std::string, TensorInfo, std::less<>> tensors_;
 };
 
@@ -175,7 +177,8 @@ std::uint64_t held_bytes(const TensorSet& model) {
   return bytes;
 }
 
-void verify_rank(const TensorSet& model, const Options& options, const comm::Heartbeat& beat) {
+void verify_rank(const source::Source& source, const TensorSet& model, const Options& options,
+                 const comm::Heartbeat& beat) {
   const Catalog& catalog = model.plan().catalog();
   Progress progress{.total_bytes = held_bytes(model)};
   std::map<std::uint32_t, std::vector<const TensorView*>> by_file;
@@ -183,9 +186,9 @@ void verify_rank(const TensorSet& model, const Options& options, const comm::Hea
     by_file[catalog.tensors()[view.index].file].push_back(&view);
   }
   for (const auto& [file, views] : by_file) {
-    const SourceFile source(catalog.files()[file].path, beat);
+    const SourceFile opened(source, catalog.files()[file].path, beat);
     for (const TensorView* view : views) {
-      TensorVerifier(model, *view, source, beat)
+      TensorVerifier(model, *view, opened, beat)
           .run(catalog.tensors()[view->index], model.plan().placements()[view->index], model.rank(),
                model.plan().world());
       progress.bytes += view->bytes;
@@ -196,14 +199,14 @@ void verify_rank(const TensorSet& model, const Options& options, const comm::Hea
 
 }  // namespace
 
-std::vector<double> verify(const TensorSet& model, const Communicator& comm,
-                           const Options& options) {
+std::vector<double> pipeline::verify(const source::Source& source, const TensorSet& model,
+                                     const Communicator& comm, const Options& options) {
   const comm::CollectiveCall call(comm);
   const auto step = [&](const comm::Heartbeat& beat) {
     pipeline::check_options(options);
     pipeline::check_group(model, comm);
     const core::Clock::time_point start = core::Clock::now();
-    verify_rank(model, options, beat);
+    verify_rank(source, model, options, beat);
     return core::WireWriter().put(core::seconds_since(start)).take();
   };
   const auto by_rank =
@@ -211,6 +214,11 @@ std::vector<double> verify(const TensorSet& model, const Communicator& comm,
   std::vector<double> seconds;
   for (const std::string& bytes : by_rank) seconds.push_back(core::WireReader(bytes).real());
   return seconds;
+}
+
+std::vector<double> verify(const TensorSet& model, const Communicator& comm,
+                           const Options& options) {
+  return pipeline::verify(source::files(), model, comm, options);
 }
 
 }  // namespace safeshuffle

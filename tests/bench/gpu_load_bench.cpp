@@ -23,7 +23,7 @@
 #include "core/process.hpp"
 #include "device/cuda/call.hpp"
 #include "device/cuda/session.hpp"
-#include "format/writer.hpp"
+#include "format/layout_header.hpp"
 #include "support/pseudo_random.hpp"
 
 using namespace safeshuffle;

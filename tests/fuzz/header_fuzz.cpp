@@ -9,7 +9,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "format/header.hpp"
-#include "format/writer.hpp"
+#include "format/layout_header.hpp"
 
 namespace {
 

@@ -17,7 +17,11 @@ CLEAN = {
     "include/safeshuffle/mpi.hpp": "#include <mpi.h>\n",
     "src/core/clock.hpp": "#include <chrono>\n",
     "src/core/clock.cpp": '#include "core/clock.hpp"\n#include <unistd.h>\n',
-    "src/format/header.cpp": '#include "core/clock.hpp"\n#include <nlohmann/json.hpp>\n',
+    "src/core/text.hpp": "#include <string>\n",
+    "src/core/text.cpp": '#include "core/text.hpp"\n#include <sstream>\n',
+    "src/format/header.cpp": '#include "core/text.hpp"\n#include <nlohmann/json.hpp>\n',
+    "src/format/index.cpp": "#include <filesystem>\nstd::filesystem::path directory;\n",
+    "src/source/files.cpp": '#include "core/clock.hpp"\n#include <fcntl.h>\n',
     "src/format/json.hpp": "#include <nlohmann/json_fwd.hpp>\n",
     "src/io/reader.hpp": '#include "core/clock.hpp"\n',
     "src/io/posix.cpp": '#include "io/reader.hpp"\n#include <fcntl.h>\n',
@@ -98,6 +102,26 @@ class CheckIncludes(unittest.TestCase):
         files["src/placement/bad.cpp"] = '#include "core/system.hpp"\n'
         result = check(files)
         self.assertIn("'fcntl.h' through src/core/system.hpp", result.stdout)
+
+    def test_system_call_through_core(self):
+        self.assert_found(
+            "src/format/bad.cpp",
+            '#include "core/clock.hpp"\n',
+            "'unistd.h' through src/core/clock.cpp",
+        )
+
+    def test_standard_library_that_reads_files(self):
+        self.assert_found("src/format/bad.cpp", "#include <fstream>\n", "format must not see")
+        self.assert_found(
+            "src/plan/bad.cpp",
+            "#include <filesystem>\nbool found = std::filesystem::exists(path);\n",
+            "must not look at the filesystem",
+        )
+
+    def test_source_includes_io(self):
+        self.assert_found(
+            "src/source/bad.cpp", '#include "io/reader.hpp"\n', "source must not include io"
+        )
 
     def test_vendor_header_in_public_header(self):
         self.assert_found(

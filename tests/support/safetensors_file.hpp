@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "format/writer.hpp"
+#include "format/layout_header.hpp"
 
 namespace safeshuffle::testing {
 

@@ -53,6 +53,7 @@ inline FileInfo describe_file(const std::string& path) {
   info.path = path;
   info.size = identity.size;
   info.modified_ns = identity.modified_ns;
+  info.inode = identity.inode;
   return info;
 }
 

@@ -1,4 +1,4 @@
-// format: finding the files of a checkpoint, reading their headers, holding them against the index.
+// Finding the files of a checkpoint, reading their headers, holding them against the index.
 #include "format/checkpoint.hpp"
 
 #include <cerrno>
@@ -10,13 +10,14 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "source/discover.hpp"
+#include "source/files.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 #include "support/safetensors_file.hpp"
 #include "support/temporary_directory.hpp"
 
 using namespace safeshuffle;
-using format::discover;
 using format::Listing;
 using testing::byte_tensors;
 using testing::failure;
@@ -28,12 +29,20 @@ namespace {
 
 using Files = std::vector<std::string>;
 
+Listing discover(const Files& paths) {
+  return source::discover(source::files(), paths);
+}
+
+format::RawHeader read_header(const std::string& path) {
+  return source::read_header(source::files(), path);
+}
+
 constexpr const char* usual_index = "model.safetensors.index.json";
 
 Catalog open(const std::vector<std::string>& paths) {
   const Listing listing = discover(paths);
   std::vector<format::RawHeader> headers;
-  for (const std::string& file : listing.files) headers.push_back(format::read_header(file));
+  for (const std::string& file : listing.files) headers.push_back(read_header(file));
   return make_catalog(listing, headers);
 }
 
@@ -160,7 +169,7 @@ TEST_CASE("what is no regular file is refused without waiting for it", "[format]
   SECTION("a FIFO") {
     REQUIRE(mkfifo(path.c_str(), 0600) == 0);
     CHECK(io_error(path).code == EINVAL);
-    CHECK(failure<IoError>([&] { format::read_header(path); }).code == EINVAL);
+    CHECK(failure<IoError>([&] { read_header(path); }).code == EINVAL);
   }
   CHECK(io_error(directory.path().string()).file == path);
 }
@@ -292,7 +301,7 @@ TEST_CASE("what was stored in place of a file is named, with what to do", "[form
       Row{std::string("GGUF\x03\0\0\0\0", 9), "this is a GGUF file; convert"});
   const TemporaryDirectory directory;
   const std::string file = directory.write("a.safetensors", row.content);
-  const ErrorRecord header = failure<FormatError>([&] { format::read_header(file); });
+  const ErrorRecord header = failure<FormatError>([&] { read_header(file); });
   CHECK(header.file == file);
   CHECK(header.cause.starts_with(row.cause));
   CHECK(index_error(directory, row.content).cause.starts_with(row.cause));
@@ -302,7 +311,7 @@ TEST_CASE("a text in place of a file is quoted", "[format][checkpoint]") {
   const TemporaryDirectory directory;
   const auto cause = [&](const std::string& content) {
     const std::string file = directory.write("a.safetensors", content);
-    return failure<FormatError>([&] { format::read_header(file); }).cause;
+    return failure<FormatError>([&] { read_header(file); }).cause;
   };
   CHECK(
       cause("Entry not found\n").starts_with("this is a text, not safetensors: 'Entry not found'"));
@@ -379,7 +388,7 @@ TEST_CASE("reading a header stops at the header", "[format][checkpoint]") {
   const TemporaryDirectory directory;
   const std::string path = directory.write("x", testing::raw_file("{}", 0));
   fs::resize_file(path, std::uint64_t{1} << 40);
-  const format::RawHeader header = format::read_header(path);
+  const format::RawHeader header = read_header(path);
   CHECK(header.json == "{}");
   CHECK(header.file_size == std::uint64_t{1} << 40);
 }
@@ -388,7 +397,7 @@ TEST_CASE("reading a header refuses files that cannot have one", "[format][check
   const TemporaryDirectory directory;
   const auto code_of = [&](const std::string& content) {
     const std::string path = directory.write("x", content);
-    const ErrorRecord record = failure<FormatError>([&] { format::read_header(path); });
+    const ErrorRecord record = failure<FormatError>([&] { read_header(path); });
     CHECK(record.file == path);
     return static_cast<FormatErrc>(record.code);
   };

@@ -14,6 +14,8 @@
 
 #include "core/posix_file.hpp"
 #include "format/checkpoint.hpp"
+#include "source/discover.hpp"
+#include "source/files.hpp"
 #include "support/catch.hpp"
 #include "synth/contents.hpp"
 #include "synth/file_set.hpp"
@@ -66,9 +68,10 @@ std::string text_of(const fs::path& path) {
 }
 
 Catalog catalog_of(const fs::path& directory) {
-  const format::Listing listing = format::discover({directory.string()});
+  const format::Listing listing = source::discover(source::files(), {directory.string()});
   std::vector<format::RawHeader> headers;
-  for (const std::string& file : listing.files) headers.push_back(format::read_header(file));
+  for (const std::string& file : listing.files)
+    headers.push_back(source::read_header(source::files(), file));
   return format::make_catalog(listing, headers);
 }
 

@@ -1,20 +1,21 @@
-// io: cutting into pieces, faults at the system calls, direct I/O and its fallbacks.
+// io: splitting into pieces, faults of the source, direct I/O and its fallbacks.
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <fcntl.h>
 #include <fstream>
 #include <future>
 #include <limits>
 #include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "core/deadline.hpp"
+#include "core/page.hpp"
+#include "core/system_call.hpp"
 #include "io/path_recorder.hpp"
 #include "io/pieces.hpp"
 #include "io/posix_reader.hpp"
+#include "source/files.hpp"
 #include "support/catch.hpp"
 #include "support/sample_file.hpp"
 #include "support/test_staging.hpp"
@@ -25,34 +26,29 @@ using safeshuffle::testing::ScratchDirectory;
 
 namespace {
 
-/// Calls that fail as told.
-class FaultySyscalls final : public io::Syscalls {
+/// Files that cannot be opened and read as told.
+class FaultySource final : public source::Source {
  public:
-  int open(const std::string& path, int flags) override {
-    const bool direct = (flags & O_DIRECT) != 0;
-    if (direct && refuse_direct_open) return fail<int>(EINVAL);
+  source::Entry look_up(const std::string& path) const override { return files_.look_up(path); }
+  std::vector<std::string> names_in(const std::string& directory) const override {
+    return files_.names_in(directory);
+  }
+  std::string canonical(const std::string& path) const override { return files_.canonical(path); }
+  core::FileIdentity identify(const std::string& path) const override {
+    return files_.identify(path);
+  }
+
+  std::unique_ptr<source::Handle> open(const std::string& path,
+                                       source::Access access) const override {
+    const bool direct = access == source::Access::direct;
+    if (direct && refuse_direct_open) core::raise_errno(EINVAL, path, "cannot open");
     if (before_open) before_open(path);
-    if (++opened == 1 && refuse_first_open) return fail<int>(EACCES);
-    if (!simulate_direct) return Syscalls::open(path, flags);
-    const int descriptor = Syscalls::open(path, flags & ~O_DIRECT);
-    note_direct(descriptor, direct);
-    return descriptor;
+    if (++opened == 1 && refuse_first_open) core::raise_errno(EACCES, path, "cannot open");
+    const auto real = simulate_direct ? source::Access::cached : access;
+    return std::make_unique<FaultyHandle>(*this, path, direct, files_.open(path, real));
   }
 
-  ssize_t pread(int descriptor, std::byte* buffer, std::size_t bytes, off_t offset) override {
-    const bool direct = is_direct(descriptor);
-    const int count = direct ? ++direct_reads : 0;
-    note(offset);
-    if (direct && count > direct_reads_granted) return fail<ssize_t>(EINVAL);
-    if (direct && !aligned(buffer, bytes, offset)) return fail<ssize_t>(EINVAL);
-    if (interrupt && ++calls % 2 == 0) return fail<ssize_t>(EINTR);
-    if (offset <= fail_at && fail_at < offset + static_cast<off_t>(bytes))
-      return fail<ssize_t>(EIO);
-    if (before_read) before_read(offset);
-    return Syscalls::pread(descriptor, buffer, std::min(bytes, at_most), offset);
-  }
-
-  std::vector<off_t> offsets() {
+  std::vector<std::uint64_t> offsets() const {
     const std::scoped_lock lock(mutex_);
     return offsets_;
   }
@@ -61,51 +57,61 @@ class FaultySyscalls final : public io::Syscalls {
   bool simulate_direct = false;  // on any filesystem, and strict about alignment
   int direct_reads_granted = std::numeric_limits<int>::max();
   bool refuse_first_open = false;
-  bool interrupt = false;
-  off_t fail_at = -1;
+  std::uint64_t fail_at = ~std::uint64_t{0};
   std::size_t at_most = ~std::size_t{0};
   std::function<void(const std::string&)> before_open;
-  std::function<void(off_t)> before_read;
-  std::atomic<int> calls{0};
-  std::atomic<int> opened{0};
-  std::atomic<int> direct_reads{0};
+  std::function<void(std::uint64_t)> before_read;
+  mutable std::atomic<int> opened{0};
+  mutable std::atomic<int> direct_reads{0};
 
  private:
-  template <typename Result>
-  static Result fail(int code) {
-    errno = code;
-    return -1;
-  }
+  class FaultyHandle final : public source::Handle {
+   public:
+    FaultyHandle(const FaultySource& source, std::string path, bool direct,
+                 std::unique_ptr<source::Handle> real)
+        : source_(source), path_(std::move(path)), direct_(direct), real_(std::move(real)) {}
 
-  static bool aligned(const std::byte* buffer, std::size_t bytes, off_t offset) {
-    const auto address = reinterpret_cast<std::uintptr_t>(buffer);
-    return (address | bytes | static_cast<std::uint64_t>(offset)) % io::direct_alignment == 0;
-  }
+    const core::FileIdentity& identity() const noexcept override { return real_->identity(); }
 
-  void note_direct(int descriptor, bool direct) {
-    const std::scoped_lock lock(mutex_);
-    direct ? void(direct_.insert(descriptor)) : void(direct_.erase(descriptor));
-  }
+    std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
+      source_.note(offset);
+      const bool granted = !direct_ || ++source_.direct_reads <= source_.direct_reads_granted;
+      if (!granted || (direct_ && !aligned(to, offset))) fail(EINVAL, offset);
+      if (offset <= source_.fail_at && source_.fail_at < offset + to.size()) fail(EIO, offset);
+      if (source_.before_read) source_.before_read(offset);
+      return real_->read_some(offset, to.first(std::min(to.size(), source_.at_most)));
+    }
 
-  bool is_direct(int descriptor) {
-    const std::scoped_lock lock(mutex_);
-    return direct_.contains(descriptor) || (::fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
-  }
+   private:
+    static bool aligned(std::span<std::byte> to, std::uint64_t offset) {
+      const auto address = reinterpret_cast<std::uintptr_t>(to.data());
+      return (address | to.size() | offset) % core::page_bytes == 0;
+    }
 
-  void note(off_t offset) {
+    [[noreturn]] void fail(int code, std::uint64_t offset) const {
+      core::raise_errno(code, path_, "cannot read", offset);
+    }
+
+    const FaultySource& source_;
+    const std::string path_;
+    const bool direct_;
+    const std::unique_ptr<source::Handle> real_;
+  };
+
+  void note(std::uint64_t offset) const {
     const std::scoped_lock lock(mutex_);
     offsets_.push_back(offset);
   }
 
-  std::mutex mutex_;
-  std::vector<off_t> offsets_;
-  std::set<int> direct_;  // descriptors
+  const source::Source& files_ = source::files();
+  mutable std::mutex mutex_;
+  mutable std::vector<std::uint64_t> offsets_;
 };
 
 constexpr std::uint64_t chunk = 16 << 10;
 constexpr std::uint64_t file_size = 100'000;
 
-/// One sample file, one reader on faulty calls.
+/// One sample file, one reader on a faulty source.
 struct Bench {
   explicit Bench(DirectIo direct = DirectIo::off, unsigned threads = 3)
       : options{IoEngine::posix, direct, threads, chunk} {}
@@ -113,7 +119,7 @@ struct Bench {
   io::BatchStatus read_all() { return read({file}, {{0, 0, file.size, memory.data()}}); }
 
   io::BatchStatus read(std::vector<FileInfo> files, const std::vector<io::ReadRange>& ranges) {
-    reader = io::make_posix_reader(options, std::move(files), staging, calls);
+    reader = io::make_posix_reader(options, source, std::move(files), staging);
     reader->submit(ranges);
     io::BatchStatus status;
     while (!status.done) status = reader->poll(0, std::chrono::seconds(1));
@@ -126,7 +132,7 @@ struct Bench {
   FileInfo file = testing::write_sample(directory.file("a"), 0, file_size);
   AlignedMemory memory{file_size};
   io::ReaderOptions options;
-  FaultySyscalls calls;
+  FaultySource source;
   testing::DirectStaging staging;
   std::unique_ptr<io::Reader> reader;
 };
@@ -138,7 +144,7 @@ TEST_CASE("pieces tile their ranges in file order on aligned boundaries", "[io]"
   std::byte* const base = memory.data();
   const std::vector<io::ReadRange> ranges{{1, 100, 50'000, base},
                                           {0, 8'192, 10'000, base + 60'000}};
-  const std::vector<io::Piece> pieces = io::cut(ranges, 20'000, 4);
+  const std::vector<io::Piece> pieces = io::split(ranges, 20'000, 4);
   std::map<std::uint32_t, std::uint64_t> next{{0, 8'192}, {1, 100}};
   std::uint32_t file = 0;
   for (const io::Piece& piece : pieces) {
@@ -146,7 +152,7 @@ TEST_CASE("pieces tile their ranges in file order on aligned boundaries", "[io]"
     file = piece.file;
     CHECK(piece.offset == next[file]);
     const bool begins_range = piece.offset == 100 || piece.offset == 8'192;
-    CHECK((begins_range || piece.offset % io::direct_alignment == 0));
+    CHECK((begins_range || piece.offset % core::page_bytes == 0));
     CHECK(piece.bytes > 0);
     CHECK(piece.bytes <= 20'000);
     CHECK(piece.destination - base ==
@@ -160,26 +166,27 @@ TEST_CASE("pieces tile their ranges in file order on aligned boundaries", "[io]"
 TEST_CASE("one large range is work for all threads", "[io]") {
   std::vector<std::byte> memory(4 << 20);
   const io::ReadRange range{0, 0, memory.size(), memory.data()};
-  CHECK(io::cut({&range, 1}, 64 << 20, 4).size() == 4);
-  CHECK(io::cut({&range, 1}, 64 << 20, 1).size() == 1);
-  CHECK(io::cut({&range, 1}, 1 << 20, 1).size() == 4);
-  CHECK(io::cut({&range, 1}, 64 << 20, 1000).size() == 16);  // not in tiny pieces
+  CHECK(io::split({&range, 1}, 64 << 20, 4).size() == 4);
+  CHECK(io::split({&range, 1}, 64 << 20, 1).size() == 1);
+  CHECK(io::split({&range, 1}, 1 << 20, 1).size() == 4);
+  CHECK(io::split({&range, 1}, 64 << 20, 1000).size() == 16);  // not in tiny pieces
 }
 
 TEST_CASE("options out of range are refused", "[io]") {
   testing::DirectStaging staging;
-  CHECK_THROWS_AS(io::make_reader({IoEngine::automatic, DirectIo::off, 0, chunk}, {}, staging),
-                  ConfigError);
-  CHECK_THROWS_AS(io::make_reader({IoEngine::automatic, DirectIo::off, 1, 4095}, {}, staging),
-                  ConfigError);
-  CHECK(io::make_reader({}, {}, staging)->path().engine == "posix");
+  CHECK_THROWS_AS(
+      io::make_reader({IoEngine::automatic, DirectIo::off, 0, chunk}, source::files(), {}, staging),
+      ConfigError);
+  CHECK_THROWS_AS(
+      io::make_reader({IoEngine::automatic, DirectIo::off, 1, 4095}, source::files(), {}, staging),
+      ConfigError);
+  CHECK(io::make_reader({}, source::files(), {}, staging)->path().engine == "posix");
 }
 
-TEST_CASE("short reads and interrupted calls go unnoticed", "[io]") {
+TEST_CASE("short reads go unnoticed", "[io]") {
   const auto direct = GENERATE(DirectIo::off, DirectIo::on);
   Bench bench(direct);
-  bench.calls.at_most = GENERATE(std::size_t{777}, std::size_t{4096}, std::size_t{5000});
-  bench.calls.interrupt = true;
+  bench.source.at_most = GENERATE(std::size_t{777}, std::size_t{4096}, std::size_t{5000});
   const io::BatchStatus status = bench.read_all();
   CHECK_FALSE(status.error);
   CHECK(status.bytes == file_size);
@@ -189,7 +196,7 @@ TEST_CASE("short reads and interrupted calls go unnoticed", "[io]") {
 TEST_CASE("a read error names file, offset and errno, and the rest is read", "[io]") {
   const auto direct = GENERATE(DirectIo::off, DirectIo::on);
   Bench bench(direct);
-  bench.calls.fail_at = 40'000;
+  bench.source.fail_at = 40'000;
   const io::BatchStatus status = bench.read_all();
   REQUIRE(status.error);
   CHECK(status.error->kind == ErrorKind::io);
@@ -203,13 +210,13 @@ TEST_CASE("a read error names file, offset and errno, and the rest is read", "[i
 
 TEST_CASE("the reported error is the one of the lowest offset", "[io]") {
   Bench bench;
-  bench.calls.before_read = [&](off_t offset) {
+  bench.source.before_read = [&](std::uint64_t offset) {
     if (offset == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   };
   std::filesystem::resize_file(bench.file.path, 0);
   bench.file = testing::describe_file(bench.file.path);
   bench.file.size = 0;
-  bench.reader = io::make_posix_reader(bench.options, {bench.file}, bench.staging, bench.calls);
+  bench.reader = io::make_posix_reader(bench.options, bench.source, {bench.file}, bench.staging);
   const io::ReadRange range{0, 0, file_size, bench.memory.data()};
   bench.reader->submit({&range, 1});
   io::BatchStatus status;
@@ -238,8 +245,8 @@ TEST_CASE("a file that shrinks, grows or is replaced while being read is an erro
   SECTION("is removed") {
     change = [&] { std::filesystem::remove(path); };
   }
-  bench.calls.before_read = [&](off_t offset) {
-    if (offset == 4 * static_cast<off_t>(chunk)) {
+  bench.source.before_read = [&](std::uint64_t offset) {
+    if (offset == 4 * chunk) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a tick of the file clock
       change();
     }
@@ -259,7 +266,7 @@ TEST_CASE("direct reads bypass the page cache, where the filesystem can", "[io]"
   if (path.fallbacks.empty()) {
     CHECK(path.mode == "direct");
     CHECK(path.direct_bytes == file_size);
-    CHECK(bench.calls.direct_reads == 7);
+    CHECK(bench.source.direct_reads == 7);
   } else {
     WARN("no direct I/O here: " << path.fallbacks.front());
   }
@@ -267,7 +274,7 @@ TEST_CASE("direct reads bypass the page cache, where the filesystem can", "[io]"
 
 TEST_CASE("unaligned heads and tails, and files below a block, are read directly", "[io]") {
   Bench bench(DirectIo::on);
-  bench.calls.simulate_direct = true;
+  bench.source.simulate_direct = true;
   struct Range {
     std::uint64_t offset;
     std::uint64_t bytes;
@@ -275,11 +282,11 @@ TEST_CASE("unaligned heads and tails, and files below a block, are read directly
   const auto [offset, bytes] =
       GENERATE(Range{0, 1}, Range{5, 100}, Range{4095, 1}, Range{4095, 2}, Range{5000, 70'001},
                Range{8192, 4096}, Range{file_size - 1, 1}, Range{file_size - 5000, 5000});
-  const AlignedMemory memory(bytes, offset % io::direct_alignment);
+  const AlignedMemory memory(bytes, offset % core::page_bytes);
   const io::BatchStatus status = bench.read({bench.file}, {{0, offset, bytes, memory.data()}});
   CHECK_FALSE(status.error);
   CHECK(testing::is_sample(memory.span(), 0, offset));
-  CHECK(bench.calls.offsets().size() == static_cast<std::size_t>(bench.calls.direct_reads));
+  CHECK(bench.source.offsets().size() == static_cast<std::size_t>(bench.source.direct_reads));
   const io::IoPath path = bench.reader->path();
   CHECK(path.mode == "direct");
   CHECK(path.direct_bytes == bytes);
@@ -289,22 +296,22 @@ TEST_CASE("unaligned heads and tails, and files below a block, are read directly
 
 TEST_CASE("whatever is read buffered instead of directly is accounted for", "[io]") {
   Bench bench(DirectIo::on, 1);
-  bench.calls.simulate_direct = true;
+  bench.source.simulate_direct = true;
   std::size_t shift = 0;
   std::string reason;
   std::uint64_t buffered = file_size;
   SECTION("refused after two reads") {
-    bench.calls.direct_reads_granted = 2;
+    bench.source.direct_reads_granted = 2;
     buffered = file_size - 2 * chunk;
     reason = " for 67232 of 100000 bytes: read: Invalid argument";
   }
   SECTION("a destination that does not fit") {
     shift = 1;
-    buffered = file_size - file_size % io::direct_alignment;  // whole blocks
+    buffered = file_size - file_size % core::page_bytes;  // whole blocks
     reason = " for 98304 of 100000 bytes: destination not aligned";
   }
   SECTION("reads that stop within a block") {
-    bench.calls.at_most = 1000;
+    bench.source.at_most = 1000;
     buffered = file_size - 7 * 1000;
     reason = " for 93000 of 100000 bytes: a direct read stopped short";
   }
@@ -344,15 +351,15 @@ TEST_CASE("a reader that has read nothing has no mode", "[io]") {
 TEST_CASE("a refusal of direct I/O is a recorded fallback", "[io]") {
   Bench bench(DirectIo::on, 1);
   SECTION("at open") {
-    bench.calls.refuse_direct_open = true;
+    bench.source.refuse_direct_open = true;
   }
   SECTION("at read") {
-    bench.calls.direct_reads_granted = 0;
+    bench.source.direct_reads_granted = 0;
   }
   const io::BatchStatus status = bench.read_all();
   CHECK_FALSE(status.error);
   CHECK(bench.intact());
-  CHECK(bench.calls.direct_reads <= 1);
+  CHECK(bench.source.direct_reads <= 1);
   const io::IoPath path = bench.reader->path();
   CHECK(path.mode == "buffered");
   REQUIRE(path.fallbacks.size() == 1);
@@ -363,7 +370,7 @@ TEST_CASE("a refusal of direct I/O is a recorded fallback", "[io]") {
 TEST_CASE("buffered reads never ask for direct I/O and open a file once", "[io]") {
   Bench bench(GENERATE(DirectIo::off, DirectIo::automatic));
   CHECK_FALSE(bench.read_all().error);
-  CHECK(bench.calls.opened == 1);
+  CHECK(bench.source.opened == 1);
   CHECK(bench.reader->path().mode == "buffered");
   CHECK(bench.reader->path().buffered_bytes == file_size);
   CHECK(bench.reader->path().fallbacks.empty());
@@ -375,7 +382,7 @@ TEST_CASE("a file that is slow to open delays no reader of another", "[io]") {
   std::promise<void> other_opened;
   auto waits = other_opened.get_future();
   bool in_time = false;
-  bench.calls.before_open = [&](const std::string& path) {
+  bench.source.before_open = [&](const std::string& path) {
     if (path == other.path) return other_opened.set_value();
     in_time = waits.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
   };
@@ -390,8 +397,8 @@ TEST_CASE("a file that is slow to open delays no reader of another", "[io]") {
 
 TEST_CASE("a file that cannot be opened is an error for all that wait for it", "[io]") {
   Bench bench(DirectIo::off, 3);
-  bench.calls.refuse_first_open = true;
-  bench.calls.before_open = [](const std::string&) {
+  bench.source.refuse_first_open = true;
+  bench.source.before_open = [](const std::string&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for the others to come
   };
   const io::BatchStatus status = bench.read_all();
@@ -399,20 +406,20 @@ TEST_CASE("a file that cannot be opened is an error for all that wait for it", "
   CHECK(status.error->code == EACCES);
   CHECK(status.error->cause == "cannot open: Permission denied");
   CHECK(status.bytes == 0);
-  CHECK(bench.calls.opened == 1);
+  CHECK(bench.source.opened == 1);
 }
 
 TEST_CASE("one thread reads a file in order of offset", "[io]") {
   Bench bench(DirectIo::off, 1);
   bench.read_all();
-  const std::vector<off_t> offsets = bench.calls.offsets();
+  const std::vector<std::uint64_t> offsets = bench.source.offsets();
   CHECK(offsets.size() == 7);
   CHECK(std::ranges::is_sorted(offsets));
 }
 
 TEST_CASE("busy time counts overlapping reads once", "[io]") {
   Bench bench(DirectIo::off, 4);
-  bench.calls.before_read = [](off_t) {
+  bench.source.before_read = [](std::uint64_t) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   };
   const core::Clock::time_point start = core::Clock::now();

@@ -1,6 +1,4 @@
 // format: writing files, and reading them back.
-#include "format/writer.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -12,15 +10,16 @@
 #include "safeshuffle/error.hpp"
 
 #include "format/header.hpp"
+#include "pipeline/file_writer.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_directory.hpp"
 
 using namespace safeshuffle;
-using format::FileWriter;
 using format::HeaderLayout;
 using format::layout_header;
 using format::TensorSpec;
+using pipeline::FileWriter;
 using testing::failure;
 using testing::TemporaryDirectory;
 

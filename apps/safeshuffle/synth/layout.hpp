@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/writer.hpp"
+#include "format/layout_header.hpp"
 #include "synth/shape_rules.hpp"
 
 namespace safeshuffle::synth {

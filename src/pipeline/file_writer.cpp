@@ -1,11 +1,12 @@
+#include "pipeline/file_writer.hpp"
+
 #include <utility>
 
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
-#include "format/writer.hpp"
 
-namespace safeshuffle::format {
+namespace safeshuffle::pipeline {
 namespace {
 
 /// Data that may wait to be written to storage, in bytes: a flush then takes seconds, not minutes.
@@ -17,7 +18,7 @@ constexpr std::uint64_t unflushed_limit = std::uint64_t{32} << 20;
 
 }  // namespace
 
-FileWriter::FileWriter(std::filesystem::path path, HeaderLayout layout)
+FileWriter::FileWriter(std::filesystem::path path, format::HeaderLayout layout)
     : layout_(std::move(layout)), file_(std::move(path)) {
   file_.write(0, std::as_bytes(std::span(layout_.bytes)));
 }
@@ -59,4 +60,4 @@ void FileWriter::commit() {
   file_.commit();
 }
 
-}  // namespace safeshuffle::format
+}  // namespace safeshuffle::pipeline

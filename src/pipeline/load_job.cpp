@@ -1,0 +1,234 @@
+#include "pipeline/load_job.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/agreement.hpp"
+#include "comm/collective_call.hpp"
+#include "core/cpus.hpp"
+#include "core/process.hpp"
+#include "core/wire.hpp"
+#include "device/device.hpp"
+#include "pipeline/executor.hpp"
+#include "pipeline/limits.hpp"
+#include "pipeline/open.hpp"
+#include "pipeline/phase_clock.hpp"
+#include "pipeline/reading.hpp"
+#include "pipeline/report_wire.hpp"
+#include "pipeline/tensor_state.hpp"
+#include "plan/schedule.hpp"
+
+namespace safeshuffle::pipeline {
+namespace {
+
+// Agreed on, because a rank that threw alone would leave the others waiting.
+void check_together(const Options& options, const Communicator& comm) {
+  comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
+    check_options(options);
+    return {};
+  });
+}
+
+// The window that suits the device; and besides what the caller has reserved, what transport and
+// packer take.
+PlanOptions on_device(PlanOptions options, const Communicator& comm) {
+  if (options.window == 0) options.window = defaults_on(comm.device()).window;
+  options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
+  return options;
+}
+
+Plan plan_together(Opened opened, const Communicator& comm, const Options& options) {
+  std::optional<Plan> plan;
+  comm::agree_on_computation(comm.transport(), timeout_of(options), [&]() -> std::string {
+    auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
+    plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
+                     on_device(options.plan, comm));
+    return {};
+  });
+  return *plan;
+}
+
+// What a rank tells the others before it allocates anything.
+struct Intent {
+  std::uint64_t plan_hash = 0;
+  std::string cpus;  // of its readers: equal on ranks of one node that share them
+};
+
+std::string encode(const Intent& intent) {
+  return core::WireWriter().put(intent.plan_hash).put(intent.cpus).take();
+}
+
+Intent decode_intent(std::string_view bytes) {
+  core::WireReader in(bytes);
+  const std::uint64_t hash = in.number();
+  return {hash, in.text()};
+}
+
+std::string shared_cpus(const Communicator& comm, const Options& options) {
+  return core::node_id() + " " + core::cpu_list(usable_cpus(options, comm.device()));
+}
+
+// No plan is followed unproven.
+std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
+                                     const Options& options) {
+  const auto prove = [&]() -> std::string {
+    if (plan.world() != comm.size()) {
+      throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
+                        std::to_string(comm.size()));
+    }
+    plan.prove();
+    return encode({plan.hash(), shared_cpus(comm, options)});
+  };
+  std::vector<Intent> intents;
+  for (const std::string& bytes :
+       comm::agree_on_computation(comm.transport(), timeout_of(options), prove)) {
+    intents.push_back(decode_intent(bytes));
+  }
+  return intents;
+}
+
+// Every rank sees every hash, so all of them throw or none.
+void compare_plans(const std::vector<Intent>& intents) {
+  for (std::size_t rank = 0; rank < intents.size(); ++rank) {
+    if (intents[rank].plan_hash == intents.front().plan_hash) continue;
+    throw PlanError(ErrorRecord{
+        .rank = static_cast<std::int32_t>(rank),
+        .cause = "made another plan than rank 0: do all ranks run the same program with the "
+                 "same options?"});
+  }
+}
+
+// Returns how many ranks share the CPUs of this one's readers.
+unsigned agree_on_plan(const Plan& plan, const Communicator& comm, const Options& options) {
+  const std::vector<Intent> intents = exchange_intents(plan, comm, options);
+  compare_plans(intents);
+  const std::string& mine = intents[comm.rank()].cpus;
+  return static_cast<unsigned>(std::ranges::count(intents, mine, &Intent::cpus));
+}
+
+RankReport rank_report(const RankSummary& planned, const Communicator& comm,
+                       const Executor& executor, PhaseClock& clock) {
+  RankReport report;
+  report.rank = planned.rank;
+  report.host = core::host_name();
+  report.device = comm.device_handle()->description();
+  report.cores = core::available_cores();
+  report.phases = clock.read();
+  report.total_seconds = std::accumulate(report.phases.begin(), report.phases.end(), 0.0);
+  report.read_busy_seconds = executor.read_busy_seconds();
+  report.read_hidden_seconds = std::max(
+      0.0, report.read_busy_seconds - report.phases[static_cast<std::size_t>(Phase::read)]);
+  report.read_bytes = planned.read_bytes;
+  report.sent_bytes = planned.sent_bytes;
+  report.received_bytes = planned.received_bytes;
+  report.kept_bytes = planned.kept_bytes;
+  report.transport_device_bytes = comm.transport().device_bytes();
+  report.packer_device_bytes = comm.device_handle()->packer_bytes();
+  report.peak_device_bytes =
+      planned.peak_device_bytes + report.transport_device_bytes + report.packer_device_bytes;
+  report.peak_pinned_bytes = executor.pinned_bytes() + report.packer_device_bytes;
+  report.peak_resident_bytes = core::peak_resident_bytes();
+  const io::IoPath path = executor.io_path();
+  report.reader_cpus = core::cpu_list(executor.reading().cpus);
+  report.reader_threads = executor.reading().threads;
+  report.reader_chunk = executor.reading().chunk;
+  report.io_path = path.mode.empty() ? "none" : path.engine + " " + path.mode;
+  report.direct_bytes = path.direct_bytes;
+  report.buffered_bytes = path.buffered_bytes;
+  report.fallback_files = path.fallback_files;
+  report.fallbacks = path.fallbacks;
+  report.spans = clock.spans();
+  return report;
+}
+
+Report make_report(const Plan& plan, const Communicator& comm,
+                   const std::vector<std::string>& rank_reports) {
+  Report report;
+  report.version = SAFESHUFFLE_VERSION;
+  report.device = comm.device_handle()->description();
+  report.transport = comm.transport_name();
+  report.plan_hash = plan.hash();
+  report.waves = plan.waves();
+  report.window = plan.window();
+  report.warnings = plan.warnings();
+  report.placement = summarize(plan.catalog(), plan.placements());
+  for (const std::string& bytes : rank_reports) {
+    report.ranks.push_back(decode_rank_report(bytes));
+    report.tensor_bytes += report.ranks.back().read_bytes;
+    report.seconds = std::max(report.seconds, report.ranks.back().total_seconds);
+  }
+  return report;
+}
+
+std::unique_ptr<Executor> allocate_together(const source::Source& source, const Plan& plan,
+                                            const Communicator& comm, const Options& options,
+                                            unsigned sharers, PhaseClock& clock) {
+  const PhaseScope scope(clock, Phase::allocate);
+  std::unique_ptr<Executor> executor;
+  comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
+    executor = std::make_unique<Executor>(source, plan, comm, options, sharers, clock);
+    return {};
+  });
+  return executor;
+}
+
+TensorSet hand_over(const Plan& plan, const Communicator& comm, const Executor& executor,
+                    const Options& options, PhaseClock& clock) {
+  std::shared_ptr<TensorSet::State> state;
+  const auto reports = comm::agree_on_computation(comm.transport(), timeout_of(options), [&] {
+    state = make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
+    return pipeline::encode(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
+  });
+  state->report = make_report(plan, comm, reports);
+  return TensorSet(std::move(state));
+}
+
+}  // namespace
+
+LoadJob::LoadJob(const source::Source& source, const Communicator& comm, const Options& options)
+    : source_(source), comm_(comm), options_(options), clock_(Phase::open, options.trace) {}
+
+LoadJob::LoadJob(const source::Source& source, const std::vector<std::string>& paths,
+                 const Communicator& comm, const Options& options)
+    : LoadJob(source, comm, options) {
+  const comm::CollectiveCall call(comm_);
+  check_together(options_, comm_);
+  Opened opened =
+      open_together(source, paths, options.tp_plan, comm_.transport(), timeout_of(options_));
+  inputs_ = std::move(opened.inputs);
+  clock_.enter(Phase::plan);
+  plan_ = plan_together(std::move(opened), comm_, options_);
+  sharers_ = agree_on_plan(*plan_, comm_, options_);
+  clock_.pause();
+}
+
+LoadJob::LoadJob(const source::Source& source, const Plan& plan, const Communicator& comm,
+                 const Options& options)
+    : LoadJob(source, comm, options) {
+  const comm::CollectiveCall call(comm_);
+  clock_.enter(Phase::plan);
+  check_together(options_, comm_);
+  plan_ = plan;
+  sharers_ = agree_on_plan(plan, comm_, options_);
+  clock_.pause();
+}
+
+TensorSet LoadJob::run() {
+  if (std::exchange(ran_, true)) throw ConfigError("a planned load can run only once");
+  const comm::CollectiveCall call(comm_);
+  clock_.resume();
+  const auto executor = allocate_together(source_, *plan_, comm_, options_, sharers_, clock_);
+  executor->run();
+  clock_.enter(Phase::wait);
+  comm::agree(comm_.transport(), {}, executor->error(), timeout_of(options_));
+  return hand_over(*plan_, comm_, *executor, options_, clock_);
+}
+
+}  // namespace safeshuffle::pipeline

@@ -1,0 +1,168 @@
+#include "source/discover.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/text.hpp"
+#include "format/header.hpp"
+#include "format/index.hpp"
+#include "source/hub_cache.hpp"
+
+namespace safeshuffle::source {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An index repeats tensor names that headers hold; none is larger than the largest header.
+constexpr std::uint64_t max_text_bytes = format::max_header_bytes;
+
+[[noreturn]] void refuse(const std::string& path, std::string cause, std::string tensor = {}) {
+  throw IoError(ErrorRecord{.file = path, .tensor = std::move(tensor), .cause = std::move(cause)});
+}
+
+/// Names in a directory that end in `suffix`, sorted.
+std::vector<std::string> names_with(const Source& source, const std::string& directory,
+                                    const std::string& suffix) {
+  std::vector<std::string> names = source.names_in(directory);
+  std::erase_if(names, [&](const std::string& name) { return !name.ends_with(suffix); });
+  return names;
+}
+
+/// The index of a directory; empty if there is none, or several of equal rank.
+std::string find_index(const Source& source, const std::string& directory) {
+  const fs::path usual = fs::path(directory) / "model.safetensors.index.json";
+  if (source.look_up(usual.string()) != Entry::none) return usual.string();
+  const std::vector<std::string> names = names_with(source, directory, ".safetensors.index.json");
+  return names.size() == 1 ? (fs::path(directory) / names.front()).string() : std::string();
+}
+
+/// One tensor of every file that an index names, by file name.
+std::map<std::string, std::string> files_of(const format::WeightMap& weight_map) {
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : weight_map) files.try_emplace(file, tensor);
+  return files;
+}
+
+/// Checks that a file that an index names is there, on behalf of one of its tensors.
+void check_indexed_file(const Source& source, const std::string& path,
+                        const std::string& tensor) try {
+  static_cast<void>(source.identify(path));
+} catch (const IoError& error) {
+  ErrorRecord record = error.record();
+  record.tensor = tensor;
+  record.cause = "the index names this file, but it cannot be used: " + record.cause;
+  raise(std::move(record));
+}
+
+/// Two names for one file would make every tensor of it stand twice.
+void refuse_repeats(const Source& source, const std::vector<std::string>& files,
+                    const Pulse& pulse) {
+  std::map<std::string, std::string> seen;
+  for (const std::string& file : files) {
+    const auto [first, inserted] = seen.try_emplace(source.canonical(file), file);
+    if (!inserted) refuse(file, "the same file is also given as " + first->second);
+    pulse.beat();
+  }
+}
+
+void add_config_beside(const Source& source, const fs::path& file, format::Listing& listing) {
+  const fs::path path = file.parent_path() / "config.json";
+  if (source.look_up(path.string()) == Entry::none) return;
+  listing.config_path = path.string();
+  listing.config_json = read_text(source, listing.config_path, max_text_bytes);
+}
+
+format::Listing list_index(const Source& source, const std::string& path, const Pulse& pulse) {
+  format::Listing listing;
+  add_config_beside(source, path, listing);
+  listing.index_path = path;
+  listing.index_json = read_text(source, path, max_text_bytes);
+  std::map<std::string, std::string> files;
+  pulse.during([&] { files = files_of(format::parse_index(listing.index_json, path)); });
+  for (const auto& [name, tensor] : files) {
+    listing.files.push_back(format::indexed_path(path, name));
+    check_indexed_file(source, listing.files.back(), tensor);
+    pulse.beat();
+  }
+  if (listing.files.empty()) refuse(path, "the index names no file");
+  return listing;
+}
+
+format::Listing list_files(const Source& source, const std::vector<std::string>& paths,
+                           const Pulse& pulse) {
+  for (const std::string& path : paths) {
+    static_cast<void>(source.identify(path));
+    pulse.beat();
+  }
+  format::Listing listing;
+  listing.files = paths;
+  add_config_beside(source, paths.front(), listing);
+  return listing;
+}
+
+/// The checkpoint in a directory, if there is one.
+std::optional<format::Listing> find_checkpoint(const Source& source, const std::string& directory,
+                                               const Pulse& pulse) {
+  const std::string index = find_index(source, directory);
+  if (!index.empty()) return list_index(source, index, pulse);
+  std::vector<std::string> paths;
+  for (const std::string& name : names_with(source, directory, ".safetensors")) {
+    paths.push_back((fs::path(directory) / name).string());
+  }
+  if (paths.empty()) return std::nullopt;
+  return list_files(source, paths, pulse);
+}
+
+/// Files of weights in other formats.
+std::vector<std::string> foreign_weights(const Source& source, const std::string& directory) {
+  std::vector<std::string> found;
+  for (const char* suffix : {".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack"}) {
+    const std::vector<std::string> names = names_with(source, directory, suffix);
+    found.insert(found.end(), names.begin(), names.end());
+  }
+  return found;
+}
+
+[[noreturn]] void refuse_directory(const Source& source, const std::string& directory) {
+  const std::vector<std::string> foreign = foreign_weights(source, directory);
+  if (foreign.empty()) refuse(directory, "no .safetensors file in the directory");
+  refuse(directory,
+         "no .safetensors file in the directory, but files of other formats, which must "
+         "be converted to safetensors: " +
+             core::enumerate(foreign));
+}
+
+format::Listing list_directory(const Source& source, const std::string& directory,
+                               const Pulse& pulse) {
+  if (auto listing = find_checkpoint(source, directory, pulse)) return *std::move(listing);
+  const std::string revision = cached_revision(source, directory);
+  if (revision.empty()) refuse_directory(source, directory);
+  if (auto listing = find_checkpoint(source, revision, pulse)) return *std::move(listing);
+  refuse_directory(source, revision);
+}
+
+format::Listing list_paths(const Source& source, const std::vector<std::string>& paths,
+                           const Pulse& pulse) {
+  if (paths.empty()) throw IoError("no checkpoint path given");
+  if (paths.size() > 1) return list_files(source, paths, pulse);
+  const std::string& path = paths.front();
+  if (source.look_up(path) == Entry::directory) return list_directory(source, path, pulse);
+  return path.ends_with(".json") ? list_index(source, path, pulse)
+                                 : list_files(source, paths, pulse);
+}
+
+}  // namespace
+
+format::Listing discover(const Source& source, const std::vector<std::string>& paths,
+                         const Pulse& pulse) {
+  format::Listing listing = list_paths(source, paths, pulse);
+  refuse_repeats(source, listing.files, pulse);
+  return listing;
+}
+
+}  // namespace safeshuffle::source

@@ -1,0 +1,72 @@
+// Where stored bytes are: what lists, identifies and reads them. Nothing else in the library opens
+// the files of a checkpoint.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/file_identity.hpp"
+
+namespace safeshuffle::source {
+
+/// What a path names.
+enum class Entry : std::uint8_t {
+  none,
+  directory,  ///< or a link to one
+  other,      ///< also a dangling link: opening it gives the user a better error than ignoring it
+};
+
+/// How bytes are read.
+enum class Access : std::uint8_t {
+  cached,
+  direct,  ///< past the page cache; offsets, lengths and addresses are multiples of
+           ///< core::page_bytes
+};
+
+/// One object, opened for reading. Thread-safe.
+class Handle {
+ public:
+  virtual ~Handle() = default;
+
+  /// Of what was opened, at that time.
+  virtual const core::FileIdentity& identity() const noexcept = 0;
+
+  /// Reads from byte `offset` on into the beginning of `to`; returns the number of bytes, 0 only at
+  /// the end. Throws IoError with path, offset and errno.
+  virtual std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const = 0;
+};
+
+/// Paths name directories, and in them objects, such as files. Thread-safe. All functions throw
+/// IoError with path and errno.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  virtual Entry look_up(const std::string& path) const = 0;
+
+  /// The names in a directory, sorted, but for hidden ones: those are other programs' shadows and
+  /// unfinished copies.
+  virtual std::vector<std::string> names_in(const std::string& directory) const = 0;
+
+  /// The one path of what several may name.
+  virtual std::string canonical(const std::string& path) const = 0;
+
+  /// An object must be there.
+  virtual core::FileIdentity identify(const std::string& path) const = 0;
+
+  /// Throws IoError also where `access` is not possible.
+  virtual std::unique_ptr<Handle> open(const std::string& path, Access access) const = 0;
+};
+
+/// Fills `to` from byte `offset` of the object at `path` on; one that ends before is an IoError.
+void read(const Handle& handle, const std::string& path, std::uint64_t offset,
+          std::span<std::byte> to);
+
+/// The content of an object of at most `limit` bytes.
+std::string read_text(const Source& source, const std::string& path, std::uint64_t limit);
+
+}  // namespace safeshuffle::source
