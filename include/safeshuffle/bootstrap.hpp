@@ -21,18 +21,13 @@ struct Bootstrap {
   /// Position among the ranks of this node, from 0: selects the GPU.
   std::uint32_t local_rank = 0;
 
-  /// Where rank 0 waits for the others; the same on all ranks, not needed by a group of one:
+  /// Where rank 0 waits for the others, "tcp://HOST:PORT" or "tcp://HOST:PORT/JOB"; the same on all
+  /// ranks, not needed by a group of one. HOST is a name, an IPv4 address or an IPv6 one in
+  /// brackets by which the other ranks reach rank 0. Rank 0 listens on PORT of all interfaces; of
+  /// the loopback interface only, if HOST is "localhost" or a loopback address. JOB, at most 128
+  /// bytes, tells jobs apart that use one port at the same time.
   ///
-  /// - "tcp://HOST:PORT" or "tcp://HOST:PORT/JOB": HOST is a name, an IPv4 address or an IPv6 one
-  ///   in brackets by which the other ranks reach rank 0. Rank 0 listens on PORT of all interfaces;
-  ///   of the loopback interface only, if HOST is "localhost" or a loopback address. JOB, at most
-  ///   128 bytes, keeps jobs apart that come to one port at the same time.
-  /// - "file:///PATH" or a path: in a directory that all ranks share and may write to, of a name no
-  ///   other running job uses. Leftovers of a job that crashed do no harm. Needs no open port, but
-  ///   is slower where the filesystem caches directories: up to a minute on NFS.
-  ///
-  /// There is no authentication: whoever can connect to the port can join, or disrupt. The files
-  /// are private to the user.
+  /// There is no authentication: whoever can connect to the port can join, or disrupt.
   std::string address;
 
   /// Longest time to wait for the others, from the call to the answer; ranks may start that far
@@ -64,11 +59,11 @@ struct Bootstrap {
 /// Where a rank cannot open its GPU or has no memory for control messages on it, all ranks throw
 /// its error, at once or when they come, rank 0 when all have come or `timeout` is over; of several
 /// errors rank 0's own, or the one that rank 0 has heard of first. A rank with an error of its own
-/// that does not reach rank 0 throws that one, when it has tried for `timeout`. Errors of the
-/// meeting place itself (ConfigError, IoError) may be one rank's own, too; the others then time
-/// out.
+/// that does not reach rank 0 throws that one, when it has tried for `timeout`. A rank whose
+/// address is invalid (ConfigError), and a rank 0 that cannot listen (TransportError), throw at
+/// once; the others time out.
 ///
-/// Throws ConfigError (nobody can meet there, the host device, a build without NCCL), MemoryError,
+/// Throws ConfigError (an invalid address, the host device, a build without NCCL), MemoryError,
 /// TimeoutError, TransportError.
 Communicator from_bootstrap(const Bootstrap& bootstrap, Device device = Device::cuda());
 

@@ -85,8 +85,8 @@ std::string meeting_address() {
   if (const auto address = variable("SAFESHUFFLE_RENDEZVOUS")) return *address;
   if (!variable("MASTER_ADDR")) {
     throw ConfigError(
-        "the ranks have no place to meet: set SAFESHUFFLE_RENDEZVOUS to tcp://HOST:PORT or to a "
-        "path that all of them share, or set MASTER_ADDR and MASTER_PORT");
+        "the ranks have no rendezvous address: set SAFESHUFFLE_RENDEZVOUS to tcp://HOST:PORT, or "
+        "set MASTER_ADDR and MASTER_PORT");
   }
   std::string host = *variable("MASTER_ADDR");
   if (host.find(':') != std::string::npos && host.front() != '[') host = "[" + host + "]";

@@ -58,17 +58,17 @@ TEST_CASE("every launcher's variables are understood", "[bootstrap]") {
        {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
        {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}}));
   const Bootstrap place = started_with(
-      {{rank, "5"}, {size, "16"}, {local_rank, "3"}, {"SAFESHUFFLE_RENDEZVOUS", "/shared/x"}});
+      {{rank, "5"}, {size, "16"}, {local_rank, "3"}, {"SAFESHUFFLE_RENDEZVOUS", "tcp://a:1/x"}});
   CHECK(place.rank == 5);
   CHECK(place.size == 16);
   CHECK(place.local_rank == 3);
-  CHECK(place.address == "/shared/x");
+  CHECK(place.address == "tcp://a:1/x");
   CHECK(refused_with({{rank, "5"}}) == "the environment has " + rank + ", but not " + size);
 }
 
 TEST_CASE("the innermost launcher counts", "[bootstrap]") {
   const Variables slurm{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_LOCALID", "0"}};
-  Variables both{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"SAFESHUFFLE_RENDEZVOUS", "/x"}};
+  Variables both{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"SAFESHUFFLE_RENDEZVOUS", "tcp://a:1"}};
   both.insert(slurm.begin(), slurm.end());
   CHECK(started_with(both).rank == 3);
   both.insert_or_assign("RANK", "");
@@ -96,8 +96,8 @@ TEST_CASE("ranks meet beside torchrun's own port", "[bootstrap]") {
                       {"MASTER_PORT", "1"},
                       {"SLURM_JOB_ID", "17"},
                       {"SLURM_STEP_ID", "4"}}) == "tcp://a:2/17.4");
-  CHECK(address_with({{"SAFESHUFFLE_RENDEZVOUS", "file:///x"}, {"MASTER_ADDR", "a"}}) ==
-        "file:///x");
+  CHECK(address_with({{"SAFESHUFFLE_RENDEZVOUS", "tcp://b:3"}, {"MASTER_ADDR", "a"}}) ==
+        "tcp://b:3");
 }
 
 TEST_CASE("an environment that makes no sense is refused", "[bootstrap]") {
