@@ -6,6 +6,7 @@
 
 #include "core/detached_work.hpp"
 #include "core/error_wire.hpp"
+#include "core/launcher.hpp"
 #include "launch.hpp"
 #include "output.hpp"
 
@@ -24,7 +25,7 @@ bool is_own(const ErrorRecord& error) {
 
 [[noreturn]] void end_group(ErrorRecord error) {
   const bool own = is_own(error);
-  if (own) error.rank = launched_rank();
+  if (own) error.rank = core::launched_rank();
   if (speaks_for_group(own)) {
     print_error(error);
   } else {
@@ -38,7 +39,7 @@ bool is_own(const ErrorRecord& error) {
 int report_failure() {
   const ErrorRecord error = common_failure(core::current_error());
   if (in_group() && !is_agreed(error)) end_group(error);
-  if (launched_rank() == 0) print_error(error);
+  if (core::launched_rank() == 0) print_error(error);
   return static_cast<int>(error.kind);
 }
 

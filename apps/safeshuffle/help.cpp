@@ -1,10 +1,17 @@
 #include "help.hpp"
 
+#include <cstdlib>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/launcher.hpp"
+#include "output.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -42,12 +49,25 @@ std::string usage_message(const CLI::App* parser, const CLI::Error& error) {
   return fmt::format("{}; see '{} --help'", cause(*parser, error), command);
 }
 
+// The other ranks, which print nothing, have ended well and will not be met.
+void print_help(const std::string& text) try { print_result(text); } catch (const Error& error) {
+  print_error(error.record());
+  std::_Exit(static_cast<int>(error.record().kind));
+}
+
 }  // namespace
 
 void set_up_help(CLI::App& parser) {
   parser.set_help_flag("-h,--help", "Show this help");
   parser.formatter(std::make_shared<HelpFormatter>());
   parser.failure_message(usage_message);
+}
+
+void explain(const CLI::App& parser, const CLI::ParseError& error) {
+  std::ostringstream out;
+  std::ostringstream err;
+  if (parser.exit(error, out, err) != 0) throw ConfigError(err.str());
+  if (core::launched_rank() == 0) print_help(out.str());
 }
 
 }  // namespace safeshuffle::app

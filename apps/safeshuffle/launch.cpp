@@ -8,6 +8,8 @@
 
 #include "safeshuffle/bootstrap.hpp"
 
+#include "core/launcher.hpp"
+
 #ifdef SAFESHUFFLE_WITH_MPI
 #include "safeshuffle/mpi.hpp"
 
@@ -21,40 +23,6 @@
 
 namespace safeshuffle::app {
 namespace {
-
-// Set for every rank by Open MPI, by PMIx and PMI launchers (MPICH, Slurm), in this order.
-constexpr const char* rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-
-bool is_set(const char* variable) {
-  const char* const value = std::getenv(variable);
-  return value != nullptr && *value != '\0';
-}
-
-// Ranks that are told where to meet are to meet there, also if a launcher of MPI has started them.
-bool has_rendezvous() {
-  return is_set("SAFESHUFFLE_RENDEZVOUS");
-}
-
-const char* mpi_rank() {
-  if (has_rendezvous()) return nullptr;
-  for (const char* variable : rank_variables) {
-    if (is_set(variable)) return std::getenv(variable);
-  }
-  return nullptr;
-}
-
-// Started by something that knows nothing of MPI, but says where the ranks meet.
-bool under_bootstrap() {
-  if (mpi_rank() != nullptr) return false;
-  return has_rendezvous() || (is_set("RANK") && is_set("WORLD_SIZE") && is_set("MASTER_ADDR"));
-}
-
-// `join_group` reports what is wrong with the environment; until then each process may print.
-int bootstrap_rank() try {
-  return static_cast<int>(Bootstrap::from_environment().rank);
-} catch (const Error&) {
-  return 0;
-}
 
 bool joined_by_bootstrap = false;
 
@@ -128,18 +96,16 @@ void await_end() {
   std::this_thread::sleep_for(std::chrono::seconds(10));
 }
 
-int launched_rank() {
-  if (const char* const rank = mpi_rank()) return std::atoi(rank);
-  return under_bootstrap() ? bootstrap_rank() : 0;
-}
-
-bool under_launcher() {
-  return mpi_rank() != nullptr || under_bootstrap();
-}
-
 Communicator join_group(Device device, std::chrono::milliseconds timeout) {
-  if (under_bootstrap()) return join_by_bootstrap(device, timeout);
-  return mpi_rank() != nullptr ? join_by_mpi(device, timeout) : self(device);
+  switch (core::how_launched()) {
+    case core::Launch::rendezvous:
+      return join_by_bootstrap(device, timeout);
+    case core::Launch::mpi:
+      return join_by_mpi(device, timeout);
+    case core::Launch::alone:
+      break;
+  }
+  return self(device);
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
@@ -148,10 +114,10 @@ bool in_group() {
 }
 
 ErrorRecord common_failure(ErrorRecord own) {
-  if (mpi_rank() == nullptr || mpi_began()) return own;
+  if (core::how_launched() != core::Launch::mpi || mpi_began()) return own;
   try {
     ErrorRecord if_stuck = own;
-    if_stuck.rank = launched_rank();
+    if_stuck.rank = core::launched_rank();
     begin_mpi(if_stuck, failing_patience);
     meet(own, failing_patience);
   } catch (const Error& error) {

@@ -1,5 +1,5 @@
-// How the process was started: alone, as one rank of an MPI job, or as one of several that know
-// where to meet (Bootstrap).
+// The group of this process, which was started alone, as one rank of an MPI job, or as one of
+// several that know where to meet (Bootstrap).
 #pragma once
 
 #include <chrono>
@@ -8,12 +8,6 @@
 #include "safeshuffle/error.hpp"
 
 namespace safeshuffle::app {
-
-/// The rank that the launcher gave this process; 0 if it was started alone.
-int launched_rank();
-
-/// Whether a launcher of several ranks started this process.
-bool under_launcher();
 
 /// The group of this process: all ranks of the job, or itself. Begins MPI; at most once per
 /// process. Throws the error of a rank that has failed before. `timeout` bounds every wait for

@@ -1,14 +1,10 @@
 // The safeshuffle command: parses the command line, runs one subcommand, turns errors into exit
 // codes.
 #include <cstdlib>
-#include <sstream>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-
-#include "safeshuffle/error.hpp"
 
 #include "commands.hpp"
 #include "exit.hpp"
@@ -22,20 +18,6 @@ namespace safeshuffle::app {
 namespace {
 
 using Commands = std::vector<std::pair<const char*, Command>>;
-
-// The other ranks, which print nothing, have ended well and will not be met.
-void print_help(const std::string& text) try { print_result(text); } catch (const Error& error) {
-  print_error(error.record());
-  std::_Exit(static_cast<int>(error.record().kind));
-}
-
-// Help, from rank 0 only; what is wrong with the command line is thrown.
-void explain(const CLI::App& parser, const CLI::ParseError& error) {
-  std::ostringstream out;
-  std::ostringstream err;
-  if (parser.exit(error, out, err) != 0) throw ConfigError(err.str());
-  if (launched_rank() == 0) print_help(out.str());
-}
 
 void run(int argc, char** argv) {
   CLI::App parser("Loads safetensors checkpoints into the devices of a tensor-parallel group.",

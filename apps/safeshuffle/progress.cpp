@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "launch.hpp"
+#include "core/launcher.hpp"
 #include "output.hpp"
 #include "size.hpp"
 
@@ -87,7 +87,8 @@ std::string progress_line(const ProgressState& state, std::size_t columns) {
 }
 
 std::unique_ptr<Terminal> Terminal::find() {
-  const int launcher = under_launcher() ? open_terminal_of_launcher() : -1;
+  const bool alone = core::how_launched() == core::Launch::alone;
+  const int launcher = alone ? -1 : open_terminal_of_launcher();
   if (launcher < 0 && isatty(STDERR_FILENO) != 1) return nullptr;
   return std::make_unique<Terminal>(launcher);
 }
@@ -106,7 +107,7 @@ std::size_t Terminal::columns() const {
 
 ProgressPrinter::ProgressPrinter(ProgressStyle style, std::string activity)
     : activity_(std::move(activity)), start_(Clock::now()) {
-  if (launched_rank() != 0) return;
+  if (core::launched_rank() != 0) return;
   if (style == ProgressStyle::automatic) terminal_ = Terminal::find();
   json_ = style == ProgressStyle::json;
 }

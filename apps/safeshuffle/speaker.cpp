@@ -1,10 +1,11 @@
 #include "speaker.hpp"
 
 #include <cerrno>
-#include <cstdlib>
 #include <fcntl.h>
 #include <string>
 #include <sys/stat.h>
+
+#include "core/launcher.hpp"
 
 #ifdef SAFESHUFFLE_WITH_MPI
 #include <chrono>
@@ -119,9 +120,9 @@ bool speaks_for_job(Knowledge knowledge) {
 // By a file, which only one of them can create; the launcher removes it with its directory. It must
 // outlast the first, since the launcher wakes up ranks that are stopped before it ends them.
 bool speaks_for_node() {
-  const char* const directory = std::getenv("PMIX_SERVER_TMPDIR");
-  if (directory == nullptr) return true;
-  const std::string path = std::string(directory) + "/safeshuffle-has-spoken";
+  const auto directory = core::directory_of_job();
+  if (!directory) return true;
+  const std::string path = *directory + "/safeshuffle-has-spoken";
   const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, S_IRUSR);
   return file >= 0 || errno != EEXIST;
 }

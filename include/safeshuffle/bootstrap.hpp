@@ -21,18 +21,13 @@ struct Bootstrap {
   /// Position among the ranks of this node, from 0; selects the GPU.
   std::uint32_t local_rank = 0;
 
-  /// Where rank 0 waits for the others; the same on all ranks, not needed for a group of one:
+  /// Where rank 0 waits for the others, "tcp://HOST:PORT" or "tcp://HOST:PORT/JOB"; the same on all
+  /// ranks, not needed for a group of one. HOST is a name, an IPv4 address or an IPv6 one in
+  /// brackets at which the other ranks reach rank 0. Rank 0 listens on PORT of all interfaces, or
+  /// only of the loopback interface if HOST is "localhost" or a loopback address. JOB, at most 128
+  /// bytes, distinguishes jobs that use one port at the same time.
   ///
-  /// - "tcp://HOST:PORT" or "tcp://HOST:PORT/JOB": HOST is a name, an IPv4 address or an IPv6 one
-  ///   in brackets at which the other ranks reach rank 0. Rank 0 listens on PORT of all interfaces,
-  ///   or only of the loopback interface if HOST is "localhost" or a loopback address. JOB, at most
-  ///   128 bytes, distinguishes jobs that use one port at the same time.
-  /// - "file:///PATH" or a path: in a directory that all ranks share and may write to, of a name no
-  ///   other running job uses. Leftovers of a job that crashed do no harm. Needs no open port, but
-  ///   is slower where the filesystem caches directories: up to a minute on NFS.
-  ///
-  /// Connections are not authenticated: whoever can connect to the port can join or disrupt. The
-  /// files are private to the user.
+  /// Connections are not authenticated: whoever can connect to the port can join or disrupt.
   std::string address;
 
   /// Longest time to wait for the other ranks, from the call until all have joined; ranks may start
@@ -64,9 +59,9 @@ struct Bootstrap {
 /// If a rank cannot open its GPU or allocate memory for control messages on it, all ranks throw its
 /// error, at once or when they join; rank 0 throws it when all have joined or `timeout` is over. If
 /// there are several errors, all throw rank 0's own, or else the first that rank 0 received. A rank
-/// whose error cannot be delivered to rank 0 throws it alone, after trying for `timeout`. Errors of
-/// the meeting place itself (ConfigError, IoError) may be one rank's own, too; the others then time
-/// out.
+/// whose error cannot be delivered to rank 0 throws it alone, after trying for `timeout`. A rank
+/// whose address is invalid (ConfigError), or a rank 0 that cannot listen (TransportError), throws
+/// at once and alone; the others time out.
 ///
 /// Throws ConfigError (invalid address, the host device, a build without NCCL), MemoryError,
 /// TimeoutError, TransportError.

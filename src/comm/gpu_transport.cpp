@@ -64,8 +64,7 @@ std::unique_ptr<Transport> make_gpu_transport(const Bootstrap& bootstrap,
     buffers.emplace(as_gpu(open()), bootstrap.size, true);
     return bootstrap.rank == 0 ? make_nccl_id() : std::string();
   };
-  const Meeting meeting{bootstrap.rank, bootstrap.size, bootstrap.address};
-  const std::string id = rendezvous(meeting, prepare, patience(bootstrap));
+  const std::string id = rendezvous(bootstrap, prepare, patience(bootstrap));
   auto group = begin_set_up(id, bootstrap.rank, bootstrap.size, *buffers->device);
   return make_nccl_transport(std::move(group), std::move(*buffers));
 }

@@ -15,13 +15,12 @@ constexpr int foreign_channels = 32;
 
 constexpr std::uint64_t token_bytes = NcclCalls::token_bytes;
 
-/// Ranks that have begun an exchange together give up on it less apart than this.
-constexpr std::chrono::milliseconds roll_call_patience{1500};
-
-/// Who does not answer any more; only the first of them is known.
-std::vector<std::uint32_t> roll_call(Transport& control) {
+/// The ranks that no longer answer; only the first of them is known.
+std::vector<std::uint32_t> unresponsive_ranks(Transport& control) {
+  // Ranks that have begun an exchange together give up on it less apart than this.
+  constexpr std::chrono::milliseconds patience{1500};
   try {
-    control.all_gather("", core::Deadline(roll_call_patience));
+    control.all_gather("", core::Deadline(patience));
   } catch (const TimeoutError& error) {
     if (error.record().rank >= 0) return {static_cast<std::uint32_t>(error.record().rank)};
   } catch (const TransportError&) {  // then nobody can be named
@@ -93,7 +92,7 @@ class NcclPending final : public Pending {
   bool failed() const override { return signals_.any_raised(); }
 
   std::vector<std::uint32_t> missing() const override {
-    return control_ == nullptr ? std::vector<std::uint32_t>() : roll_call(*control_);
+    return control_ == nullptr ? std::vector<std::uint32_t>() : unresponsive_ranks(*control_);
   }
 
  private:

@@ -1,10 +1,8 @@
 #include "comm/rendezvous_protocol.hpp"
 
 #include <algorithm>
-#include <thread>
 
 #include "core/error_wire.hpp"
-#include "core/random.hpp"
 #include "core/text.hpp"
 #include "core/wire.hpp"
 
@@ -23,7 +21,7 @@ constexpr char failure_mark = '-';
 constexpr char later_mark = '~';
 
 [[noreturn]] void not_understood() {
-  throw TransportError("the peer is not a rank that waits for this meeting");
+  throw TransportError("the peer is not a rank of this job");
 }
 
 void check_magic(std::string_view bytes) {
@@ -31,7 +29,7 @@ void check_magic(std::string_view bytes) {
   const std::size_t known = std::min(bytes.size(), version_at);
   if (bytes.substr(0, known) != magic.substr(0, known)) not_understood();
   if (bytes.size() > version_at && bytes[version_at] != magic[version_at]) {
-    throw ConfigError("ranks run versions of the library that cannot meet");
+    throw ConfigError("the ranks run incompatible versions of the library");
   }
 }
 
@@ -56,10 +54,6 @@ ErrorRecord current_failure(std::uint32_t rank) {
 
 }  // namespace
 
-std::string fresh_nonce() {
-  return core::random_bytes(16);
-}
-
 std::string frame(std::string_view text) {
   core::WireWriter out;
   out.put(text);
@@ -78,7 +72,7 @@ std::optional<std::string> unframe(std::string_view bytes, std::size_t limit) {
 
 std::string encode(const Greeting& greeting) {
   core::WireWriter out;
-  out.put(greeting.world).put(greeting.rank).put(greeting.job).put(greeting.nonce);
+  out.put(greeting.size).put(greeting.rank).put(greeting.job).put(greeting.nonce);
   out.put(greeting.failure ? core::encode(*greeting.failure) : "");
   return greeting_mark + out.take();
 }
@@ -87,7 +81,7 @@ Greeting decode_greeting(std::string_view text) {
   if (text.empty() || text.front() != greeting_mark) not_understood();
   core::WireReader in(text.substr(1));
   Greeting greeting;
-  greeting.world = in.number();
+  greeting.size = in.number();
   greeting.rank = in.number();
   greeting.job = in.text();
   greeting.nonce = in.text();
@@ -142,19 +136,6 @@ std::string open_answer(std::string_view answer) {
   require_final(answer);
   if (is_failure(answer)) raise(core::decode_error(answer.substr(1)));
   return std::string(answer.substr(1));
-}
-
-void raise_not_reached(const std::optional<ErrorRecord>& failure, const std::string& address,
-                       std::chrono::milliseconds limit, const std::string& cause) {
-  if (failure) raise(as_own(*failure));
-  throw TimeoutError(ErrorRecord{.rank = 0,
-                                 .cause = "no answer from rank 0 at " + address + " within " +
-                                          core::seconds_text(limit) + ": " + cause});
-}
-
-void Pause::operator()(const core::Deadline& deadline) {
-  std::this_thread::sleep_for(std::min(next_, deadline.remaining()));
-  next_ = std::min(next_ * 2, std::chrono::milliseconds(100));
 }
 
 }  // namespace safeshuffle::comm

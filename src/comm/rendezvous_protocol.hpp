@@ -1,9 +1,8 @@
-// What the ranks of a rendezvous say to each other, over sockets as well as in files: a greeting
-// of each rank, which says whether it is ready, and rank 0's answer. Bytes for the same build on
-// machines of one byte order.
+// The messages of a rendezvous: a greeting of each rank, which says whether it is ready, rank 0's
+// answer, and one byte that acknowledges it. Bytes for the same build on machines of one byte
+// order.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,8 +12,6 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/deadline.hpp"
-
 namespace safeshuffle::comm {
 
 /// The longest messages that are accepted from a peer, in bytes.
@@ -22,17 +19,17 @@ constexpr std::size_t greeting_limit = 4096;
 constexpr std::size_t answer_limit = (std::size_t{1} << 20) + 1024;
 constexpr std::size_t job_limit = 128;
 
+/// What a rank sends when it has the answer.
+constexpr char acknowledgement = '.';
+
 /// How a rank introduces itself to rank 0.
 struct Greeting {
-  std::uint64_t world = 0;
+  std::uint64_t size = 0;  ///< of its group
   std::uint64_t rank = 0;
-  std::string job;    ///< what keeps meetings at one address apart
+  std::string job;    ///< tells jobs apart that use one port
   std::string nonce;  ///< random; tells processes apart that claim the same rank
   std::optional<ErrorRecord> failure = {};  ///< why it is not ready; nothing if it is
 };
-
-/// Random bytes that nobody else has.
-std::string fresh_nonce();
 
 /// `text`, recognisable as one message of this protocol and version, and of known length.
 std::string frame(std::string_view text);
@@ -59,7 +56,7 @@ std::string answer_of(const ErrorRecord& failure);
 /// A failure that the other ranks do not learn of: as the rank's own, that of no collective call.
 ErrorRecord as_own(ErrorRecord failure);
 
-/// The answer to a rank that came at the wrong time: it may try again.
+/// The answer to a rank that connects at the wrong time: it may try again.
 std::string later(std::string_view cause);
 
 bool is_failure(std::string_view answer) noexcept;
@@ -69,21 +66,5 @@ void require_final(std::string_view text);
 
 /// What a final answer says: returns the text of `step`, or throws the error.
 std::string open_answer(std::string_view answer);
-
-/// Throws the error of a rank that got no answer from rank 0: its own failure, which says more, or
-/// TimeoutError with the reason `cause`.
-[[noreturn]] void raise_not_reached(const std::optional<ErrorRecord>& failure,
-                                    const std::string& address, std::chrono::milliseconds limit,
-                                    const std::string& cause);
-
-/// Waits between two attempts: briefly at first, a tenth of a second at last.
-class Pause {
- public:
-  /// Does not sleep past the deadline.
-  void operator()(const core::Deadline& deadline);
-
- private:
-  std::chrono::milliseconds next_{2};
-};
 
 }  // namespace safeshuffle::comm

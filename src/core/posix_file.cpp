@@ -21,7 +21,8 @@ void check_no_nul(const std::string& path, const std::string& shown_as, const ch
 }
 
 Descriptor open_descriptor(const std::string& path, int flags, const std::string& shown_as,
-                           const char* action, mode_t mode = 0) {
+                           const char* action) {
+  constexpr mode_t mode = 0666;  // of new files, less the umask
   check_no_nul(path, shown_as, action);
   Descriptor descriptor(
       uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
@@ -67,16 +68,16 @@ PosixFile PosixFile::open(const std::string& path, int flags) {
   return file;
 }
 
-PosixFile PosixFile::create(const std::string& path, std::string shown_as, unsigned mode) {
+PosixFile PosixFile::create(const std::string& path, std::string shown_as) {
   Descriptor descriptor =
-      open_descriptor(path, O_WRONLY | O_CREAT | O_EXCL, shown_as, "cannot create", mode);
+      open_descriptor(path, O_WRONLY | O_CREAT | O_EXCL, shown_as, "cannot create");
   return PosixFile(std::move(descriptor), std::move(shown_as));
 }
 
 std::optional<PosixFile> PosixFile::create_unnamed(const std::string& directory,
-                                                   std::string shown_as, unsigned mode) try {
+                                                   std::string shown_as) try {
   Descriptor descriptor =
-      open_descriptor(directory, O_WRONLY | O_TMPFILE, shown_as, "cannot create", mode);
+      open_descriptor(directory, O_WRONLY | O_TMPFILE, shown_as, "cannot create");
   if (::access(link_of(descriptor).c_str(), F_OK) != 0) return {};
   return PosixFile(std::move(descriptor), std::move(shown_as));
 } catch (const IoError& error) {
@@ -85,10 +86,9 @@ std::optional<PosixFile> PosixFile::create_unnamed(const std::string& directory,
 }
 
 PosixFile PosixFile::open_or_create(const std::string& path) {
-  constexpr mode_t mode = 0666;
-  PosixFile file(open_descriptor(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path,
-                                 "cannot create", mode),
-                 path);
+  PosixFile file(
+      open_descriptor(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path, "cannot create"),
+      path);
   static_cast<void>(file.identity());
   return file;
 }

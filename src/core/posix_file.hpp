@@ -21,15 +21,14 @@ class PosixFile {
   /// Opens an existing file for reading, with more `flags` of open(2); symlinks are followed.
   static PosixFile open(const std::string& path, int flags = 0);
 
-  /// Creates a file for writing that must not exist yet, with the permissions `mode` less the
-  /// umask. Errors name `shown_as` instead of `path`.
-  static PosixFile create(const std::string& path, std::string shown_as, unsigned mode = 0666);
+  /// Creates a file for writing that must not exist yet. Errors name `shown_as` instead of `path`.
+  static PosixFile create(const std::string& path, std::string shown_as);
 
   /// Creates a file for writing that has no name in `directory` until `link_as` gives it one: the
-  /// system frees it with its last descriptor, however the process ends. The permissions and errors
-  /// are those of `create`. Empty where the filesystem or the system has no such files.
-  static std::optional<PosixFile> create_unnamed(const std::string& directory, std::string shown_as,
-                                                 unsigned mode = 0666);
+  /// system frees it with its last descriptor, however the process ends. Errors are those of
+  /// `create`. Empty where the filesystem or the system has no such files.
+  static std::optional<PosixFile> create_unnamed(const std::string& directory,
+                                                 std::string shown_as);
 
   /// Opens a file for reading and writing, which is created if there is none. Symbolic links are
   /// refused.

@@ -1,10 +1,11 @@
-// The public header: what launchers put into the environment.
+// What launchers put into the environment: the public header, and how the command takes it.
 #include "safeshuffle/bootstrap.hpp"
 
 #include <cstdlib>
 #include <map>
 #include <string>
 
+#include "core/launcher.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 
@@ -20,6 +21,8 @@ constexpr const char* names[] = {"RANK",
                                  "OMPI_COMM_WORLD_RANK",
                                  "OMPI_COMM_WORLD_SIZE",
                                  "OMPI_COMM_WORLD_LOCAL_RANK",
+                                 "PMIX_RANK",
+                                 "PMIX_SERVER_TMPDIR",
                                  "PMI_RANK",
                                  "PMI_SIZE",
                                  "MPI_LOCALRANKID",
@@ -33,10 +36,14 @@ constexpr const char* names[] = {"RANK",
                                  "MASTER_ADDR",
                                  "MASTER_PORT"};
 
-/// What a process sees that has these variables and no other of `names`.
-Bootstrap started_with(const Variables& variables) {
+/// Gives this process these variables and no other of `names`.
+void set_environment(const Variables& variables) {
   for (const char* name : names) unsetenv(name);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+}
+
+Bootstrap started_with(const Variables& variables) {
+  set_environment(variables);
   return Bootstrap::from_environment();
 }
 
@@ -58,17 +65,17 @@ TEST_CASE("every launcher's variables are understood", "[bootstrap]") {
        {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
        {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}}));
   const Bootstrap place = started_with(
-      {{rank, "5"}, {size, "16"}, {local_rank, "3"}, {"SAFESHUFFLE_RENDEZVOUS", "/shared/x"}});
+      {{rank, "5"}, {size, "16"}, {local_rank, "3"}, {"SAFESHUFFLE_RENDEZVOUS", "tcp://a:1/x"}});
   CHECK(place.rank == 5);
   CHECK(place.size == 16);
   CHECK(place.local_rank == 3);
-  CHECK(place.address == "/shared/x");
+  CHECK(place.address == "tcp://a:1/x");
   CHECK(refused_with({{rank, "5"}}) == "the environment has " + rank + ", but not " + size);
 }
 
 TEST_CASE("the innermost launcher counts", "[bootstrap]") {
   const Variables slurm{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_LOCALID", "0"}};
-  Variables both{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"SAFESHUFFLE_RENDEZVOUS", "/x"}};
+  Variables both{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"SAFESHUFFLE_RENDEZVOUS", "tcp://a:1"}};
   both.insert(slurm.begin(), slurm.end());
   CHECK(started_with(both).rank == 3);
   both.insert_or_assign("RANK", "");
@@ -96,8 +103,8 @@ TEST_CASE("ranks meet beside torchrun's own port", "[bootstrap]") {
                       {"MASTER_PORT", "1"},
                       {"SLURM_JOB_ID", "17"},
                       {"SLURM_STEP_ID", "4"}}) == "tcp://a:2/17.4");
-  CHECK(address_with({{"SAFESHUFFLE_RENDEZVOUS", "file:///x"}, {"MASTER_ADDR", "a"}}) ==
-        "file:///x");
+  CHECK(address_with({{"SAFESHUFFLE_RENDEZVOUS", "tcp://b:3"}, {"MASTER_ADDR", "a"}}) ==
+        "tcp://b:3");
 }
 
 TEST_CASE("an environment that makes no sense is refused", "[bootstrap]") {
@@ -120,4 +127,51 @@ TEST_CASE("an environment that makes no sense is refused", "[bootstrap]") {
   Variables no_port = two;
   no_port.insert({"MASTER_ADDR", "a"});
   CHECK(refused_with(no_port) == "the environment has MASTER_ADDR, but not MASTER_PORT");
+}
+
+TEST_CASE("a rank of MPI's launchers uses MPI", "[bootstrap]") {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    INFO(name);
+    set_environment({{name, "3"}, {"SLURM_PROCID", "7"}});
+    CHECK(core::how_launched() == core::Launch::mpi);
+    CHECK(core::launched_rank() == 3);
+  }
+}
+
+TEST_CASE("an explicit rendezvous overrides MPI", "[bootstrap]") {
+  set_environment({{"OMPI_COMM_WORLD_RANK", "3"},
+                   {"OMPI_COMM_WORLD_SIZE", "4"},
+                   {"SAFESHUFFLE_RENDEZVOUS", "tcp://a:1"}});
+  CHECK(core::how_launched() == core::Launch::rendezvous);
+  CHECK(core::launched_rank() == 3);
+}
+
+TEST_CASE("only an explicit rendezvous or all that torchrun sets makes ranks meet", "[bootstrap]") {
+  Variables torchrun{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}};
+  set_environment(torchrun);
+  CHECK(core::how_launched() == core::Launch::rendezvous);
+  CHECK(core::launched_rank() == 1);
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR"}) {
+    INFO(name);
+    Variables some = torchrun;
+    some[name] = "";
+    set_environment(some);
+    CHECK(core::how_launched() == core::Launch::alone);
+    CHECK(core::launched_rank() == 0);
+  }
+  set_environment({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"MASTER_ADDR", "a"}});
+  CHECK(core::how_launched() == core::Launch::alone);
+}
+
+TEST_CASE("a rank that cannot be read counts as the first", "[bootstrap]") {
+  set_environment({{"RANK", "two"}, {"WORLD_SIZE", "4"}, {"SAFESHUFFLE_RENDEZVOUS", "tcp://a:1"}});
+  CHECK(core::how_launched() == core::Launch::rendezvous);
+  CHECK(core::launched_rank() == 0);
+}
+
+TEST_CASE("the directory of a job is that of PMIx", "[bootstrap]") {
+  set_environment({});
+  CHECK(core::directory_of_job() == std::nullopt);
+  set_environment({{"PMIX_SERVER_TMPDIR", "/tmp/job"}});
+  CHECK(core::directory_of_job() == "/tmp/job");
 }
