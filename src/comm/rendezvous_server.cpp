@@ -168,7 +168,6 @@ class Server {
     if (greeting.failure && too_late) {
       return connection.send_answer(answer_of(as_own(*greeting.failure)));
     }
-    close_former(connection);
     connection.admit();
   }
 
@@ -202,15 +201,6 @@ class Server {
     if (!std::exchange(decided_, true)) answer_ = refusal;
     if (refusal == answer_) connection.admit();
     connection.send_answer(refusal);
-  }
-
-  /// A rank that connects again has given up its connection, even if that is not known here yet.
-  void close_former(const Connection& connection) {
-    for (Connection& other : connections_) {
-      if (&other != &connection && other.greeting().nonce == connection.greeting().nonce) {
-        other.close();
-      }
-    }
   }
 
   /// A few at a time, so that no flood of them stops the rest.
