@@ -3,6 +3,7 @@
 
 #include "safeshuffle/bootstrap.hpp"
 #include "safeshuffle/communicator.hpp"
+#include "safeshuffle/device.hpp"
 #include "safeshuffle/dtype.hpp"
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/loader.hpp"

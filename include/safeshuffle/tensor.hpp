@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "safeshuffle/communicator.hpp"
+#include "safeshuffle/device.hpp"
 #include "safeshuffle/dtype.hpp"
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/plan.hpp"

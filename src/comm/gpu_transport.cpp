@@ -13,9 +13,9 @@ namespace {
 
 using SharedDevice = std::shared_ptr<device::Device>;
 
-// Devices of kind cuda are of this class only.
 std::shared_ptr<device::CudaDevice> as_gpu(const SharedDevice& device) {
-  return std::static_pointer_cast<device::CudaDevice>(device);
+  if (device->as_cuda() == nullptr) throw ConfigError("NCCL needs a GPU");
+  return {device, device->as_cuda()};
 }
 
 // Made by rank 0, told to all.

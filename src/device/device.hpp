@@ -9,12 +9,14 @@
 #include <span>
 #include <string>
 
-#include "safeshuffle/communicator.hpp"
+#include "safeshuffle/device.hpp"
 
 #include "core/cpus.hpp"
 #include "core/pack_item.hpp"
 
 namespace safeshuffle::device {
+
+class CudaDevice;
 
 /// The buffers of one pack: a slab is read, the two targets are written.
 struct PackBuffers {
@@ -82,6 +84,9 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual DeviceKind kind() const noexcept = 0;
+
+  /// Itself, for what only GPUs have; null for others.
+  virtual CudaDevice* as_cuda() noexcept { return nullptr; }
 
   /// Of a GPU; 0 on the host.
   virtual int ordinal() const noexcept { return 0; }

@@ -1,7 +1,7 @@
 // Executes a plan: reads wave w + 1 while wave w is packed and exchanged.
 #pragma once
 
-#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,23 +13,13 @@
 #include "safeshuffle/plan.hpp"
 
 #include "comm/transport.hpp"
-#include "core/cpus.hpp"
 #include "core/deadline.hpp"
-#include "core/detached_work.hpp"
 #include "device/device.hpp"
-#include "io/reader.hpp"
 #include "pipeline/phase_clock.hpp"
-#include "pipeline/reading.hpp"
+#include "pipeline/wave_reader.hpp"
 #include "plan/transfers.hpp"
 
 namespace safeshuffle::pipeline {
-
-/// All device memory of a load. Null where the plan needs none.
-struct Buffers {
-  std::shared_ptr<std::byte> arena;
-  std::array<std::shared_ptr<std::byte>, 2> slabs;
-  std::shared_ptr<std::byte> pack_buffer;
-};
 
 /// One load of one rank. Used by the loading thread; construct, run once, then ask.
 class Executor {
@@ -38,14 +28,11 @@ class Executor {
   /// ReadingPlace; `source` must outlive the process' reads. Throws MemoryError, PlanError.
   Executor(const source::Source& source, const Plan& plan, const Communicator& comm,
            const Options& options, unsigned sharers, PhaseClock& clock);
-
-  /// Ends reads under way, or gives them up after a time, with all memory that they may still use.
-  ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   /// Runs all waves. Collective. A failure to read or to pack, or of the progress callback, is not
-  /// thrown: the rank takes part in the exchange under way, with bytes that nobody will see, and
+  /// thrown: the rank completes the exchange in progress, with bytes that nobody will see, and
   /// tells the others with it. All ranks stop after that exchange; see `error`. Throws
   /// TransportError or TimeoutError.
   void run();
@@ -56,49 +43,21 @@ class Executor {
   /// The finished tensors, placed by plan::arena_offsets.
   const std::shared_ptr<std::byte>& arena() const noexcept { return buffers_->arena; }
 
-  io::IoPath io_path() const { return reader_->path(); }
-  double read_busy_seconds() const { return reader_->busy_seconds(); }
-  std::uint64_t pinned_bytes() const { return staging_->pinned_bytes(); }
-
-  /// What its reader threads do, for the report.
-  struct Reading {
-    core::CpuSet cpus;
-    unsigned threads = 0;
-    std::uint64_t chunk = 0;
-  };
-  const Reading& reading() const noexcept { return reading_; }
+  /// What was read, and how.
+  const WaveReader& reader() const noexcept { return reader_; }
 
  private:
   struct Transfers {
     std::vector<PackItem> items;
     comm::Exchange exchange;
   };
-  /// Whatever a reader thread that hangs may still use.
-  struct Abandoned {
-    std::optional<core::DetachedWork> threads;
-    std::shared_ptr<device::Device> device;
-    std::shared_ptr<Buffers> buffers;
-    std::unique_ptr<device::Staging> staging;
-    std::unique_ptr<io::Reader> reader;
-  };
-  struct WaveBatch {
-    std::uint32_t wave = 0;
-    std::optional<io::BatchId> batch;  ///< empty if nothing is read
-    core::Clock::time_point begin;
-  };
 
-  void make_reader(const source::Source& source, const io::ReaderOptions& options,
-                   std::uint64_t slab_bytes);
   void connect();
-  WaveBatch start_reading(std::uint32_t wave);
-  void await_reading(const WaveBatch& reading);
-  void note_stall(std::uint32_t wave);
-  void settle_reader() noexcept;
-  void abandon_reader() noexcept;
+  void start_reading(std::uint32_t wave);
+  void await_reading(std::uint32_t wave);
   void note_failure(const ErrorRecord& error);
   template <class Step>
   void attempt(const Step& step);
-  void check_fallbacks();
   void prepare_transfers(std::uint32_t wave);
   Transfers plan_transfers(std::uint32_t wave);
   std::vector<comm::Message> messages(const std::vector<plan::Run>& runs, std::uint32_t wave) const;
@@ -113,19 +72,14 @@ class Executor {
   comm::Transport& transport_;
   std::shared_ptr<device::Device> device_;
   const Options& options_;
+  const std::chrono::milliseconds timeout_;
   PhaseClock& clock_;
   // First: throws while a stream is captured, before anything is allocated.
   std::unique_ptr<device::Queue> queue_;
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Packer> packer_;
-  std::unique_ptr<device::Staging> staging_;
-  std::unique_ptr<io::Reader> reader_;
-  Reading reading_;
+  WaveReader reader_;
   plan::TransferPlanner planner_;
-  plan::Slab slab_;  // scratch
-  core::Deadline deadline_;
-  std::unique_ptr<Abandoned> abandoned_;  // empty: made beforehand, so that giving up cannot fail
-  std::optional<io::BatchId> last_batch_;
   Transfers transfers_;  // of the next wave
   std::optional<ErrorRecord> error_;
   Progress progress_;

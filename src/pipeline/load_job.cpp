@@ -122,7 +122,7 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.cores = core::available_cores();
   report.phases = clock.read();
   report.total_seconds = std::accumulate(report.phases.begin(), report.phases.end(), 0.0);
-  report.read_busy_seconds = executor.read_busy_seconds();
+  report.read_busy_seconds = executor.reader().busy_seconds();
   report.read_hidden_seconds = std::max(
       0.0, report.read_busy_seconds - report.phases[static_cast<std::size_t>(Phase::read)]);
   report.read_bytes = planned.read_bytes;
@@ -133,12 +133,13 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.packer_device_bytes = comm.device_handle()->packer_bytes();
   report.peak_device_bytes =
       planned.peak_device_bytes + report.transport_device_bytes + report.packer_device_bytes;
-  report.peak_pinned_bytes = executor.pinned_bytes() + report.packer_device_bytes;
+  report.peak_pinned_bytes = executor.reader().pinned_bytes() + report.packer_device_bytes;
   report.peak_resident_bytes = core::peak_resident_bytes();
-  const io::IoPath path = executor.io_path();
-  report.reader_cpus = core::cpu_list(executor.reading().cpus);
-  report.reader_threads = executor.reading().threads;
-  report.reader_chunk = executor.reading().chunk;
+  const io::IoPath path = executor.reader().io_path();
+  const Reading& reading = executor.reader().reading();
+  report.reader_cpus = core::cpu_list(reading.cpus);
+  report.reader_threads = reading.threads;
+  report.reader_chunk = reading.chunk;
   report.io_path = path.mode.empty() ? "none" : path.engine + " " + path.mode;
   report.direct_bytes = path.direct_bytes;
   report.buffered_bytes = path.buffered_bytes;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "safeshuffle/communicator.hpp"
+#include "safeshuffle/device.hpp"
 #include "safeshuffle/options.hpp"
 
 #include "core/cpus.hpp"

@@ -95,9 +95,10 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
       .cause =
           "the memory budget of " + std::to_string(options.memory_budget) + " bytes" + reserved +
           " cannot hold the " + std::to_string(rank.peak_device_bytes) +
-          " bytes of the plan (shards " + std::to_string(rank.arena_bytes) + ", slabs 2 x " +
-          std::to_string(rank.slab_bytes) + ", pack buffer " + std::to_string(rank.pack_bytes) +
-          "; this tensor has " + std::to_string(tensor.bytes) + " stored bytes) with a window of " +
+          " bytes of the plan (shards " + std::to_string(rank.arena_bytes) + ", slabs " +
+          std::to_string(schedule.slabs) + " x " + std::to_string(rank.slab_bytes) +
+          ", pack buffer " + std::to_string(rank.pack_bytes) + "; this tensor has " +
+          std::to_string(tensor.bytes) + " stored bytes) with a window of " +
           std::to_string(schedule.window) + " bytes, the smallest that is sensible; a budget of " +
           std::to_string(rank.peak_device_bytes + options.reserved_bytes) + " bytes would do"});
 }

@@ -64,6 +64,8 @@ struct Schedule {
   std::uint32_t world = 1;
   std::uint32_t waves = 0;
   std::uint64_t window = 0;
+  std::uint32_t slabs =
+      2;  ///< of each rank: one is read into while another is packed and exchanged
   Assignment assignment = Assignment::round_robin;
   std::vector<std::vector<Read>> reads;    ///< [reader], in reading order
   std::vector<std::uint32_t> arena_order;  ///< all tensors that are read, as every arena has them

@@ -48,7 +48,8 @@ class Summarizer {
     for (const ReadGroup& group : read_groups(schedule_)) add_group(group);
     add_segments();
     for (RankSummary& rank : schedule_.ranks) {
-      rank.peak_device_bytes = rank.arena_bytes + 2 * rank.slab_bytes + rank.pack_bytes;
+      rank.peak_device_bytes =
+          rank.arena_bytes + schedule_.slabs * rank.slab_bytes + rank.pack_bytes;
     }
   }
 

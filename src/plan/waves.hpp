@@ -17,6 +17,11 @@ std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads);
 /// A slab may exceed the window by less than a page per range, for congruence with file offsets.
 void slab_at(const Schedule& schedule, std::uint32_t wave, std::uint32_t reader, Slab& slab);
 
+/// Which of its slabs each rank uses for `wave`.
+inline std::uint32_t slab_of(const Schedule& schedule, std::uint32_t wave) noexcept {
+  return wave % schedule.slabs;
+}
+
 /// Device bytes that hold the slab; a multiple of the page.
 std::uint64_t slab_bytes(const Slab& slab);
 

@@ -21,6 +21,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(int ordinal, std::optional<cudaStream_t> after = {});
 
   DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
+  CudaDevice* as_cuda() noexcept override { return this; }
   int ordinal() const noexcept override { return session_->gpu().ordinal(); }
 
   /// "NVIDIA H200 at 0000:1B:00.0".

@@ -1,0 +1,140 @@
+#include "pipeline/wave_reader.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/process.hpp"
+#include "core/text.hpp"
+#include "pipeline/reading.hpp"
+#include "plan/waves.hpp"
+
+namespace safeshuffle::pipeline {
+namespace {
+
+constexpr std::chrono::microseconds poll_patience{1000};
+constexpr std::chrono::milliseconds settling_patience{30'000};
+
+ReadingPlace reading_place(const Options& options, const device::Device& device, unsigned sharers) {
+  ReadingPlace place;
+  place.device = device.kind();
+  place.usable = usable_cpus(options, place.device);
+  place.cores =
+      place.usable.empty() ? core::available_cores() : static_cast<unsigned>(place.usable.size());
+  place.bound = core::allowed_cpus();
+  place.sharers = sharers;
+  if (options.numa == Numa::automatic) place.near = device.near_cpus(place.usable);
+  return place;
+}
+
+std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
+  const auto files = schedule.catalog.files();
+  return {files.begin(), files.end()};
+}
+
+}  // namespace
+
+WaveReader::WaveReader(const source::Source& source, const plan::Schedule& schedule,
+                       std::uint32_t rank, std::shared_ptr<device::Device> device,
+                       std::shared_ptr<Buffers> buffers, const Options& options, unsigned sharers,
+                       PhaseClock& clock)
+    : schedule_(schedule),
+      rank_(rank),
+      options_(options),
+      clock_(clock),
+      device_(std::move(device)),
+      buffers_(std::move(buffers)),
+      batches_(schedule.slabs),
+      deadline_(options.timeout),
+      abandoned_(std::make_unique<Abandoned>()) {
+  const ReadingPlace place = reading_place(options, *device_, sharers);
+  const io::ReaderOptions reader = reader_options(options, place);
+  core::run_on(reader_cpus(place, reader.threads),
+               [&] { make_reader(source, reader, schedule.ranks[rank].slab_bytes); });
+}
+
+WaveReader::~WaveReader() {
+  settle();
+}
+
+// Its threads, and the memory that they fill, stay on the CPUs that this one runs on.
+void WaveReader::make_reader(const source::Source& source, const io::ReaderOptions& options,
+                             std::uint64_t slab_bytes) {
+  // No piece is larger than a slab, whatever the chunk.
+  const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
+  staging_ = device_->make_staging(slot_bytes, ring_slots(slot_bytes, options.threads));
+  reader_ = io::make_reader(options, source, files_of(schedule_), *staging_);
+  reading_ = {core::allowed_cpus(), options.threads, options.chunk};
+}
+
+void WaveReader::start(std::uint32_t wave) {
+  const std::uint32_t slab = plan::slab_of(schedule_, wave);
+  WaveBatch& batch = batches_[slab] = {{}, core::Clock::now()};
+  plan::slab_at(schedule_, wave, rank_, slab_);
+  if (slab_.file_ranges.empty()) return;
+  std::vector<io::ReadRange> ranges;
+  ranges.reserve(slab_.file_ranges.size());
+  for (const plan::FileRange& range : slab_.file_ranges) {
+    ranges.push_back({range.file, range.file_offset, range.bytes,
+                      buffers_->slabs[slab].get() + range.slab_offset});
+  }
+  batch.batch = last_ = reader_->submit(ranges);
+}
+
+std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
+                                            const std::function<void()>& meanwhile) {
+  const WaveBatch reading = std::exchange(batches_[plan::slab_of(schedule_, wave)], {});
+  if (!reading.batch) return std::nullopt;
+  const PhaseScope scope(clock_, Phase::read);
+  deadline_.restart();
+  io::BatchStatus status;
+  for (std::uint64_t landed = 0;; landed = status.bytes) {
+    status = reader_->poll(*reading.batch, poll_patience);
+    if (status.done) break;
+    // Without staging, data is on the device as soon as it is read.
+    if (status.read && pinned_bytes() != 0) clock_.enter(Phase::h2d);
+    if (status.bytes != landed) deadline_.restart();
+    if (deadline_.expired()) {
+      abandon();
+      return status.error ? status.error : stall(wave);
+    }
+    if (!status.error) meanwhile();
+  }
+  clock_.note_read(wave, reading.begin);
+  return status.error ? status.error : first_fallback();
+}
+
+std::optional<ErrorRecord> WaveReader::first_fallback() const {
+  if (!options_.strict) return std::nullopt;
+  const io::IoPath path = reader_->path();
+  if (path.fallbacks.empty()) return std::nullopt;
+  return ErrorRecord{.kind = ErrorKind::fallback, .cause = "strict: " + path.fallbacks.front()};
+}
+
+ErrorRecord WaveReader::stall(std::uint32_t wave) const {
+  return {.kind = ErrorKind::timeout,
+          .cause = "reading wave " + std::to_string(wave) + ": no progress within " +
+                   core::seconds_text(deadline_.limit())};
+}
+
+// A load that has failed must not block on local storage: after an error of any rank the next wave
+// may still be read.
+void WaveReader::settle() noexcept {
+  if (!reader_ || !last_) return;
+  reader_->cancel();
+  const auto patience = std::min(deadline_.limit(), settling_patience);
+  if (!reader_->poll(*last_, patience).done) abandon();
+}
+
+// A thread that hangs in the kernel cannot be joined, so all that it may still use is left to it,
+// for good; the alternative is to hang with it.
+void WaveReader::abandon() noexcept {
+  abandoned_->threads.emplace();
+  abandoned_->device = device_;
+  abandoned_->buffers = buffers_;
+  abandoned_->staging = std::move(staging_);
+  abandoned_->reader = std::move(reader_);
+  static_cast<void>(abandoned_.release());  // never freed
+}
+
+}  // namespace safeshuffle::pipeline

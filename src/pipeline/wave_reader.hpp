@@ -1,0 +1,105 @@
+// Reads the waves of one rank ahead of their use.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/options.hpp"
+
+#include "core/cpus.hpp"
+#include "core/deadline.hpp"
+#include "core/detached_work.hpp"
+#include "device/device.hpp"
+#include "io/reader.hpp"
+#include "pipeline/phase_clock.hpp"
+#include "plan/schedule.hpp"
+#include "source/source.hpp"
+
+namespace safeshuffle::pipeline {
+
+/// All device memory of a load. Null where the plan needs none.
+struct Buffers {
+  std::shared_ptr<std::byte> arena;
+  std::vector<std::shared_ptr<std::byte>> slabs;  ///< that of a wave: plan::slab_of
+  std::shared_ptr<std::byte> pack_buffer;
+};
+
+/// What reader threads do, for the report.
+struct Reading {
+  core::CpuSet cpus;
+  unsigned threads = 0;
+  std::uint64_t chunk = 0;
+};
+
+/// Used by the loading thread. `source`, `schedule`, `options` and `clock` must outlive it, and
+/// `source` also reads that hang.
+class WaveReader {
+ public:
+  /// Allocates the ring through which data gets to the device. `sharers`: see ReadingPlace. Throws
+  /// MemoryError.
+  WaveReader(const source::Source& source, const plan::Schedule& schedule, std::uint32_t rank,
+             std::shared_ptr<device::Device> device, std::shared_ptr<Buffers> buffers,
+             const Options& options, unsigned sharers, PhaseClock& clock);
+
+  /// Ends reads in progress, or abandons them after a time, with all memory that they may still
+  /// use.
+  ~WaveReader();
+  WaveReader(const WaveReader&) = delete;
+  WaveReader& operator=(const WaveReader&) = delete;
+
+  /// Starts reading a wave into its slab, which must be free.
+  void start(std::uint32_t wave);
+
+  /// Waits until a wave that was started has landed; calls `meanwhile` now and then. Returns what
+  /// went wrong: a read that failed, one that made no progress within the time-out, or, with
+  /// Options::strict, one that fell back.
+  std::optional<ErrorRecord> wait(std::uint32_t wave, const std::function<void()>& meanwhile);
+
+  io::IoPath io_path() const { return reader_->path(); }
+  double busy_seconds() const { return reader_->busy_seconds(); }
+  std::uint64_t pinned_bytes() const { return staging_->pinned_bytes(); }
+  const Reading& reading() const noexcept { return reading_; }
+
+ private:
+  struct WaveBatch {
+    std::optional<io::BatchId> batch;  ///< empty if nothing is read
+    core::Clock::time_point begin;
+  };
+  /// Whatever a reader thread that hangs may still use.
+  struct Abandoned {
+    std::optional<core::DetachedWork> threads;
+    std::shared_ptr<device::Device> device;
+    std::shared_ptr<Buffers> buffers;
+    std::unique_ptr<device::Staging> staging;
+    std::unique_ptr<io::Reader> reader;
+  };
+
+  void make_reader(const source::Source& source, const io::ReaderOptions& options,
+                   std::uint64_t slab_bytes);
+  std::optional<ErrorRecord> first_fallback() const;
+  ErrorRecord stall(std::uint32_t wave) const;
+  void settle() noexcept;
+  void abandon() noexcept;
+
+  const plan::Schedule& schedule_;
+  const std::uint32_t rank_;
+  const Options& options_;
+  PhaseClock& clock_;
+  std::shared_ptr<device::Device> device_;
+  std::shared_ptr<Buffers> buffers_;
+  std::unique_ptr<device::Staging> staging_;
+  std::unique_ptr<io::Reader> reader_;
+  Reading reading_;
+  plan::Slab slab_;                  // scratch
+  std::vector<WaveBatch> batches_;   // by plan::slab_of the wave
+  std::optional<io::BatchId> last_;  // the last batch that was submitted
+  core::Deadline deadline_;
+  std::unique_ptr<Abandoned> abandoned_;  // empty: made beforehand, so that abandoning cannot fail
+};
+
+}  // namespace safeshuffle::pipeline
