@@ -1,5 +1,8 @@
 #include "shared_options.hpp"
 
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "option.hpp"
@@ -14,6 +17,12 @@ const Choices<Assignment>& assignments() {
                                          {"striped", Assignment::striped},
                                          {"auto", Assignment::automatic}};
   return names;
+}
+
+// One pattern each time it is given: what follows may be the MODEL.
+void add_patterns(CLI::App& parser, const std::string& name, std::vector<std::string>& patterns,
+                  const std::string& help) {
+  parser.add_option(name, patterns, help)->type_name("GLOB")->allow_extra_args(false);
 }
 
 }  // namespace
@@ -37,6 +46,10 @@ CLI::Option* add_tp_plan(CLI::App& parser, std::string& tp_plan) {
 
 void add_plan_options(CLI::App& parser, Options& options) {
   add_tp_plan(parser, options.tp_plan);
+  add_patterns(parser, "--only", options.selection.only,
+               "Load only tensors whose names match, such as 'model.layers.0.*'; repeatable");
+  add_patterns(parser, "--skip", options.selection.skip,
+               "Leave out tensors whose names match; repeatable");
   add_dtype(parser, options.plan.dtype, "Convert F16, BF16 and F32 tensors");
   add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),
              "Which rank reads what");

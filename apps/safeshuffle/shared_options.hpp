@@ -14,7 +14,7 @@
 
 namespace safeshuffle::app {
 
-/// --tp-plan, --dtype, --assign, --window, --memory-budget.
+/// --tp-plan, --only, --skip, --dtype, --assign, --window, --memory-budget.
 void add_plan_options(CLI::App& parser, Options& options);
 
 /// --tp-plan.

@@ -76,7 +76,7 @@ class PlannedLoad {
 };
 
 /// Loads according to an existing plan; `plan.world()` must equal `comm.size()`. Collective.
-/// `options.plan` and `options.tp_plan` are not used.
+/// `options.plan`, `options.tp_plan` and `options.selection` are not used.
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options = {});
 
 /// Re-reads the files through an independent, slow path and compares every byte that this rank

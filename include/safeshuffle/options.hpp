@@ -8,6 +8,7 @@
 #include <string>
 
 #include "safeshuffle/dtype.hpp"
+#include "safeshuffle/selection.hpp"
 
 namespace safeshuffle {
 
@@ -67,6 +68,9 @@ struct Options {
   /// Placement rules: "auto" (from config.json's model_type), "replicate", or the path of a rule
   /// file, which rank 0 reads.
   std::string tp_plan = "auto";
+
+  /// The tensors to load; the others are not read. The same on all ranks.
+  Selection selection;
 
   IoEngine io = IoEngine::automatic;
 

@@ -128,11 +128,13 @@ class TpPlan {
   /// that an error.
   Placement place(const TensorInfo& tensor, std::uint32_t world) const;
 
-  /// `place` for every tensor of a catalog, in its order. The catalog must be that of a whole
+  /// `place` for every tensor of a catalog, in its order. Those that are not `selected` (by index;
+  /// empty: all are) are dropped, whatever the rules say. The catalog must be that of a whole
   /// checkpoint: throws ConfigError if a key of the rules matches none of its tensors and is not
   /// marked as optional (docs/placement.md). This detects mistyped keys and rules for another
   /// model.
-  std::vector<Placement> place_all(const Catalog& catalog, std::uint32_t world) const;
+  std::vector<Placement> place_all(const Catalog& catalog, std::uint32_t world,
+                                   const std::vector<bool>& selected = {}) const;
 
  private:
   struct Rules;

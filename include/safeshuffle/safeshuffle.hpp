@@ -12,5 +12,6 @@
 #include "safeshuffle/placement.hpp"
 #include "safeshuffle/plan.hpp"
 #include "safeshuffle/report.hpp"
+#include "safeshuffle/selection.hpp"
 #include "safeshuffle/sharded_output.hpp"
 #include "safeshuffle/tensor.hpp"

@@ -47,7 +47,9 @@ PlanOptions on_device(PlanOptions options, const Communicator& comm) {
 Plan plan_together(Opened opened, const Communicator& comm, const Options& options) {
   std::optional<Plan> plan;
   comm::agree_on_computation(comm.transport(), timeout_of(options), [&]() -> std::string {
-    auto placements = opened.tp_plan.place_all(opened.checkpoint.catalog, comm.size());
+    const Catalog& catalog = opened.checkpoint.catalog;
+    auto placements =
+        opened.tp_plan.place_all(catalog, comm.size(), select(options.selection, catalog));
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
                      on_device(options.plan, comm));
     return {};

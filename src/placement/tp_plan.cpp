@@ -138,13 +138,18 @@ Placement TpPlan::place(const TensorInfo& tensor, std::uint32_t world) const {
   return place_by(*rules_, rules_->matcher.find(tensor.name, covering), tensor, world);
 }
 
-std::vector<Placement> TpPlan::place_all(const Catalog& catalog, std::uint32_t world) const {
+std::vector<Placement> TpPlan::place_all(const Catalog& catalog, std::uint32_t world,
+                                         const std::vector<bool>& selected) const {
   check_world(world);
   const std::vector<Choice> choices = choose_rules(*rules_, catalog);
   std::vector<Placement> placements;
   placements.reserve(choices.size());
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const TensorInfo& tensor = catalog.tensors()[i];
+    if (!selected.empty() && !selected.at(i)) {
+      placements.push_back({Placement::Kind::dropped, {}});
+      continue;
+    }
     try {
       placements.push_back(place_by(*rules_, choices[i], tensor, world));
     } catch (const PlanError& error) {

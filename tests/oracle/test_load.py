@@ -9,6 +9,7 @@ import os
 import tempfile
 import unittest
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -36,6 +37,18 @@ class Case:
     window: int
     options: str = ""
     form: str = "rules"  # of the rule file
+    only: tuple = ()
+    skip: tuple = ()
+
+    def selects(self, name):
+        """Of a tensor; by the patterns of Python's shell."""
+        chosen = not self.only or any(fnmatchcase(name, pattern) for pattern in self.only)
+        return chosen and not any(fnmatchcase(name, pattern) for pattern in self.skip)
+
+    def selection(self):
+        """As the command takes it."""
+        chosen = [word for pattern in self.only for word in ("--only", pattern)]
+        return chosen + [word for pattern in self.skip for word in ("--skip", pattern)]
 
 
 CASES = [
@@ -51,6 +64,10 @@ CASES = [
     Case(5, "balanced", "bf16", 64 * KIB, "--chunk 5000"),
     Case(5, "striped", "f32", 10_000, "--threads 1", "bare"),
     Case(8, "auto", "keep", 64 * KIB, "--threads 1"),
+    Case(1, "round-robin", "keep", MIB, only=("*.large",)),
+    Case(2, "balanced", "f16", 64 * KIB, only=("*.colwise.*", "*row*"), skip=("*.[bs]*", "layers.3*")),
+    Case(3, "striped", "keep", 4 * KIB, skip=("*.large", "model.layers.??.*", "every.*")),
+    Case(4, "round-robin", "f16", 64 * KIB, only=("*.rowwise.*",)),
 ]
 
 NUMPY_TYPES = {"I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "F16", "F32", "F64", "BOOL"}
@@ -81,7 +98,7 @@ class Load(unittest.TestCase):
         report = self.work / "report.json"
         choices = [
             self.model, "--tp-plan", self.rules[case.form], "--assign", case.assign,
-            "--dtype", case.dtype, "--window", max(case.window, LEAST_WINDOW),
+            "--dtype", case.dtype, "--window", max(case.window, LEAST_WINDOW), *case.selection(),
         ]  # fmt: skip
         result = command.run_ranks(
             case.ranks, "load", *choices, *case.options.split(), *LOAD_OPTIONS,
@@ -89,6 +106,7 @@ class Load(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assert_as_planned(report, command.run("plan", *choices, "--world", case.ranks, "--json"))
+        self.assert_only_needed_is_read(report, case)
         names = [f"model-rank-{rank}-part-0.safetensors" for rank in range(case.ranks)]
         self.assertEqual(sorted(path.name for path in saved.iterdir()), names)
         return [saved / name for name in names]
@@ -106,11 +124,22 @@ class Load(unittest.TestCase):
             planned = loaded["peak_device_bytes"] - beside
             self.assertEqual(planned, rank["peak_device_bytes"])
 
+    def assert_only_needed_is_read(self, report, case):
+        ranks = range(case.ranks)
+        needed = sum(
+            len(tensor.data)
+            for name, tensor in self.tensors.items()
+            if case.selects(name)
+            and any(placement.holds(sample.style_of(name, case.form), rank) for rank in ranks)
+        )
+        loaded = json.loads(report.read_text(encoding="utf-8"))["ranks"]
+        self.assertEqual(sum(rank["read_bytes"] for rank in loaded), needed)
+
     def compare(self, actual, case, rank):
         held = {
             name: tensor
             for name, tensor in self.tensors.items()
-            if placement.holds(sample.style_of(name, case.form), rank)
+            if case.selects(name) and placement.holds(sample.style_of(name, case.form), rank)
         }
         self.assertEqual(sorted(actual), sorted(held))
         wrong = []
@@ -133,7 +162,7 @@ class Load(unittest.TestCase):
 
     def assert_same_on_all(self, ranks):
         """Also where several results are right."""
-        for name in self.tensors:
+        for name in ranks[0]:
             if name.startswith("every."):
                 self.assertEqual(len({actual[name].data for actual in ranks}), 1, name)
 
