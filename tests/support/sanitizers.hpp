@@ -17,3 +17,13 @@
 #define SAFESHUFFLE_TSAN 0
 #endif
 #endif
+
+namespace safeshuffle::testing {
+
+/// How many of `count` random cases to run. A sanitizer looks for errors that most of them have in
+/// common, and makes them many times slower.
+constexpr int cases(int count) {
+  return SAFESHUFFLE_ASAN || SAFESHUFFLE_TSAN ? (count + 7) / 8 : count;
+}
+
+}  // namespace safeshuffle::testing
