@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "safeshuffle/communicator.hpp"
 #include "safeshuffle/tensor.hpp"
 
 #include "device/device.hpp"
