@@ -1,4 +1,4 @@
-// Reads in reading order → waves; and what lies in the slab of one wave.
+// Assigns reads, in reading order, to waves, and computes the slab of one wave.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads);
 /// A slab may exceed the window by less than a page per range, for congruence with file offsets.
 void slab_at(const Schedule& schedule, std::uint32_t wave, std::uint32_t reader, Slab& slab);
 
-/// Device bytes that hold the slab; a multiple of the page.
+/// Device memory for the slab, in bytes; a multiple of the page.
 std::uint64_t slab_bytes(const Slab& slab);
 
 /// Stored bytes that all ranks read for `wave`.
