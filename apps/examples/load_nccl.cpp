@@ -1,5 +1,5 @@
-// Loads a checkpoint in processes that have NCCL and no MPI, as inference engines do: forks one
-// process per rank, each makes the communicator that the engine would have, and lends it to the
+// Loads a checkpoint in processes that use NCCL without MPI, as inference engines do: forks one
+// process per rank, each of which creates a communicator, as the engine would, and lends it to the
 // library.
 //   example_load_nccl CHECKPOINT RANKS
 #include <atomic>
@@ -41,7 +41,7 @@ void take_gpu(int rank, int ranks) {
   int gpus = 0;
   check(cudaGetDeviceCount(&gpus));
   if (gpus == 0) throw std::runtime_error("no GPU is visible");
-  // To try it out with fewer GPUs: NCCL lets ranks share one only if they seem to be on several
+  // To try it with fewer GPUs: NCCL lets ranks share one only if they seem to be on different
   // hosts.
   if (gpus < ranks) setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
   check(cudaSetDevice(rank % gpus));
@@ -58,7 +58,7 @@ ncclComm_t make_communicator(Meeting& meeting, int rank, int ranks) {
   return comm;
 }
 
-/// This is all that an engine adds to what it does anyway.
+/// This is all that an engine has to add.
 void load_and_list(const char* path, ncclComm_t comm, cudaStream_t stream) {
   const auto group = safeshuffle::borrow(comm, stream);
   const auto model = safeshuffle::load(path, group);
@@ -69,8 +69,8 @@ void load_and_list(const char* path, ncclComm_t comm, cudaStream_t stream) {
   }
 }
 
-/// What the engine does anyway. A borrowed communicator stays ours: to destroy, or, after an error,
-/// to abort, which also ends what still waits for another rank.
+/// What the engine does anyway. A borrowed communicator is still ours to destroy or, after an
+/// error, to abort, which also ends operations that still wait for another rank.
 void run_engine(const char* path, Meeting& meeting, int rank, int ranks) {
   take_gpu(rank, ranks);
   const ncclComm_t comm = make_communicator(meeting, rank, ranks);
@@ -106,14 +106,14 @@ pid_t start(const char* path, Meeting& meeting, int rank, int ranks) {
   std::exit(run(path, meeting, rank, ranks));
 }
 
-/// Waits until a rank ends; its exit status. Takes it off `ranks`.
+/// Waits until a rank ends and removes it from `ranks`; returns its exit status.
 int wait_for_one(std::set<pid_t>& ranks) {
   int status = 0;
   ranks.erase(wait(&status));
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-/// Kills the ranks that have not ended by themselves after a while.
+/// Kills the ranks that have not ended by themselves after some time.
 void end_all(std::set<pid_t>& ranks) {
   for (int tries = 0; tries < 500 && !ranks.empty(); ++tries) {
     const pid_t ended = waitpid(-1, nullptr, WNOHANG);
@@ -124,8 +124,9 @@ void end_all(std::set<pid_t>& ranks) {
   while (!ranks.empty()) wait_for_one(ranks);
 }
 
-/// The first exit status that is not 0. The others then get some time to fail as well, and to say
-/// so, but no more: they may be waiting for the one that is gone, and NCCL waits without limit.
+/// Returns the first exit status that is not 0. The other ranks then get some time to fail and
+/// report it, but no more: they may be waiting for the one that ended, and NCCL waits without
+/// limit.
 int wait_for_all(std::set<pid_t> ranks) {
   int status = 0;
   while (status == 0 && !ranks.empty()) status = wait_for_one(ranks);
@@ -155,7 +156,7 @@ int main(int argc, char** argv) {
     const pid_t child = start(argv[1], meeting, rank, ranks);
     if (child == -1) {
       std::cerr << "rank " << rank << " cannot be started\n";
-      return 1;  // those that were end with this process
+      return 1;  // the ranks that were started end with this process
     }
     started.insert(child);
   }

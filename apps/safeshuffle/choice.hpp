@@ -1,4 +1,4 @@
-// Values by name, of options that take one of several.
+// Named values of options that accept one of several.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::string list_of(const Choices<Value>& choices) {
   return list;
 }
 
-/// The value named `text`, in any case; null if there is none.
+/// The value named `text`, ignoring case; null if there is none.
 template <class Value>
 const Value* find_choice(const Choices<Value>& choices, std::string_view text) {
   const auto same = [](unsigned char a, unsigned char b) {

@@ -1,5 +1,5 @@
-// The subcommands. Each adds itself, with its options, to the parser; what it returns runs it once
-// its options are parsed, and throws where it fails.
+// The subcommands. Each function adds a subcommand with its options to the parser; the function
+// that it returns runs the subcommand after parsing, and throws if it fails.
 #pragma once
 
 #include <functional>

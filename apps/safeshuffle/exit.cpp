@@ -13,12 +13,12 @@
 namespace safeshuffle::app {
 namespace {
 
-// Whether every rank has this same error. Others are a rank's own, and some may wait for ever.
+// Whether every rank has the same error. Otherwise other ranks may wait for ever.
 bool is_agreed(const ErrorRecord& error) {
   return error.rank >= 0 && is_common(error.kind);
 }
 
-// Whether this rank has failed itself, and has not only lost another.
+// Whether this rank has failed itself, and not only lost another.
 bool is_own(const ErrorRecord& error) {
   return error.kind != ErrorKind::timeout && error.rank < 0;
 }

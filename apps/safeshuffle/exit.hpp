@@ -1,15 +1,15 @@
-// How the command ends when something failed: the message, and the code of docs/command.md.
+// How the command ends after a failure: the message, and the exit code (docs/command.md).
 #pragma once
 
 namespace safeshuffle::app {
 
-/// To be called in a catch block: prints the message of the exception being handled, once for the
-/// whole group, and returns the exit code. Does not return if ranks may still wait for this one:
-/// the group is then ended.
+/// Call in a catch block: prints the message of the exception being handled, once for the whole
+/// group, and returns the exit code. If ranks may still wait for this one, ends the whole group
+/// instead and does not return.
 int report_failure();
 
-/// Before `main` returns: ends the process here if a thread was given up that may still be in the
-/// midst of NCCL, CUDA or a read, since it must not see static objects being destroyed.
+/// Call before `main` returns: ends the process here if an abandoned thread may still be inside
+/// NCCL, CUDA or a read, because it must not see static objects being destroyed.
 void end_at_once_if_needed(int code);
 
 }  // namespace safeshuffle::app

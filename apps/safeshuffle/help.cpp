@@ -36,11 +36,11 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-// For an unknown word CLI11 says only that a subcommand is missing; this names the word.
+// For an unknown word, CLI11 says only that a subcommand is missing; this names the word.
 std::string cause(const CLI::App& parser, const CLI::Error& error) {
   const std::vector<std::string> unknown = parser.remaining();
   if (!parser.get_subcommands().empty() || unknown.empty()) return error.what();
-  return fmt::format("there is no subcommand or option '{}'", unknown.front());
+  return fmt::format("unknown subcommand or option '{}'", unknown.front());
 }
 
 std::string usage_message(const CLI::App* parser, const CLI::Error& error) {
@@ -49,7 +49,7 @@ std::string usage_message(const CLI::App* parser, const CLI::Error& error) {
   return fmt::format("{}; see '{} --help'", cause(*parser, error), command);
 }
 
-// The other ranks, which print nothing, have ended well and will not be met.
+// The other ranks print nothing and have already ended without joining the group.
 void print_help(const std::string& text) try { print_result(text); } catch (const Error& error) {
   print_error(error.record());
   std::_Exit(static_cast<int>(error.record().kind));

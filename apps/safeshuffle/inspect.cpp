@@ -1,4 +1,4 @@
-// safeshuffle inspect: what is in a checkpoint, from its headers alone.
+// safeshuffle inspect: the contents of a checkpoint, from its headers alone.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -138,7 +138,7 @@ void inspect(const InspectOptions& options) {
 Command add_inspect(CLI::App& parser) {
   const auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
-      parser.add_subcommand("inspect", "Show what is in a checkpoint, from its headers alone");
+      parser.add_subcommand("inspect", "Show the contents of a checkpoint, from its headers alone");
   command->add_option("PATH", options->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
   command->add_flag("--json", options->json, "Print JSON");

@@ -17,8 +17,8 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// Those that a terminal, a batch system or mpirun end a process with. One that is ignored, as nohup
-// and shells without job control make it, stays so.
+// The signals with which a terminal, a batch system or mpirun ends a process. One that is ignored,
+// as under nohup or in shells without job control, stays ignored.
 sigset_t ending_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -28,7 +28,7 @@ sigset_t ending_signals() {
   return signals;
 }
 
-// This thread is the only one that does not block the signal then.
+// This thread is now the only one that does not block the signal.
 void end_by(int signal) {
   std::signal(signal, SIG_DFL);
   sigset_t only;
@@ -41,7 +41,7 @@ void end_by(int signal) {
 void wait_and_end(const sigset_t& signals) {
   int signal = 0;
   if (sigwait(&signals, &signal) != 0) return;
-  core::take_back_unfinished();
+  core::roll_back_unfinished();
   end_by(signal);
 }
 
@@ -52,7 +52,7 @@ void clean_up_on_signals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   try {
     core::start_thread([signals] { wait_and_end(signals); }).detach();
-  } catch (const MemoryError&) {  // they end the process as they always did
+  } catch (const MemoryError&) {  // signals then end the process without cleaning up
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   }
 }

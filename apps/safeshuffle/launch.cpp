@@ -34,20 +34,21 @@ Communicator join_by_bootstrap(Device device, std::chrono::milliseconds timeout)
 }
 
 #ifdef SAFESHUFFLE_WITH_MPI
-// How long MPI may take to begin and to end, whatever the time-out: ranks are not started at once.
+// Minimum time allowed for MPI to start and to end, even with a shorter time-out: ranks are not
+// started simultaneously.
 constexpr std::chrono::seconds least_patience{10};
 
-// How long a rank that has failed waits for the others to learn of it before it ends them.
+// How long a failed rank waits for the others to learn of the failure before it ends them.
 constexpr std::chrono::seconds failing_patience{10};
 
 std::chrono::milliseconds patience_with_mpi = least_patience;
 
 ErrorRecord stuck(const std::string& step, std::chrono::milliseconds limit) {
   return {.kind = ErrorKind::timeout,
-          .cause = step + ": not all ranks did so within " + core::seconds_text(limit)};
+          .cause = step + ": not all ranks finished within " + core::seconds_text(limit)};
 }
 
-// Not by MPI, which is stuck; the launcher then ends the other ranks.
+// Without MPI, which is stuck; the launcher then ends the other ranks.
 [[noreturn]] void end_process(const ErrorRecord& error) {
   if (speaks_for_node()) {
     print_error(error);
@@ -71,8 +72,8 @@ bool mpi_began() {
   return initialised != 0;
 }
 
-// The first thing that ranks do together: each tells whether it has failed already.
-void meet(const std::optional<ErrorRecord>& error, std::chrono::milliseconds timeout) {
+// The first collective step: each rank tells whether it has already failed.
+void share_failure(const std::optional<ErrorRecord>& error, std::chrono::milliseconds timeout) {
   const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, timeout);
   comm::agree(*transport, {}, error, timeout);
 }
@@ -80,7 +81,7 @@ void meet(const std::optional<ErrorRecord>& error, std::chrono::milliseconds tim
 Communicator join_by_mpi(Device device, std::chrono::milliseconds timeout) {
   patience_with_mpi = std::max<std::chrono::milliseconds>(timeout, least_patience);
   begin_mpi(stuck("starting MPI", patience_with_mpi), patience_with_mpi);
-  meet({}, timeout);
+  share_failure({}, timeout);
   return from_mpi(MPI_COMM_WORLD, device, timeout);
 }
 #else
@@ -119,7 +120,7 @@ ErrorRecord common_failure(ErrorRecord own) {
     ErrorRecord if_stuck = own;
     if_stuck.rank = core::launched_rank();
     begin_mpi(if_stuck, failing_patience);
-    meet(own, failing_patience);
+    share_failure(own, failing_patience);
   } catch (const Error& error) {
     if (error.record().rank >= 0 && is_common(error.record().kind)) return error.record();
   }
@@ -134,7 +135,7 @@ bool speaks_for_group(bool has_failed) {
 void leave_group(int code) {
   if (!mpi_began()) return;
   const Watchdog watchdog(patience_with_mpi, [code] {
-    if (code != EXIT_SUCCESS) std::_Exit(code);  // what happened has been said
+    if (code != EXIT_SUCCESS) std::_Exit(code);  // the failure has already been reported
     end_process(stuck("ending MPI", patience_with_mpi));
   });
   MPI_Finalize();

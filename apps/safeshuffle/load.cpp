@@ -49,12 +49,11 @@ std::string default_threads_text() {
 
 void add_io_options(CLI::App& parser, Options& options) {
   add_choice<IoEngine>(parser, "--io", "ENGINE", options.io,
-                       {{"auto", IoEngine::automatic}, {"posix", IoEngine::posix}},
-                       "What reads the files");
+                       {{"auto", IoEngine::automatic}, {"posix", IoEngine::posix}}, "I/O engine");
   add_choice<DirectIo>(
       parser, "--direct", "MODE", options.direct,
       {{"auto", DirectIo::automatic}, {"on", DirectIo::on}, {"off", DirectIo::off}},
-      "Whether to read past the page cache (O_DIRECT)");
+      "Whether to bypass the page cache (O_DIRECT)");
   parser.add_option("--threads", options.threads, "Reader threads per rank, up to 1024")
       ->type_name("N")
       ->check(CLI::Range(1, 1024).description(""))
@@ -63,23 +62,21 @@ void add_io_options(CLI::App& parser, Options& options) {
       ->default_str(default_text(&core::Defaults::chunk));
   add_choice<Numa>(parser, "--numa", "MODE", options.numa,
                    {{"auto", Numa::automatic}, {"off", Numa::off}},
-                   "Whether reader threads and their memory go to the NUMA node of the GPU");
+                   "Whether to place reader threads and their memory on the GPU's NUMA node");
 }
 
 void add_output_options(CLI::App& parser, LoadCommand& command) {
   add_choice<bool>(parser, "--verify", "HOW", command.verify, {{"none", false}, {"full", true}},
-                   "Compare every loaded byte with the files, read once more");
+                   "Compare every loaded byte with the files, which are read again");
   parser
       .add_option("--save-sharded", command.outputs.shards,
-                  "Save what rank R holds as DIR/model-rank-R-part-0.safetensors")
+                  "Save the tensors of rank R as DIR/model-rank-R-part-0.safetensors")
       ->type_name("DIR");
-  parser
-      .add_option("--report", command.outputs.report,
-                  "Write what every rank did, and how long it took, as JSON")
+  parser.add_option("--report", command.outputs.report, "Write the load report as JSON")
       ->type_name("FILE");
   parser
       .add_option("--trace", command.outputs.trace,
-                  "Write when each phase ran, for chrome://tracing or Perfetto")
+                  "Write a timeline of the phases, for chrome://tracing or Perfetto")
       ->type_name("FILE");
   add_progress(parser, command.progress);
 }
@@ -116,7 +113,7 @@ std::string text_result(const LoadCommand& command, const Report& report) {
   return text;
 }
 
-// The last line for programs; what it says happened, or there would have been an error.
+// The last line for programs, printed only on success.
 std::string json_result(const LoadCommand& command, const Report& report) {
   nlohmann::ordered_json json{
       {"event", "done"}, {"activity", "loading"}, {"verified", command.verify}};
@@ -125,7 +122,7 @@ std::string json_result(const LoadCommand& command, const Report& report) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// By rank 0; the others learn whether it could.
+// Rank 0 prints; the others learn whether it succeeded.
 void print_together(const Communicator& comm, const Options& options,
                     const std::function<std::string()>& text) {
   comm::agree_on(comm.transport(), options.timeout, [&]() -> std::string {
@@ -136,11 +133,11 @@ void print_together(const Communicator& comm, const Options& options,
 
 void check_device(const Device& device) {
   if (device.kind != DeviceKind::host || device.ordinal == Device::by_local_rank) return;
-  throw ConfigError("--gpu goes with a GPU, not with --device host");
+  throw ConfigError("--gpu cannot be used with --device host");
 }
 
-// What decides which steps all ranks take together, and where their results are. What else they
-// must agree on shows in the plan.
+// The options that decide which collective steps follow, and where results are written. The plan
+// covers all others that must be the same.
 std::string common_steps(const LoadCommand& command) {
   return core::WireWriter()
       .put(command.outputs.shards)
@@ -157,7 +154,7 @@ void compare_steps(const LoadCommand& command, const Communicator& comm) {
     if (steps[rank] == steps.front()) continue;
     throw ConfigError(ErrorRecord{
         .rank = static_cast<std::int32_t>(rank),
-        .cause = "was given other options than rank 0: --verify, --save-sharded, --report and "
+        .cause = "was given different options from rank 0: --verify, --save-sharded, --report and "
                  "--trace must be the same for all ranks"});
   }
 }
@@ -193,28 +190,29 @@ void load(LoadCommand& command) {
 
 Command add_load(CLI::App& parser) {
   const auto command = std::make_shared<LoadCommand>();
-  CLI::App* sub = parser.add_subcommand("load", "Load a checkpoint; under mpirun, into all ranks");
+  CLI::App* sub =
+      parser.add_subcommand("load", "Load a checkpoint; under mpirun, all ranks together");
   sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
   add_plan_options(*sub, command->options);
   add_choice<DeviceKind>(
       *sub, "--device", "DEVICE", command->device.kind,
       {{"auto", DeviceKind::automatic}, {"cuda", DeviceKind::cuda}, {"host", DeviceKind::host}},
-      "Whose memory tensors end up in; auto: GPUs, if every rank has one");
+      "Where to load the tensors; auto: GPUs, if every rank has one");
   sub->add_option("--gpu", command->device.ordinal,
-                  "The GPU of every rank, as CUDA counts those that its process sees")
+                  "CUDA ordinal of the GPU among those visible to the process; the same for every "
+                  "rank")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber.description(""))
       ->default_str("by the rank's position on its node");
   add_io_options(*sub, command->options);
   add_output_options(*sub, *command);
   sub->add_option("--timeout", command->timeout_seconds,
-                  "How long a rank may make no progress before it counts as lost")
+                  "How long a rank may go without progress before it is considered lost")
       ->type_name("SECONDS")
       ->check(CLI::Range(1.0, 1e6).description(""))
       ->capture_default_str();
-  sub->add_flag("--strict", command->options.strict,
-                "Fail where something asked for would be replaced by something else");
+  sub->add_flag("--strict", command->options.strict, "Fail instead of falling back");
   return [command] { load(*command); };
 }
 

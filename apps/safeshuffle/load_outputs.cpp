@@ -15,19 +15,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The place where a file of this path is or would be, whatever links its directory's name has.
+// Where a file with this path is or would be, with links in its directory's path resolved.
 fs::path place_of(const fs::path& path) {
   std::error_code ignored;
   return fs::weakly_canonical(core::directory_of(path), ignored) / path.filename();
 }
 
-// Also if one is a link to the other.
+// True also if one is a link to the other.
 bool is_same_file(const fs::path& a, const fs::path& b) {
   std::error_code ignored;
   return fs::equivalent(a, b, ignored) || place_of(a) == place_of(b);
 }
 
-// A file that is read or will be written, and what for.
+// A file that is read or will be written, and its purpose.
 struct Use {
   fs::path path;
   std::string purpose;
@@ -43,16 +43,16 @@ void claim(const std::string& path, const std::string& purpose, std::vector<Use>
   uses.push_back({path, purpose});
 }
 
-// A link would be replaced, not what it leads to; and other names would be taken for files of a
-// checkpoint by whoever loads the directory.
+// Writing would replace a link itself, not its target; and a file with the name of a checkpoint
+// file would be loaded as part of the directory's checkpoint.
 void check_name(const fs::path& path) {
   std::error_code ignored;
   const std::string name = path.filename().string();
   std::string cause;
   if (fs::is_symlink(fs::symlink_status(path, ignored))) {
-    cause = "is a symbolic link; name the file itself";
+    cause = "is a symbolic link; pass the path of the file itself";
   } else if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) {
-    cause = "has the name of a checkpoint's file";
+    cause = "has the name of a checkpoint file; choose another name";
   }
   if (!cause.empty()) throw ConfigError(ErrorRecord{.file = path.string(), .cause = cause});
 }

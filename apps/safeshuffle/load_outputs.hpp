@@ -1,4 +1,4 @@
-// The files that a load writes, made ready before it reads any tensor.
+// The files that a load writes, prepared before it reads any tensor.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@
 
 namespace safeshuffle::app {
 
-/// Empty: not wanted.
+/// An empty path: not requested.
 struct OutputPaths {
   std::string shards;  ///< a directory
   std::string report;
   std::string trace;
 };
 
-/// Unless they are written, they leave everything as it was.
+/// Leaves everything unchanged unless `write` succeeds.
 class LoadOutputs {
  public:
-  /// Collective. Throws ConfigError if a path is that of another output or of a file that the load
-  /// reads, by whatever name; as ShardedOutput; IoError if a file cannot be created. `comm` must
+  /// Collective. Throws ConfigError if a path leads, under any name, to another output or to a file
+  /// that the load reads; IoError if a file cannot be created; and like ShardedOutput. `comm` must
   /// outlive this.
   LoadOutputs(const OutputPaths& paths, const PlannedLoad& planned, const Communicator& comm,
               const Options& options);

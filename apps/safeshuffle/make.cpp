@@ -1,4 +1,4 @@
-// safeshuffle make: a synthetic checkpoint in the form of a real model's.
+// safeshuffle make: a synthetic checkpoint modelled on a real one.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -32,7 +32,7 @@ std::string builtin_names() {
   return fmt::format("{}", fmt::join(synth::builtin_layouts(), ", "));
 }
 
-// A layout at the scale that was asked for, and the scale that it came to.
+// A layout at the requested scale, and the actual scale.
 struct Scaled {
   synth::Layout layout;
   double scale = 1;
@@ -44,7 +44,7 @@ Scaled scale_layout(const synth::Layout& original, double scale) {
   return result;
 }
 
-// Not an error: the least size is what many want who ask for a small one.
+// Not an error: users who request a very small checkpoint often just want the smallest.
 void warn_if_far_off(const Scaled& made, double wanted) {
   if (std::abs(made.scale - wanted) <= wanted / 3) return;
   print_warnings(
@@ -91,16 +91,15 @@ void make(MakeCommand& command) {
 Command add_make(CLI::App& parser) {
   const auto command = std::make_shared<MakeCommand>();
   CLI::App* sub =
-      parser.add_subcommand("make", "Make a synthetic checkpoint in the form of a real model's");
-  sub->add_option("DIR", command->directory, "Directory to make it in")->required();
-  sub->add_option("--like", command->layout,
-                  "Whose form: " + builtin_names() + ", or a layout file")
+      parser.add_subcommand("make", "Make a synthetic checkpoint modelled on a real one");
+  sub->add_option("DIR", command->directory, "Directory to create it in")->required();
+  sub->add_option("--like", command->layout, "Layout: " + builtin_names() + ", or a layout file")
       ->required()
       ->type_name("LAYOUT");
   sub->add_option("--scale", command->scale, "Size relative to the real one, above 0 and up to 1")
       ->type_name("F")
       ->capture_default_str();
-  sub->add_option("--seed", command->options.seed, "What the contents are made from")
+  sub->add_option("--seed", command->options.seed, "Seed of the contents")
       ->type_name("N")
       ->capture_default_str();
   sub->add_flag("--sparse", command->options.sparse, "Leave holes instead of writing contents");

@@ -5,7 +5,7 @@
 namespace safeshuffle::app {
 namespace {
 
-// The parser takes the next option for the value of one that was given none.
+// The parser mistakes the next option for the value of an option without one.
 std::string complain_if_missing(const std::string& value) {
   if (value.empty()) return "the value must not be empty";
   return value.starts_with("--") ? "the value is missing before " + value : "";

@@ -1,4 +1,4 @@
-// Options with values that the parser does not know by itself.
+// Options with types of values that the parser does not provide.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace safeshuffle::app {
 
-/// Adds an option with one value, which `set` takes or refuses with a CLI::ValidationError.
-/// `metavar` stands for the value in the help.
+/// Adds an option with one value, which `set` accepts or rejects with a CLI::ValidationError.
+/// `metavar` represents the value in the help.
 CLI::Option* add_value(CLI::App& parser, const std::string& name, const std::string& metavar,
                        std::function<void(const std::string&)> set, const std::string& help);
 
@@ -24,7 +24,7 @@ CLI::Option* add_size(CLI::App& parser, const std::string& name, std::uint64_t& 
 [[noreturn]] void refuse_choice(const std::string& name, const std::string& text,
                                 const std::string& choices);
 
-/// Adds an option that sets `value`, whose present value is the default, to one of `choices`.
+/// Adds an option that sets `value`, whose current value is the default, to one of `choices`.
 template <class Value>
 void add_choice(CLI::App& parser, const std::string& name, const std::string& metavar, Value& value,
                 const Choices<Value>& choices, const std::string& help) {

@@ -11,7 +11,7 @@
 namespace safeshuffle::app {
 namespace {
 
-// False, with errno, if not all could be written.
+// False, with errno, if not everything could be written.
 bool write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count =
@@ -22,7 +22,7 @@ bool write_all(int descriptor, std::string_view text) {
   return true;
 }
 
-// Some filesystems, such as NFS, tell of a full disk or quota only when a descriptor of the file is
+// Some filesystems, such as NFS, report a full disk or quota only when a descriptor of the file is
 // closed.
 bool flush(int descriptor) {
   const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);

@@ -7,15 +7,15 @@
 
 namespace safeshuffle::app {
 
-/// Makes the standard streams fit to be written to, whatever the caller has made of them: one that
-/// is closed refuses what is written instead of taking it into the file that is opened next, and a
-/// pipe that nobody reads is an error instead of the end of the process. To be called first.
+/// Makes the standard streams safe to write to, in whatever state the caller left them: writing to
+/// a closed one fails, instead of going to the file that is opened next, and writing to a pipe
+/// without a reader is an error instead of a signal. Call first.
 void prepare_streams();
 
-/// Writes to standard output, at once and whole. Throws IoError.
+/// Writes the whole text to standard output at once. Throws IoError.
 void print_result(std::string_view text);
 
-/// Writes to standard error. Where that fails there is nobody left to tell.
+/// Writes to standard error. Failures are ignored, because they cannot be reported.
 void print_message(std::string_view text) noexcept;
 
 /// Writes "safeshuffle: error: …" to standard error: the one message of a job that failed.

@@ -1,4 +1,4 @@
-// safeshuffle plan: who would read, send and keep what, without GPU or MPI.
+// safeshuffle plan: what each rank would read, send and keep, without GPU or MPI.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -35,7 +35,7 @@ struct PlanCommand {
   Options options;
 };
 
-// Without directories; the full paths stand in the list of all files.
+// Without directories; the list of all files has the full paths.
 std::vector<std::string> file_names(const Plan& plan, const RankSummary& rank) {
   std::vector<std::string> names;
   for (const std::uint32_t file : rank.files) {
@@ -98,7 +98,7 @@ void print_table(const Plan& plan) {
   print_result(fmt::format("proof: ok; plan hash: {:016x}\n", plan.hash()));
 }
 
-// As a load onto the device plans.
+// With the window that a load onto the device uses.
 PlanOptions plan_options(const PlanCommand& command) {
   PlanOptions options = command.options.plan;
   if (options.window == 0 && command.device == DeviceKind::cuda) {
@@ -124,7 +124,7 @@ void plan(const PlanCommand& command) {
 Command add_plan(CLI::App& parser) {
   const auto command = std::make_shared<PlanCommand>();
   CLI::App* sub = parser.add_subcommand(
-      "plan", "Show who would read, send and keep what, and prove it; needs no MPI");
+      "plan", "Show what each rank would read, send and keep, and prove the plan; needs no MPI");
   sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
   sub->add_option("--world", command->world, "Number of ranks, up to 65536")
@@ -134,7 +134,7 @@ Command add_plan(CLI::App& parser) {
   sub->add_flag("--json", command->json, "Print JSON");
   add_choice<DeviceKind>(*sub, "--device", "DEVICE", command->device,
                          {{"host", DeviceKind::host}, {"cuda", DeviceKind::cuda}},
-                         "Whose default window");
+                         "Device whose default window to use");
   add_plan_options(*sub, command->options);
   return [command] { plan(*command); };
 }

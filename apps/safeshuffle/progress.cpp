@@ -17,12 +17,12 @@
 namespace safeshuffle::app {
 namespace {
 
-constexpr int bar_width = 16;  // all of the line fits 80 columns
+constexpr int bar_width = 16;  // so that the whole line fits 80 columns
 constexpr std::size_t usual_columns = 80;
 constexpr std::chrono::milliseconds redraw_interval{100};
 
-// Under mpirun standard error is a pipe to the launcher, which passes it on to its own. Whether
-// that is a terminal, the parent process tells; on another node it is no terminal of the user's.
+// Under mpirun, standard error is a pipe to the launcher, which forwards it to its own. The parent
+// process shows whether that is a terminal; on another node it is not the user's terminal.
 int open_terminal_of_launcher() {
   const std::string parent = fmt::format("/proc/{}/fd/2", getppid());
   const int descriptor = open(parent.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
@@ -31,7 +31,7 @@ int open_terminal_of_launcher() {
   return -1;
 }
 
-// 0 if it does not say, or is no terminal.
+// 0 if unknown, or if it is not a terminal.
 std::size_t columns_of(int descriptor) {
   winsize size{};
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -59,7 +59,7 @@ std::string bar(double done) {
   return fmt::format("[{:#<{}}{:.<{}}]", "", filled, "", bar_width - filled);
 }
 
-// From all there is to say down to what matters most.
+// From the complete line down to the most important part.
 std::vector<std::string> lines_by_length(const ProgressState& state) {
   const double done = share(state.bytes, state.total_bytes);
   const double rate = state.seconds > 0 ? static_cast<double>(state.bytes) / state.seconds : 0;
@@ -97,7 +97,7 @@ Terminal::~Terminal() {
   if (launcher_ >= 0) close(launcher_);
 }
 
-// The user's own terminal is the launcher's: that of a rank may be one that the launcher has made.
+// The launcher's terminal is the user's; a rank's terminal may be one that the launcher created.
 std::size_t Terminal::columns() const {
   for (const int descriptor : {launcher_, STDERR_FILENO}) {
     if (const std::size_t columns = columns_of(descriptor)) return columns;
@@ -129,7 +129,7 @@ void ProgressPrinter::finish() {
 void ProgressPrinter::print_bar(std::uint64_t bytes, std::uint64_t total_bytes) {
   const std::size_t columns = terminal_->columns();
   const std::string line = progress_line({activity_, bytes, total_bytes, seconds()}, columns);
-  const std::size_t covered = std::min(drawn_, columns - 1);  // what is left of the line before
+  const std::size_t covered = std::min(drawn_, columns - 1);  // characters of the previous line
   print_message(fmt::format("\r{:<{}}", line, covered));
   drawn_ = line.size();
 }

@@ -1,4 +1,4 @@
-// How far the work is, for people or programs.
+// Progress output, for people or programs.
 #pragma once
 
 #include <chrono>
@@ -19,11 +19,11 @@ struct ProgressState {
   std::string activity;  ///< such as "loading"
   std::uint64_t bytes = 0;
   std::uint64_t total_bytes = 0;
-  double seconds = 0;  ///< since it began
+  double seconds = 0;  ///< since the activity began
 };
 
-/// One line with as much of it as fits: fewer characters than the terminal has `columns`, since
-/// some go to the next line once the last column is written. Empty where not even the share fits.
+/// One line with as much as fits: fewer characters than the terminal has `columns`, since some
+/// terminals wrap as soon as the last column is written. Empty if not even the percentage fits.
 std::string progress_line(const ProgressState& state, std::size_t columns);
 
 /// The terminal on which the user sees standard error.
@@ -38,7 +38,7 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  /// As of now, at least 1: users resize terminals.
+  /// The current number, because users resize terminals; at least 1.
   std::size_t columns() const;
 
  private:
@@ -54,7 +54,7 @@ class ProgressPrinter {
   ProgressPrinter(const ProgressPrinter&) = delete;
   ProgressPrinter& operator=(const ProgressPrinter&) = delete;
 
-  /// Throws IoError if progress is a result, as JSON is, and cannot be written.
+  /// Throws IoError if progress is part of the result, as JSON is, and cannot be written.
   void update(std::uint64_t bytes, std::uint64_t total_bytes);
 
   /// Ends the line of a bar, so that other output can follow.
@@ -69,8 +69,8 @@ class ProgressPrinter {
 
   std::unique_ptr<Terminal> terminal_;  // null: no bar is shown
   bool json_ = false;
-  std::size_t drawn_ = 0;  // characters of a bar, whose line is not ended
-  bool complete_ = false;  // all bytes were shown
+  std::size_t drawn_ = 0;  // characters of the bar on the current line
+  bool complete_ = false;  // whether all bytes were shown
   std::string activity_;
   Clock::time_point start_;
   Clock::time_point last_;

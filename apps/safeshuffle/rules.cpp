@@ -1,4 +1,4 @@
-// safeshuffle rules: the rules that say where tensors go, as a file to edit.
+// safeshuffle rules: the placement rules, as a file to edit.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -44,12 +44,12 @@ void print_built_in(const std::string& name) {
     if (!is_called(rules, name)) continue;
     return print_result(rules.document.text);
   }
-  throw ConfigError("there are no built-in rules '" + name +
-                    "'; 'safeshuffle rules' lists those that there are");
+  throw ConfigError("no built-in rules '" + name +
+                    "'; 'safeshuffle rules' lists the available ones");
 }
 
 void print_rules_of(const RulesCommand& command) {
-  // Which rules apply does not depend on how many ranks there are, but one alone needs none.
+  // The rules do not depend on the number of ranks, except that a single rank needs none.
   constexpr std::uint32_t some_ranks = 2;
   const Checkpoint checkpoint = open_checkpoint(command.paths);
   print_result(select_tp_plan(command.tp_plan, checkpoint, some_ranks).to_json() + "\n");
@@ -66,12 +66,12 @@ Command add_rules(CLI::App& parser) {
   const auto command = std::make_shared<RulesCommand>();
   CLI::App* sub = parser.add_subcommand(
       "rules",
-      "Print the rules that apply to a checkpoint, to save and edit; or list those built in");
+      "Print the placement rules of a checkpoint, to save and edit, or list the built-in ones");
   CLI::Option* model = sub->add_option("MODEL", command->paths,
                                        "A directory, an .index.json, or .safetensors files");
   add_tp_plan(*sub, command->tp_plan)->needs(model);
   sub->add_option("--built-in", command->built_in,
-                  "Print these built-in rules; a name or a model_type")
+                  "Print the built-in rules with this name, or for this model_type")
       ->type_name("NAME")
       ->excludes(model);
   return [command] { rules(*command); };

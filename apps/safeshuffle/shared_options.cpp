@@ -39,7 +39,7 @@ void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help) {
 CLI::Option* add_tp_plan(CLI::App& parser, std::string& tp_plan) {
   return parser
       .add_option("--tp-plan", tp_plan,
-                  "Where tensors go: auto (by config.json), replicate, or a rule file")
+                  "Placement rules: auto (by config.json), replicate, or a rule file")
       ->type_name("RULES")
       ->capture_default_str();
 }
@@ -52,12 +52,12 @@ void add_plan_options(CLI::App& parser, Options& options) {
                "Leave out tensors whose names match; repeatable");
   add_dtype(parser, options.plan.dtype, "Convert F16, BF16 and F32 tensors");
   add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),
-             "Which rank reads what");
+             "Which rank reads which files");
   add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave",
            core::smallest_window)
       ->default_str(default_text(&core::Defaults::window));
   add_size(parser, "--memory-budget", options.plan.memory_budget,
-           "Most device memory per rank; the window shrinks to fit")
+           "Maximum device memory per rank; the window shrinks to fit")
       ->default_str("no limit");
 }
 
@@ -66,7 +66,7 @@ void add_progress(CLI::App& parser, ProgressStyle& style) {
                             {{"auto", ProgressStyle::automatic},
                              {"none", ProgressStyle::none},
                              {"json", ProgressStyle::json}},
-                            "How to show progress, and results");
+                            "Format of progress and results");
 }
 
 std::string default_text(std::uint64_t core::Defaults::*bytes) {

@@ -9,7 +9,7 @@
 namespace safeshuffle::app {
 
 /// "4096", "4KiB", "1.5GiB", "2GB" → bytes; units B, KiB…PiB (powers of 1024) and kB/KB…PB (powers
-/// of 1000), in any case. Empty if it is no size, is negative, or does not fit 64 bits.
+/// of 1000), ignoring case. Empty if it is not a size, is negative, or does not fit 64 bits.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
 /// Bytes → "1.38 GB", "512 B": three digits, powers of 1000.

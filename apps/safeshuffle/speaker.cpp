@@ -23,30 +23,30 @@ namespace safeshuffle::app {
 #ifdef SAFESHUFFLE_WITH_MPI
 namespace {
 
-/// First, ranks that give up at about the same time clean up what they were writing.
+/// First, ranks that time out at about the same time clean up what they were writing.
 constexpr std::chrono::milliseconds cleaning_time{500};
 
-/// A claim reaches the others, and theirs this rank, also on a busy machine.
+/// Time for claims to reach all ranks, even on a busy machine.
 constexpr std::chrono::milliseconds claiming_time{1000};
 
-/// What was sent leaves the process.
+/// Time for sent messages to leave the process.
 constexpr std::chrono::milliseconds parting_time{50};
 
-/// The command has MPI_COMM_WORLD to itself: the library uses duplicates only.
+/// Only the command uses MPI_COMM_WORLD itself: the library uses duplicates.
 constexpr int claim_tag = 99;
 
-/// One rank's part in finding the speaker. All calls return at once or after a time that is known.
+/// One rank's part in finding the speaker. All calls return at once or after a known time.
 class Election {
  public:
   explicit Election(Knowledge knowledge) : knowledge_(static_cast<int>(knowledge)) {
-    // A connection that breaks as the others end must not end this rank by MPI's own handler.
+    // A connection that breaks when the others end must not make MPI's error handler end this rank.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
 
-  /// Two ranks that have both claimed know of each other before either decides; if one of them was
-  /// held up, it learns in time that the other has decided.
+  /// Two ranks that have both sent a claim know of each other before either decides; if one of them
+  /// was delayed, it learns in time that the other has decided.
   bool is_won() {
     if (size_ == 1) return true;
     if (!is_unopposed_for(cleaning_time)) return false;
@@ -63,7 +63,7 @@ class Election {
     int knowledge;
   };
 
-  // To all, waiting for none. MPI may read what is sent until the process ends.
+  // To all, without waiting. MPI may read what is sent until the process ends.
   void tell(Stage stage) {
     stage_ = stage;
     static auto* const sent = new std::deque<Claim>;
@@ -117,8 +117,8 @@ bool speaks_for_job(Knowledge knowledge) {
 }
 #endif
 
-// By a file, which only one of them can create; the launcher removes it with its directory. It must
-// outlast the first, since the launcher wakes up ranks that are stopped before it ends them.
+// Uses a file, which only one process can create; the launcher removes it with its directory. It
+// must outlive the first process, since the launcher wakes up stopped ranks before it ends them.
 bool speaks_for_node() {
   const auto directory = core::directory_of_job();
   if (!directory) return true;

@@ -37,7 +37,7 @@ std::string bytes_table(const Report& report) {
   return table.text();
 }
 
-// Those that took any time on any rank.
+// The phases in which any rank spent time.
 std::vector<std::size_t> phases_seen(const Report& report) {
   std::vector<std::size_t> seen;
   for (std::size_t phase = 0; phase < phase_count; ++phase) {
@@ -68,7 +68,8 @@ std::string phases_table(const Report& report) {
     cells.push_back(seconds(rank.read_hidden_seconds));
     table.add(cells);
   }
-  return table.text() + "reading: while reads were under way; hidden: of that, not waited for\n";
+  return table.text() +
+         "reading: time with reads in progress; hidden: part of it that overlapped other work\n";
 }
 
 std::string io_path(const Report& report) {
@@ -91,7 +92,7 @@ std::string fallback_lines(const Report& report) {
     text += fmt::format("fallback: {}\n", fallback);
     --left;
   }
-  if (left != 0) text += fmt::format("fallback: {} more of other ranks, see --report\n", left);
+  if (left != 0) text += fmt::format("fallback: {} more on other ranks, see --report\n", left);
   return text;
 }
 

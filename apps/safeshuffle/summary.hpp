@@ -1,4 +1,4 @@
-// What a load did, for people.
+// The result of a load, for people.
 #pragma once
 
 #include <string>

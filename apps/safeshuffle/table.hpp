@@ -21,10 +21,10 @@ class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// As many cells as there are columns; control characters in them are shown as '?'.
+  /// One cell per column; control characters in them are shown as '?'.
   void add(const std::vector<std::string>& cells);
 
-  /// With a rule under the header; every line ends with a newline and not with a space.
+  /// With a line under the header; every line ends with a newline and has no trailing space.
   std::string text() const;
 
  private:

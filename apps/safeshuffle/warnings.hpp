@@ -6,7 +6,7 @@
 
 namespace safeshuffle::app {
 
-/// Prints each to standard error as "safeshuffle: warning: …". To be called on rank 0 only.
+/// Prints each to standard error as "safeshuffle: warning: …". Call on rank 0 only.
 void print_warnings(const std::vector<std::string>& warnings);
 
 }  // namespace safeshuffle::app

@@ -12,7 +12,7 @@ Watchdog::Watchdog(std::chrono::milliseconds limit, std::function<void()> expire
     : limit_(limit), expired_(std::move(expired)) {
   try {
     thread_ = core::start_thread([this] { watch(); });
-  } catch (const MemoryError&) {  // what is watched may well succeed
+  } catch (const MemoryError&) {  // the watched call will probably succeed
   }
 }
 

@@ -1,4 +1,4 @@
-// Calls into MPI that cannot be given up: they are bounded by ending the process.
+// Time limits for calls into MPI that cannot be interrupted: the process ends instead.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace safeshuffle::app {
 
-/// Calls `expired`, on a thread of its own, if it is not destroyed within `limit`. Where there can
-/// be no thread, nothing is watched.
+/// Calls `expired`, on a thread of its own, if it is not destroyed within `limit`. If no thread can
+/// be started, nothing is watched.
 class Watchdog {
  public:
   Watchdog(std::chrono::milliseconds limit, std::function<void()> expired);

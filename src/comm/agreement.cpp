@@ -17,7 +17,7 @@ namespace {
 constexpr char succeeded = '+';
 constexpr char failed = '-';
 constexpr char busy = '~';
-constexpr char waiting = '.';  // succeeded, as it has said; not all of it again in every round
+constexpr char waiting = '.';  // succeeded; its result is not sent again in every round
 
 std::string contribution(std::string_view mine, const std::optional<ErrorRecord>& error) {
   return error ? failed + core::encode(*error) : succeeded + std::string(mine);
@@ -34,7 +34,7 @@ std::vector<std::string> gather(Transport& transport, std::string_view mine,
                                 std::chrono::milliseconds timeout) {
   std::vector<std::string> all = transport.all_gather(mine, core::Deadline(timeout));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) throw TransportError("a peer contributed nothing to an agreement");
+    if (all[rank].empty()) throw TransportError("a peer sent an empty control message");
     if (all[rank].front() == failed) raise_from(rank, std::string_view(all[rank]).substr(1));
   }
   return all;

@@ -7,7 +7,9 @@ namespace safeshuffle {
 
 Communicator borrow(ncclComm_t comm, cudaStream_t stream) {
   if (comm == nullptr) throw ConfigError("the NCCL communicator is null");
-  if (!comm::is_ready(comm)) throw ConfigError("the NCCL communicator is still at work");
+  if (!comm::is_ready(comm)) {
+    throw ConfigError("the NCCL communicator has an operation in progress");
+  }
   int ordinal = 0;
   comm::check_nccl(ncclCommCuDevice(comm, &ordinal), "ncclCommCuDevice", comm);
   const auto device = std::make_shared<device::CudaDevice>(ordinal, stream);

@@ -11,7 +11,7 @@ std::atomic<bool>* take(std::atomic<bool>& taken) {
   if (!taken.exchange(true)) return &taken;
   throw ConfigError(
       "the communicator has another operation in progress; collective calls on it, and on its "
-      "copies, must follow one another");
+      "copies, must not overlap");
 }
 
 }  // namespace

@@ -8,12 +8,12 @@
 
 namespace safeshuffle::comm {
 
-/// Takes a communicator, all copies of it included, for its own lifetime, in which `comm` must
-/// exist. The first thing in every collective call of the library; it does not nest.
+/// Reserves a communicator, including all its copies, for its own lifetime, during which `comm`
+/// must exist. The first statement of every collective call of the library; it does not nest.
 class CollectiveCall {
  public:
-  /// Throws ConfigError, before anything is sent, if another call has the communicator or if this
-  /// thread may not use its transport.
+  /// Throws ConfigError, before anything is sent, if another call is using the communicator or if
+  /// this thread may not use its transport.
   explicit CollectiveCall(const Communicator& comm);
   CollectiveCall(const CollectiveCall&) = delete;
   CollectiveCall& operator=(const CollectiveCall&) = delete;

@@ -15,7 +15,8 @@ Communicator from_bootstrap(const Bootstrap& bootstrap, Device device) {
     return {comm::make_self_transport(), device::open_device(device, bootstrap.local_rank)};
   }
   if (device.kind == DeviceKind::host) {
-    throw ConfigError("several ranks without MPI need GPUs: their host memory has no transport");
+    throw ConfigError(
+        "without MPI, several ranks need GPUs: host memory can only be exchanged over MPI");
   }
   std::shared_ptr<device::Device> gpu;
   auto transport = comm::make_gpu_transport(bootstrap, [&] {

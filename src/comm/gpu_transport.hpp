@@ -23,8 +23,8 @@ std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport> control
                                               std::shared_ptr<device::Device> device,
                                               std::chrono::milliseconds timeout);
 
-/// The same for ranks that have nothing but a place to meet. Each opens its GPU by `open`,
-/// allocates what it needs on it, and waits until all have met: what one throws until then, all
+/// The same for ranks that have only a rendezvous address. Each opens its GPU by `open`,
+/// allocates what it needs on it, and waits until all have joined: what one throws until then, all
 /// throw.
 std::unique_ptr<Transport> make_gpu_transport(
     const Bootstrap& bootstrap, const std::function<std::shared_ptr<device::Device>()>& open);

@@ -1,4 +1,4 @@
-// What takes the place of gpu_transport.cpp in a build without NCCL.
+// Replaces gpu_transport.cpp in a build without NCCL.
 #include "safeshuffle/error.hpp"
 
 #include "comm/gpu_transport.hpp"

@@ -1,4 +1,4 @@
-// The error of a wait for peers that was given up.
+// The error of a wait for peers that timed out.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 
 namespace safeshuffle::comm {
 
-/// Throws a TimeoutError whose rank is the first of `missing`, the peers without an answer (empty:
-/// unknown); several are listed. `what` is what they were waited for in.
+/// Throws a TimeoutError whose rank is the first of `missing`, the peers that did not answer
+/// (empty: unknown); several are listed. `what` is the operation in which they were waited for.
 [[noreturn]] void raise_lost_peers(const std::string& what,
                                    const std::vector<std::uint32_t>& missing,
                                    std::chrono::milliseconds limit);

@@ -9,7 +9,7 @@
 
 namespace safeshuffle::comm {
 
-/// Throws TransportError with MPI's own words unless `code` is MPI_SUCCESS. `operation` names the
+/// Throws TransportError with MPI's message unless `code` is MPI_SUCCESS. `operation` names the
 /// call.
 inline void check_mpi(int code, const std::string& operation) {
   if (code == MPI_SUCCESS) return;

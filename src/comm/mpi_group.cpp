@@ -22,8 +22,8 @@ bool finalised() {
   return flag != 0;
 }
 
-/// While it lives, failing calls on a communicator return instead of aborting; then its own handler
-/// is back.
+/// While it lives, failing calls on a communicator return instead of aborting; then the
+/// communicator's own error handler is restored.
 class ErrorsReturned {
  public:
   explicit ErrorsReturned(MPI_Comm comm) : comm_(comm) {
@@ -44,7 +44,7 @@ class ErrorsReturned {
 
 void require_mpi(MPI_Comm comm) {
   if (!initialised()) throw ConfigError("MPI is not initialised");
-  if (finalised()) throw ConfigError("MPI is finalised already");
+  if (finalised()) throw ConfigError("MPI is already finalised");
   require_mpi_thread();
   if (comm == MPI_COMM_NULL) throw ConfigError("the MPI communicator is MPI_COMM_NULL");
 }
@@ -65,7 +65,7 @@ MPI_Comm duplicate(MPI_Comm comm, std::chrono::milliseconds timeout) {
   require_mpi(comm);
   const ErrorsReturned guard(comm);
   require_intracommunicator(comm);
-  // Not on the stack: MPI writes to it when the last rank joins, also after this one has given up.
+  // Not on the stack: MPI writes to it when the last rank joins, even after this one timed out.
   auto copy = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Comm_idup(comm, copy.get(), &request), "MPI_Comm_idup");
@@ -84,7 +84,7 @@ MPI_Comm duplicate(MPI_Comm comm, std::chrono::milliseconds timeout) {
 }  // namespace
 
 void require_mpi_thread() {
-  if (finalised()) return;  // nothing may be asked any more; see require_usable
+  if (finalised()) return;  // MPI must not be called any more; see require_usable
   int level = MPI_THREAD_SINGLE;
   int is_main = 0;
   check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
@@ -92,7 +92,7 @@ void require_mpi_thread() {
   if (level > MPI_THREAD_FUNNELED || is_main != 0) return;
   throw ConfigError(
       "MPI was initialised without MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE: only the thread "
-      "that initialised it may make calls over MPI");
+      "that initialised it may call MPI");
 }
 
 MpiGroup::MpiGroup(MPI_Comm comm, std::chrono::milliseconds timeout)
@@ -111,7 +111,9 @@ MpiGroup::~MpiGroup() {
 }
 
 void MpiGroup::require_usable() const {
-  if (broken_) throw TransportError("the MPI transport is broken: an operation was given up");
+  if (broken_) {
+    throw TransportError("the MPI transport cannot be used any more: an operation was abandoned");
+  }
   if (finalised()) throw TransportError("MPI has been finalised");
 }
 

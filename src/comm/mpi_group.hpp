@@ -9,8 +9,8 @@
 namespace safeshuffle::comm {
 
 /// Owns the duplicate. Frees it on destruction, unless MPI is finalised by then or the group is
-/// broken: freeing is collective, and a broken group's ranks do not act together any more. MPI
-/// may wait for the peers in that, without a limit; Open MPI and MPICH do not.
+/// broken: freeing is collective, and a broken group's ranks no longer make the same calls. The MPI
+/// standard lets it wait for the peers without a limit; Open MPI and MPICH do not wait.
 class MpiGroup {
  public:
   /// Collective. Throws ConfigError, TransportError, TimeoutError if not all ranks have joined
@@ -24,8 +24,8 @@ class MpiGroup {
   std::uint32_t rank() const noexcept { return rank_; }
   std::uint32_t size() const noexcept { return size_; }
 
-  /// After an operation was given up, messages of it may still arrive: nothing that follows could
-  /// tell them from its own.
+  /// After an operation was abandoned: its messages may still arrive, and could be mistaken for
+  /// those of later operations.
   void break_off() noexcept { broken_ = true; }
 
   /// Throws TransportError if broken or MPI is finalised.
@@ -38,8 +38,8 @@ class MpiGroup {
   bool broken_ = false;
 };
 
-/// Throws ConfigError if MPI was initialised for calls of one thread only, and this is another one.
-/// Thread-safe.
+/// Throws ConfigError if MPI was initialised for calls from one thread only, and this is another
+/// one. Thread-safe.
 void require_mpi_thread();
 
 }  // namespace safeshuffle::comm

@@ -85,8 +85,8 @@ void MpiOperation::broadcast(std::uint32_t root, void* data, std::uint64_t bytes
         });
 }
 
-// Nobody has all flags before all have sent theirs. Open MPI gathers them in one round, where a
-// barrier takes log2(ranks) and a reduction twice as many.
+// No rank has all flags before every rank has sent its own. Open MPI gathers them in one round,
+// where a barrier takes log2(ranks) rounds and a reduction twice as many.
 void MpiOperation::barrier(bool raised) {
   flags_ = std::make_shared<Flags>(group_->size());
   (*flags_)[group_->rank()] = raised ? 1 : 0;

@@ -12,7 +12,7 @@
 
 namespace safeshuffle::comm {
 
-/// Tells apart the messages of different steps.
+/// Distinguishes the messages of different steps.
 enum class MpiTag : int { size = 1, text, run };
 
 /// Requests in flight. If it is destroyed before `done` was true, MPI may still use their memory:
@@ -31,11 +31,11 @@ class MpiOperation {
   void send(std::uint32_t peer, const void* data, std::uint64_t bytes, MpiTag tag);
   void broadcast(std::uint32_t root, void* data, std::uint64_t bytes);
 
-  /// Complete when all ranks of the group have started theirs; `any_raised` then says whether one
+  /// Completes when all ranks of the group have started theirs; `any_raised` then says whether one
   /// of them raised its flag. At most one per operation. Throws TransportError.
   void barrier(bool raised);
 
-  /// Drives the transfers; true once all are complete, after which none may be started. Throws
+  /// Advances the transfers; true once all are complete, after which none may be started. Throws
   /// TransportError.
   bool done();
 
@@ -46,7 +46,7 @@ class MpiOperation {
   std::size_t progress() const;
 
   /// The peers whose transfers are not complete, ascending: those that have sent nothing, else
-  /// those that have not taken what was sent, else the roots of broadcasts that did not arrive.
+  /// those that have not received what was sent, else the roots of broadcasts that did not arrive.
   std::vector<std::uint32_t> missing() const;
 
  private:

@@ -15,7 +15,8 @@ namespace {
 /// Large enough for speed, small enough that one takes less than any time-out.
 constexpr std::uint64_t text_piece = std::uint64_t{4} << 20;
 
-/// Until there has been no progress for as long as the deadline allows.
+/// Waits until the operation is done. Throws if there is no progress for as long as the deadline
+/// allows.
 void wait(MpiOperation& operation, const std::string& what, core::Deadline deadline) {
   deadline.restart();
   core::Deadline look(deadline.limit() / 8);
@@ -31,7 +32,7 @@ void wait(MpiOperation& operation, const std::string& what, core::Deadline deadl
   }
 }
 
-/// A wave: receives at once, the rest when what it sends has been packed.
+/// A wave: starts receives at once, everything else when the data to send has been packed.
 class MpiPending final : public Pending {
  public:
   MpiPending(std::shared_ptr<MpiGroup> group, std::uint64_t piece, Exchange exchange,
@@ -90,7 +91,7 @@ class MpiTransport final : public Transport {
   std::uint32_t size() const noexcept override { return group_->size(); }
   void check_thread() const override { require_mpi_thread(); }
 
-  /// Point to point, so that a rank that does not take part can be named.
+  /// Point to point, so that a missing rank can be named.
   std::vector<std::string> all_gather(std::string_view mine, core::Deadline deadline) override {
     group_->require_usable();
     const auto gathering = std::make_shared<Gathering>();
@@ -134,7 +135,8 @@ class MpiTransport final : public Transport {
     wait(operation, "gathering from all ranks", deadline);
   }
 
-  /// Every other rank, each rank starting with another, so that not all send to the same one first.
+  /// Every other rank, in a different order on each rank, so that not all send to the same one
+  /// first.
   template <typename Function>
   void for_each_peer(const Function& function) const {
     for (std::uint32_t step = 1; step < size(); ++step) function((rank() + step) % size());

@@ -7,7 +7,7 @@
 namespace safeshuffle::comm {
 namespace {
 
-// NCCL's last error has the reason, such as which interface failed; often it is empty.
+// NCCL's last error gives the reason, such as which interface failed; often it is empty.
 std::string words(ncclResult_t code, ncclComm_t comm) {
   const char* const last = ncclGetLastError(comm);
   std::string text = ncclGetErrorString(code);

@@ -62,7 +62,7 @@ std::vector<std::uint64_t> NcclGather::gather_sizes(const SharedGroup& group, st
   return sizes;
 }
 
-// `bytes` of every rank to the pinned memory; what a rank has not is left as it lies.
+// Gathers `bytes` of every rank in pinned memory; beyond a rank's own text they are unspecified.
 void NcclGather::gather(const SharedGroup& group, std::string_view mine, std::uint64_t bytes,
                         const core::Deadline& deadline) {
   const device::GpuScope scope(group->gpu());

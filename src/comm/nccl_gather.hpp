@@ -1,4 +1,4 @@
-// Control messages over NCCL, for groups that have nothing else.
+// Control messages over NCCL, for groups that have no other transport.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace safeshuffle::comm {
 
-/// Gathers texts through buffers that are allocated when it is made, on a queue of its own. Not
+/// Gathers texts through buffers that its constructor allocates, on a queue of its own. Not
 /// thread-safe.
 class NcclGather {
  public:

@@ -60,21 +60,21 @@ std::shared_ptr<NcclGroup> NcclGroup::create(const std::string& id_bytes, std::u
   return std::make_shared<NcclGroup>(comm, rank, size, std::move(gpu), true);
 }
 
-// Nothing to report to: whoever destroys the group may have lost its peers.
+// There is nobody to report errors to: the group may be destroyed because its peers were lost.
 NcclGroup::~NcclGroup() {
   if (!owned_ || broken_) return;
   close(finalize() ? ncclCommDestroy : ncclCommAbort);
 }
 
-// Either blocks until the peers on this node, which have our buffers mapped, do the same: for ever,
-// if one of them is stopped.
+// Both block until the peers on this node, which have our buffers mapped, do the same: for ever, if
+// one of them is stopped.
 bool NcclGroup::close(Closing how) const noexcept {
   try {
     return core::returns_within(closing_patience, [how, comm = comm_, gpu = gpu_] {
       const device::GpuScope scope(*gpu);
       how(comm);
     });
-  } catch (...) {  // no thread: the communicator is left as it is
+  } catch (...) {  // no thread: the communicator is left unchanged
     return false;
   }
 }
@@ -85,7 +85,7 @@ bool NcclGroup::finalize() const {
     if (!becomes_ready(closing_patience)) return false;
     check_nccl(ncclCommFinalize(comm_), "ncclCommFinalize", comm_);
     return becomes_ready(closing_patience);
-  } catch (...) {  // whatever it was, there is no orderly closing
+  } catch (...) {  // after any error, an orderly shutdown is impossible
     return false;
   }
 }
@@ -111,7 +111,9 @@ bool NcclGroup::break_off() noexcept {
 }
 
 void NcclGroup::require_usable() const {
-  if (broken_) throw TransportError("the NCCL transport is broken: an operation was given up");
+  if (broken_) {
+    throw TransportError("the NCCL transport cannot be used any more: an operation was abandoned");
+  }
 }
 
 std::uint64_t nccl_buffer_bytes(std::uint32_t size, int channels) noexcept {

@@ -12,17 +12,17 @@
 
 namespace safeshuffle::comm {
 
-/// View of a borrowed communicator, or owner of one that was created. Not thread-safe.
+/// Refers to a borrowed communicator, or owns one that it created. Not thread-safe.
 class NcclGroup {
  public:
   using SharedGpu = std::shared_ptr<const device::Gpu>;
 
-  /// Never destroys, aborts or reconfigures `comm`, which must outlive the group; `gpu` is the one
-  /// that it was made on. Throws TransportError if it has failed already.
+  /// Never destroys, aborts or reconfigures `comm`, which must outlive the group; `gpu` is the GPU
+  /// it was created on. Throws TransportError if the communicator has already failed.
   static std::shared_ptr<NcclGroup> borrow(ncclComm_t comm, SharedGpu gpu);
 
-  /// Starts to set up a communicator; `ready` says when that is over. Collective among the ranks
-  /// that got the same id, but waits for none of them.
+  /// Starts to set up a communicator; `ready` says when that has finished. Collective among the
+  /// ranks with the same id, but waits for none of them.
   static std::shared_ptr<NcclGroup> create(const std::string& id, std::uint32_t rank,
                                            std::uint32_t size, SharedGpu gpu);
 
@@ -41,8 +41,8 @@ class NcclGroup {
   /// See `is_ready`.
   bool ready() const;
 
-  /// After an operation was given up. Aborts an owned communicator, which ends what of it still
-  /// runs on the device; true if that was done within 5 s. A borrowed one is left to its owner.
+  /// After an operation was abandoned. Aborts an owned communicator, which ends its work on the
+  /// device; returns true if that succeeded within 5 s. A borrowed one is left to its owner.
   bool break_off() noexcept;
 
   /// Throws TransportError if broken.
@@ -68,15 +68,15 @@ class NcclGroup {
 /// The bytes of an ncclUniqueId: made by one rank, told to all that create a group together.
 std::string make_nccl_id();
 
-/// Most channels, and with them blocks and buffers, of communicators that are created: a load is
-/// bound by storage and PCIe long before these are.
+/// Maximum number of channels, and thus of blocks and buffers, of the communicators created here: a
+/// load is limited by storage and PCIe long before these.
 inline constexpr int most_channels = 8;
 
 /// Device memory that NCCL takes when a group of `size` first exchanges between all pairs: 10 MiB
 /// of buffers and 2 MiB for point to point, per peer and channel, and as much per channel for the
-/// ring of the collectives (NCCL 2.28's defaults; 2.6 GiB on 8 ranks with 32 channels has been
-/// seen). An upper bound: peers on other nodes take less. NCCL before 2.22 sets up trees and NVLS
-/// as well, whether they are used or not.
+/// ring of the collectives (NCCL 2.28's defaults; 2.6 GiB has been observed on 8 ranks with 32
+/// channels). An upper bound: peers on other nodes take less. NCCL before 2.22 also sets up trees
+/// and NVLS, whether they are used or not.
 std::uint64_t nccl_buffer_bytes(std::uint32_t size, int channels) noexcept;
 
 }  // namespace safeshuffle::comm

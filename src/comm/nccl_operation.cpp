@@ -20,14 +20,14 @@ void for_each_piece(std::uint64_t bytes, const Call& call) {
   }
 }
 
-/// Whether what an abort has ended is off the device, as it should be at once.
-bool comes_to_rest(device::Queue& queue) noexcept {
+/// Whether the work that an abort has ended has left the device, as it should at once.
+bool becomes_idle(device::Queue& queue) noexcept {
   const core::Deadline deadline(std::chrono::seconds(1));
   core::Backoff backoff;
   try {
     while (!queue.idle() && !deadline.expired()) backoff.pause();
     return queue.idle();
-  } catch (...) {  // what cannot be asked is not known to rest
+  } catch (...) {  // unknown, so it may still be running
     return false;
   }
 }
@@ -68,8 +68,8 @@ void NcclCalls::all_gather(const std::byte* mine, std::byte* all, std::uint64_t 
   check_nccl(ncclAllGather(mine, all, bytes, ncclUint8, comm_, stream_), "ncclAllGather", comm_);
 }
 
-// The ring of the broadcasts does for a gather; a reduction would connect trees, with buffers of
-// their own.
+// By gathering, which uses the ring of the broadcasts; a reduction would connect trees, with
+// buffers of their own.
 void NcclCalls::barrier(std::uint32_t rank, std::byte* tokens) const {
   all_gather(tokens + rank * token_bytes, tokens, token_bytes);
 }
@@ -90,7 +90,7 @@ NcclOperation::NcclOperation(std::shared_ptr<NcclGroup> group, device::Queue& qu
 
 NcclOperation::~NcclOperation() {
   if (done_) return;
-  if (!group_->break_off() || !comes_to_rest(queue_)) queue_.abandon();
+  if (!group_->break_off() || !becomes_idle(queue_)) queue_.abandon();
 }
 
 bool NcclOperation::done() {
@@ -109,7 +109,7 @@ bool NcclOperation::done() {
   return done_;
 }
 
-// A group that was begun must be ended, also after an error, or the thread stays in it.
+// A group must be ended even after an error, or the thread stays in it.
 void NcclOperation::begin() {
   begun_ = true;
   check_nccl(ncclGroupStart(), "ncclGroupStart");

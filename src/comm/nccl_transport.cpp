@@ -10,20 +10,20 @@
 namespace safeshuffle::comm {
 namespace {
 
-/// Channels of a communicator that somebody else has configured: NCCL's most for point to point.
+/// Channels of a communicator that the caller has configured: NCCL's maximum for point to point.
 constexpr int foreign_channels = 32;
 
 constexpr std::uint64_t token_bytes = NcclCalls::token_bytes;
 
 /// The ranks that no longer answer; only the first of them is known.
 std::vector<std::uint32_t> unresponsive_ranks(Transport& control) {
-  // Ranks that have begun an exchange together give up on it less apart than this.
+  // Ranks that start an exchange together time out within this interval of each other.
   constexpr std::chrono::milliseconds patience{1500};
   try {
     control.all_gather("", core::Deadline(patience));
   } catch (const TimeoutError& error) {
     if (error.record().rank >= 0) return {static_cast<std::uint32_t>(error.record().rank)};
-  } catch (const TransportError&) {  // then nobody can be named
+  } catch (const TransportError&) {  // then no rank can be named
   }
   return {};
 }
@@ -34,8 +34,8 @@ void enqueue(const Exchange& exchange, const NcclCalls& calls) {
   for (const Message& run : exchange.broadcasts) calls.broadcast(run.peer, run.data, run.bytes);
 }
 
-/// The tokens of barriers in pinned memory: the two that a rank may contribute, which never change,
-/// and those of all ranks as gathered.
+/// The tokens of barriers in pinned memory: the two constant ones that a rank may contribute, and
+/// the gathered ones of all ranks.
 class Signals {
  public:
   Signals(std::byte* pinned, std::uint32_t size) : pinned_(pinned), size_(size) {}
@@ -65,7 +65,7 @@ class Signals {
   std::uint32_t size_;
 };
 
-/// A wave: one group, on the stream that has packed it.
+/// A wave: one group, on the stream that packed its data.
 class NcclPending final : public Pending {
  public:
   /// `tokens`: on the device, one per rank.
@@ -137,7 +137,7 @@ class NcclTransport final : public Transport {
     }
   }
 
-  /// Begins at once if the communicator is set up by now.
+  /// Starts at once if the communicator is already set up.
   std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) override {
     group_->require_usable();
     const Signals signals(buffers_.signals.get(), size());
@@ -148,7 +148,7 @@ class NcclTransport final : public Transport {
   }
 
  private:
-  /// A few bytes between all pairs and from every root: what NCCL connects on first use.
+  /// A few bytes between all pairs and from every root, because NCCL connects on first use.
   Exchange greetings() const {
     Exchange exchange;
     for (std::uint32_t peer = 0; peer < size(); ++peer) {

@@ -12,8 +12,8 @@
 
 namespace safeshuffle::comm {
 
-/// What a transport of `size` ranks holds on its GPU: to be had before ranks depend on each other.
-/// If it `gathers`, texts can be gathered over NCCL.
+/// The buffers of a transport of `size` ranks on its GPU. Allocate them before ranks depend on each
+/// other. If it `gathers`, texts can be gathered over NCCL.
 struct NcclBuffers {
   /// Throws MemoryError, TransportError.
   NcclBuffers(std::shared_ptr<device::CudaDevice> on, std::uint32_t size, bool gathers);
@@ -29,8 +29,8 @@ struct NcclBuffers {
 
 /// Exchanges over `group` with `buffers` for as many ranks on the same GPU. Texts are gathered over
 /// `control`, a transport of the same ranks, or, if that is null, over the group itself. Every wait
-/// is bounded, but for the first exchange of a borrowed communicator that is blocking: NCCL then
-/// waits for the peers itself.
+/// is bounded, except in the first exchange of a borrowed blocking communicator: there, NCCL itself
+/// waits for the peers.
 std::unique_ptr<Transport> make_nccl_transport(std::shared_ptr<NcclGroup> group,
                                                NcclBuffers buffers,
                                                std::shared_ptr<Transport> control = nullptr);

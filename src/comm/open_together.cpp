@@ -14,7 +14,7 @@
 namespace safeshuffle::comm {
 namespace {
 
-// What a rank tells the others of the GPU it would open: why it has none, or which it is.
+// What a rank tells the others about the GPU it would open: which it is, or why it has none.
 struct GpuCandidate {
   std::string obstacle;
   std::string address;
@@ -35,7 +35,7 @@ GpuCandidate decode_candidate(const std::string& bytes) {
   return {std::move(obstacle), in.text() + " " + address};
 }
 
-// Why not every rank can have a GPU of its own and reach the others; empty if each can.
+// Why some rank cannot have its own GPU or cannot reach the others; empty if all can.
 std::string common_obstacle(Transport& transport, const Device& which, std::uint32_t local_rank,
                             std::chrono::milliseconds timeout) {
   const auto told = agree_on(transport, timeout, [&] { return describe_gpu(which, local_rank); });

@@ -67,8 +67,8 @@ Address parse(const std::string& address) {
 
 void check_rank(const Bootstrap& self) {
   if (self.rank < self.size) return;
-  throw ConfigError("rank " + std::to_string(self.rank) + " cannot be in a group of " +
-                    std::to_string(self.size));
+  throw ConfigError("rank " + std::to_string(self.rank) + " is out of range for a group of " +
+                    std::to_string(self.size) + " ranks");
 }
 
 /// Sends `outgoing` and returns rank 0's answer. Throws TransportError.
@@ -76,11 +76,11 @@ std::string send_and_receive(Socket& socket, std::string outgoing, const core::D
   std::string incoming;
   for (;;) {
     const short events = outgoing.empty() ? POLLIN : POLLOUT;
-    if (!socket.wait(events, deadline)) throw TransportError("connected, but not answered");
+    if (!socket.wait(events, deadline)) throw TransportError("connected, but no reply received");
     const bool alive =
         outgoing.empty() ? socket.receive(incoming, answer_limit) : socket.send(outgoing);
     if (const auto answer = unframe(incoming, answer_limit)) return *answer;
-    if (!alive) throw TransportError("the connection was closed before the answer");
+    if (!alive) throw TransportError("the connection was closed before a reply was received");
   }
 }
 
@@ -95,8 +95,8 @@ std::string ask_once(const Endpoint& rank_0, const std::string& greeting,
   return answer;
 }
 
-/// The error of a rank without an answer from rank 0: its own, which says more, or why there is
-/// none.
+/// Throws the error of a rank that got no answer from rank 0: its own failure, if it has one,
+/// because that says more, else the reason for the missing answer.
 [[noreturn]] void raise_unanswered(const Greeting& greeting, const Bootstrap& self,
                                    const core::Deadline& deadline, const std::string& cause) {
   if (greeting.failure) raise(as_own(*greeting.failure));
@@ -105,7 +105,7 @@ std::string ask_once(const Endpoint& rank_0, const std::string& greeting,
                                           core::seconds_text(deadline.limit()) + ": " + cause});
 }
 
-/// The part of all ranks but 0: tries until rank 0 answers.
+/// The part of all ranks except 0: tries until rank 0 answers.
 std::string ask_rank_0(const Bootstrap& self, const Address& address,
                        const std::function<std::string()>& step, const core::Deadline& deadline) {
   constexpr std::chrono::milliseconds longest_pause{100};

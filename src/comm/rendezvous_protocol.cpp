@@ -9,7 +9,7 @@
 namespace safeshuffle::comm {
 namespace {
 
-// A frame: the magic, of which the last byte is the version, the length of the text, the text.
+// A frame: the magic, whose last byte is the version, the length of the text, the text.
 constexpr std::string_view magic("sfshuf\x17\x02", 8);
 constexpr std::size_t frame_header = magic.size() + sizeof(std::uint64_t);
 constexpr std::size_t blob_limit = std::size_t{1} << 20;
@@ -29,19 +29,20 @@ void check_magic(std::string_view bytes) {
   const std::size_t known = std::min(bytes.size(), version_at);
   if (bytes.substr(0, known) != magic.substr(0, known)) not_understood();
   if (bytes.size() > version_at && bytes[version_at] != magic[version_at]) {
-    throw ConfigError("the ranks run incompatible versions of the library");
+    throw ConfigError("ranks run incompatible versions of the library");
   }
 }
 
 std::string blob_of(const std::function<std::string()>& step) {
   std::string blob = step();
   if (blob.size() > blob_limit) {
-    throw ConfigError("ranks cannot agree on more than " + std::to_string(blob_limit) + " bytes");
+    throw ConfigError("the rendezvous data exceeds the limit of " + std::to_string(blob_limit) +
+                      " bytes");
   }
   return blob;
 }
 
-/// The exception being handled, as one of `rank` and of a size that all messages can hold.
+/// The exception being handled, attributed to `rank` and shortened to fit any message.
 ErrorRecord current_failure(std::uint32_t rank) {
   constexpr std::size_t longest_text = 1024;
   ErrorRecord record = core::current_error();
@@ -127,8 +128,8 @@ bool is_failure(std::string_view answer) noexcept {
 
 void require_final(std::string_view text) {
   if (text.starts_with(later_mark)) throw TransportError(std::string(text.substr(1)));
-  // A connection to a port of the same machine at which nobody listens yet may meet itself: then
-  // this is a greeting.
+  // A connection to a local port that has no listener yet may connect to itself: then this is our
+  // own greeting.
   if (!text.starts_with(blob_mark) && !is_failure(text)) not_understood();
 }
 

@@ -1,6 +1,5 @@
-// The messages of a rendezvous: a greeting of each rank, which says whether it is ready, rank 0's
-// answer, and one byte that acknowledges it. Bytes for the same build on machines of one byte
-// order.
+// The messages of a rendezvous: each rank's greeting, which says whether it is ready, rank 0's
+// answer, and one byte that acknowledges it. Only for ranks of the same build and byte order.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +18,15 @@ constexpr std::size_t greeting_limit = 4096;
 constexpr std::size_t answer_limit = (std::size_t{1} << 20) + 1024;
 constexpr std::size_t job_limit = 128;
 
-/// What a rank sends when it has the answer.
+/// What a rank sends after it received the answer.
 constexpr char acknowledgement = '.';
 
 /// How a rank introduces itself to rank 0.
 struct Greeting {
   std::uint64_t size = 0;  ///< of its group
   std::uint64_t rank = 0;
-  std::string job;    ///< tells jobs apart that use one port
-  std::string nonce;  ///< random; tells processes apart that claim the same rank
+  std::string job;    ///< distinguishes jobs that use the same port
+  std::string nonce;  ///< random; distinguishes processes that claim the same rank
   std::optional<ErrorRecord> failure = {};  ///< why it is not ready; nothing if it is
 };
 
@@ -35,16 +34,16 @@ struct Greeting {
 std::string frame(std::string_view text);
 
 /// The text of a frame, or nothing as long as `bytes` is only the beginning of one. Throws
-/// TransportError if it is none or longer than `limit` bytes, ConfigError if it is of another
+/// TransportError if it is not a frame or longer than `limit` bytes, ConfigError if it has another
 /// version of this protocol.
 std::optional<std::string> unframe(std::string_view bytes, std::size_t limit);
 
 std::string encode(const Greeting& greeting);
 
-/// Throws TransportError if `text` is no greeting.
+/// Throws TransportError if `text` is not a greeting.
 Greeting decode_greeting(std::string_view text);
 
-/// The error that `step` throws on `rank`, if it does, short enough for a greeting.
+/// The error, if any, that `step` throws on `rank`, shortened to fit a greeting.
 std::optional<ErrorRecord> failure_of(const std::function<std::string()>& step, std::uint32_t rank);
 
 /// Rank 0's answer: the text that `step` returns, or the error that it throws.
@@ -53,7 +52,7 @@ std::string answer_of(const std::function<std::string()>& step);
 /// The answer that makes all ranks throw `failure`.
 std::string answer_of(const ErrorRecord& failure);
 
-/// A failure that the other ranks do not learn of: as the rank's own, that of no collective call.
+/// A failure that the other ranks do not learn of: an error of the rank alone, not of the group.
 ErrorRecord as_own(ErrorRecord failure);
 
 /// The answer to a rank that connects at the wrong time: it may try again.
@@ -61,10 +60,10 @@ std::string later(std::string_view cause);
 
 bool is_failure(std::string_view answer) noexcept;
 
-/// Throws TransportError if `text` is no answer, or says `later`.
+/// Throws TransportError if `text` is not an answer, or says `later`.
 void require_final(std::string_view text);
 
-/// What a final answer says: returns the text of `step`, or throws the error.
+/// The content of a final answer: returns the text of `step`, or throws the error.
 std::string open_answer(std::string_view answer);
 
 }  // namespace safeshuffle::comm

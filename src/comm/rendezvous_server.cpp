@@ -29,7 +29,7 @@ class Connection {
   /// Empty before stage `waiting`.
   const Greeting& greeting() const noexcept { return greeting_; }
 
-  /// A rank of this group; others are not kept for long.
+  /// Whether the peer is a rank of this group; others are soon disconnected.
   bool is_admitted() const noexcept { return admitted_; }
   void admit() noexcept { admitted_ = true; }
   bool is_overdue() const noexcept { return !admitted_ && patience_.expired(); }
@@ -78,7 +78,7 @@ class Connection {
   Greeting greeting_;
 };
 
-/// Does nothing if there is no such rank: peers may claim any.
+/// Does nothing if there is no such rank: peers may claim any number.
 void mark(std::vector<bool>& ranks, std::uint64_t rank) {
   if (rank < ranks.size()) ranks[rank] = true;
 }
@@ -119,10 +119,9 @@ class Server {
  private:
   using Stage = Connection::Stage;
 
-  /// Until an old or a new connection has something to say; returns what each one's socket is
-  /// ready for.
+  /// Waits for activity on any connection or for a new one; returns what each socket is ready for.
   std::vector<pollfd> wait(const core::Deadline& deadline) {
-    constexpr std::chrono::milliseconds look_around{500};  // for those that are overdue
+    constexpr std::chrono::milliseconds look_around{500};  // to drop overdue connections
     std::vector<pollfd> entries;
     for (const Connection& connection : connections_) entries.push_back(connection.poll_entry());
     entries.push_back({listener_.descriptor(), POLLIN, 0});
@@ -147,22 +146,24 @@ class Server {
     } catch (const ConfigError& error) {
       refuse(connection, error.record().cause);
     } catch (const TransportError&) {
-      connection.close();  // a port scanner, or a program that has mistaken the port
+      connection.close();  // a port scanner, or a program that uses the wrong port
     }
     if (connection.is_admitted() && connection.has_acknowledged()) {
       mark(acknowledged_, connection.greeting().rank);
     }
   }
 
-  /// Lets the rank wait for the answer, or tells it at once why not.
+  /// Lets the rank wait for the answer, or rejects it at once with the reason.
   void receive_greeting(Connection& connection) {
     const Greeting& greeting = connection.greeting();
-    if (greeting.job != job_) return connection.send_answer(later("another job uses this port"));
+    if (greeting.job != job_) {
+      return connection.send_answer(later("another job is using this port"));
+    }
     if (const auto cause = contradiction(greeting); !cause.empty()) {
       return refuse(connection, cause);
     }
     if (acknowledged_[greeting.rank]) {
-      return connection.send_answer(later("rank 0 has already answered this rank"));
+      return connection.send_answer(later("rank 0 has already replied to this rank"));
     }
     const bool too_late = decided_ && !is_failure(answer_);  // this rank was ready before
     if (greeting.failure && too_late) {
@@ -171,7 +172,7 @@ class Server {
     connection.admit();
   }
 
-  /// Why the greeting cannot be that of a rank of this group; empty if it can.
+  /// Why the greeting cannot come from a rank of this group; empty if it can.
   std::string contradiction(const Greeting& greeting) const {
     const std::uint64_t size = acknowledged_.size();
     const std::string who = "rank " + std::to_string(greeting.rank);
@@ -180,12 +181,12 @@ class Server {
              std::to_string(greeting.size) + " according to " + who;
     }
     if (greeting.rank == 0 || greeting.rank >= size) {
-      return who + " is not one of the ranks that rank 0 waits for";
+      return who + " is not a valid rank in a group of " + std::to_string(size) + " ranks";
     }
     return is_taken(greeting) ? "two processes claim to be " + who : "";
   }
 
-  /// Whether another process waits as this rank for what only one of them may have.
+  /// Whether another process is already waiting as this rank.
   bool is_taken(const Greeting& greeting) const {
     if (is_failure(answer_) || acknowledged_[greeting.rank]) return false;
     return std::any_of(connections_.begin(), connections_.end(), [&](const Connection& other) {
@@ -194,7 +195,7 @@ class Server {
     });
   }
 
-  /// What is wrong becomes the answer to all, unless there is one already.
+  /// Makes `cause` the answer to all ranks, unless one is already decided.
   void refuse(Connection& connection, const std::string& cause) {
     const std::string refusal =
         answer_of(ErrorRecord{.kind = ErrorKind::config, .rank = 0, .cause = cause});
@@ -203,7 +204,7 @@ class Server {
     connection.send_answer(refusal);
   }
 
-  /// A few at a time, so that no flood of them stops the rest.
+  /// A limited number at a time, so that a flood of connections cannot block the server.
   void accept_all() {
     for (std::size_t i = 0; i < most_connections_; ++i) {
       auto socket = accept_from(listener_);
@@ -212,7 +213,7 @@ class Server {
     }
   }
 
-  /// Where too many connections say nothing, the oldest of them makes room.
+  /// If there are too many connections, closes the oldest one without a greeting.
   void add(Connection connection) {
     if (connections_.size() >= most_connections_) {
       const auto silent =
@@ -224,8 +225,8 @@ class Server {
     connections_.push_back(std::move(connection));
   }
 
-  /// If all ranks have come or one has failed. Called when all that have come at a time have
-  /// greeted: of their failures that of the lowest rank becomes the answer.
+  /// Decides the answer if all ranks are present or one has failed. Called after the greetings that
+  /// arrived together were read: of several failures, that of the lowest rank becomes the answer.
   void decide() {
     if (decided_) return;
     const Connection* failed = nullptr;
@@ -237,7 +238,7 @@ class Server {
     decided_ = failed != nullptr || unmarked(present()).empty();
   }
 
-  /// Those that have come, by rank.
+  /// Which ranks have arrived, by rank.
   std::vector<bool> present() const {
     std::vector<bool> ranks = acknowledged_;
     for (const Connection& one : connections_) {
@@ -252,8 +253,8 @@ class Server {
     }
   }
 
-  /// Unless the ranks have failed already, the answer becomes the error that names those that have
-  /// not come, or, if all have, those that have not acknowledged the answer.
+  /// Unless the ranks have already failed, the answer becomes the error that names those that have
+  /// not arrived, or, if all have, those that have not acknowledged the answer.
   void give_up(std::chrono::milliseconds limit) {
     if (!is_failure(answer_)) {
       const std::vector<std::uint32_t> absent = unmarked(present());
@@ -269,8 +270,8 @@ class Server {
   std::string address_;
   std::string job_;
   std::string answer_;
-  bool decided_;                    ///< the answer may be given
-  std::vector<bool> acknowledged_;  ///< by rank; that of rank 0 itself counts as given
+  bool decided_;                    ///< whether the answer is final
+  std::vector<bool> acknowledged_;  ///< by rank; always true for rank 0 itself
   std::size_t most_connections_;
   std::vector<Connection> connections_;  ///< oldest first
 };

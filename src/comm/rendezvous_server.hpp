@@ -11,9 +11,9 @@
 
 namespace safeshuffle::comm {
 
-/// Answers the ranks of the group of `self` and of `job` that connect to `listener`, until all have
-/// acknowledged or the deadline is over. Returns the answer that they were given: `answer`, or an
-/// error of theirs, or that they did not all come.
+/// Answers the ranks of `self`'s group and of `job` that connect to `listener`, until all have
+/// acknowledged or the deadline expires. Returns the answer sent to them: `answer`, or the error of
+/// a rank, or that ranks are missing.
 std::string serve_rendezvous(Socket listener, const Bootstrap& self, const std::string& job,
                              std::string answer, const core::Deadline& deadline);
 

@@ -1,10 +1,10 @@
-// The group of one rank: nothing travels.
+// The group of one rank: nothing is sent.
 #include "comm/transport.hpp"
 
 namespace safeshuffle::comm {
 namespace {
 
-/// Done once the queue is: what one rank broadcasts already lies where it belongs.
+/// Done once the queue is idle: broadcast data is already in place.
 class SelfPending final : public Pending {
  public:
   SelfPending(const Exchange& exchange, device::Queue& queue)

@@ -47,7 +47,7 @@ bool is_loopback(const std::string& host) {
   return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-/// Addresses to listen at, the first that the system has.
+/// Addresses to listen on; the first one that the system supports is used.
 std::vector<std::string> listening_hosts(const std::string& host) {
   if (host == "localhost") return {"127.0.0.1", "::1"};
   if (is_loopback(host)) return {host};
@@ -62,7 +62,7 @@ void set_option(const Socket& socket, int level, int option, int value) {
 int try_listen(const addrinfo& address, Socket& result) {
   Socket socket(::socket(address.ai_family, socket_type, 0));
   if (socket.descriptor() == -1) return errno;
-  // What an earlier job left in TIME_WAIT is no obstacle; a port that is in use still is.
+  // Allows a port that an earlier job left in TIME_WAIT, but not one that is in use.
   set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.ai_family == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (bind(socket.descriptor(), address.ai_addr, address.ai_addrlen) != 0) return errno;
@@ -93,7 +93,7 @@ int try_connect(const addrinfo& address, const core::Deadline& deadline, Socket&
   return 0;
 }
 
-/// Whether another address of the same host may do.
+/// Whether another address of the same host may work.
 bool is_unavailable(int code) {
   return code == EAFNOSUPPORT || code == EADDRNOTAVAIL;
 }
@@ -141,7 +141,7 @@ Socket listen_at(const Endpoint& endpoint) {
     code = try_listen(*addresses, socket);
     if (!is_unavailable(code)) break;
   }
-  if (code != 0) raise_code(code, "cannot listen at port " + std::to_string(endpoint.port));
+  if (code != 0) raise_code(code, "cannot listen on port " + std::to_string(endpoint.port));
   return socket;
 }
 
@@ -151,7 +151,7 @@ std::optional<Socket> accept_from(const Socket& listener) {
   if (descriptor != -1) return Socket(descriptor);
   const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
   if (exhausted) raise_code(errno, "cannot accept a connection");
-  return std::nullopt;  // whatever else there is, is an error of that connection
+  return std::nullopt;  // any other error concerns that connection only
 }
 
 Socket connect_to(const Endpoint& endpoint, const core::Deadline& deadline) {

@@ -11,7 +11,7 @@
 
 namespace safeshuffle::comm {
 
-/// Where a TCP server is.
+/// The address of a TCP server.
 struct Endpoint {
   std::string host;  ///< name or address, without brackets
   std::uint16_t port = 0;
@@ -24,14 +24,14 @@ class Socket {
 
   int descriptor() const noexcept { return descriptor_.value(); }
 
-  /// Appends what has arrived, until `to` has `most` bytes. False once the peer is gone, whatever
-  /// it has sent before.
+  /// Appends received bytes, until `to` has `most` bytes. False once the peer has disconnected,
+  /// even if it sent something before.
   bool receive(std::string& to, std::size_t most);
 
-  /// Removes from `rest` what the system has taken. False once the peer is gone.
+  /// Removes from `rest` what the system has accepted. False once the peer has disconnected.
   bool send(std::string& rest);
 
-  /// Waits for `events` (of poll) or the deadline; returns whether there are some.
+  /// Waits for `events` (as for poll) or the deadline; returns whether one occurred.
   bool wait(short events, const core::Deadline& deadline) const;
 
  private:
@@ -42,8 +42,8 @@ class Socket {
 /// address or "localhost", on that one only. Throws TransportError.
 Socket listen_at(const Endpoint& endpoint);
 
-/// The next connection that waits at `listener`, if there is one that still works. Throws
-/// TransportError if the system has no descriptor or memory for it.
+/// The next pending connection of `listener`, if one is still open. Throws TransportError if the
+/// system has no descriptor or memory for it.
 std::optional<Socket> accept_from(const Socket& listener);
 
 /// Tries each address of the host once, for a few seconds at most. Throws TransportError.

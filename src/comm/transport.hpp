@@ -1,4 +1,5 @@
-// What the pipeline needs of a group of ranks: a small control plane and the exchange of one wave.
+// What the pipeline needs from a group of ranks: a small control plane and the exchange of one
+// wave.
 #pragma once
 
 #include <atomic>
@@ -31,7 +32,7 @@ struct Exchange {
   std::vector<Message> receives;
   std::vector<Message> broadcasts;
 
-  /// This rank has failed, so what it sends is of no use. All ranks learn of it, see
+  /// This rank has failed, so the data it sends is useless. All ranks learn of this, see
   /// Pending::failed.
   bool failed = false;
 
@@ -40,21 +41,20 @@ struct Exchange {
   std::shared_ptr<const void> keep_alive;
 };
 
-/// An exchange under way. Destroying one that is not done abandons it: the transport is then broken
-/// and every later call on it throws.
+/// An exchange in progress. Destroying one that is not done abandons it: the transport is then
+/// broken and every later call on it throws.
 class Pending {
  public:
   virtual ~Pending() = default;
 
-  /// Drives the exchange; true once all data is in place. Throws TransportError.
+  /// Advances the exchange; true once all data is in place. Throws TransportError.
   virtual bool done() = 0;
 
   /// Once done: whether any rank, this one included, began the exchange with `failed`. The same on
   /// all ranks.
   virtual bool failed() const = 0;
 
-  /// While not done: the peers that have not done their part, ascending; empty if it cannot be
-  /// known.
+  /// While not done: the peers that have not done their part, ascending; empty if unknown.
   virtual std::vector<std::uint32_t> missing() const { return {}; }
 };
 
@@ -63,7 +63,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  /// Whether a collective call has the group; for CollectiveCall. Thread-safe.
+  /// Whether a collective call is using the group; for CollectiveCall. Thread-safe.
   std::atomic<bool>& taken() noexcept { return taken_; }
 
   /// Throws ConfigError if the calling thread may not use the transport. Thread-safe.
@@ -74,20 +74,21 @@ class Transport {
   virtual std::uint32_t size() const noexcept = 0;
 
   /// Every rank's text, in rank order; lengths may differ and exceed 2^31. Collective. Throws
-  /// TimeoutError if there is no progress for as long as the deadline allows: a peer does not take
-  /// part, or has stopped.
+  /// TimeoutError if there is no progress for as long as the deadline allows, because a peer is
+  /// missing or has stopped.
   virtual std::vector<std::string> all_gather(std::string_view mine, core::Deadline deadline) = 0;
 
-  /// Connects to all peers, so that the first exchange need not; reads may be under way meanwhile.
-  /// Collective. Throws as `all_gather`.
+  /// Connects to all peers, so that the first exchange need not; reads may be in progress
+  /// meanwhile. Collective. Throws as `all_gather`.
   virtual void connect(device::Queue& /*queue*/, core::Deadline /*deadline*/) {}
 
-  /// Device memory that the transport itself takes on this rank, in bytes: at most, not measured.
+  /// Upper bound on the device memory that the transport itself takes on this rank, in bytes.
   virtual std::uint64_t device_bytes() const noexcept { return 0; }
 
   /// Starts one wave, ordered after what is enqueued on `queue`. Collective. A second exchange must
-  /// not start before the first is done. None is done before all ranks have started theirs: so
-  /// ranks stay in step, and a time-out bounds one wave, also where some have nothing to exchange.
+  /// not start before the first is done. None is done before all ranks have started theirs. So
+  /// ranks stay in step, and a time-out bounds one wave, even if some ranks have nothing to
+  /// exchange.
   virtual std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) = 0;
 
  private:

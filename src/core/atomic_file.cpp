@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The rename would replace a device, too, and fail at a directory in the end.
+/// Checked early: the rename would also replace a device, and would fail only at the end for a
+/// directory.
 void check_replaceable(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
@@ -27,14 +28,13 @@ void check_replaceable(const fs::path& path) {
   if (fs::is_directory(status)) raise_errno(EISDIR, path.string(), "cannot create");
 }
 
-/// False where the filesystem has no locks: there, nobody takes the file for abandoned.
+/// False if the filesystem has no locks: there, no process mistakes the file for abandoned.
 bool try_lock(const PosixFile& file) try { return file.try_lock(); } catch (const IoError&) {
   return false;
 }
 
-/// Has the name `temporary` only where a file must have one. Creating that is repeated in case
-/// another process looks between creation and lock, and removes the file as one whose writer is
-/// gone.
+/// Uses the name `temporary` only where a file must have one. Creating that is repeated in case
+/// another process finds the file between creation and lock, and removes it as abandoned.
 PosixFile create(const fs::path& temporary, const fs::path& path) {
   check_name(temporary.string(), path.string());
   if (auto file = PosixFile::create_unnamed(directory_of(path).string(), path.string())) {
@@ -47,7 +47,7 @@ PosixFile create(const fs::path& temporary, const fs::path& path) {
   }
 }
 
-// Who does not own a file may be allowed to link it, but not to remove the link.
+// A user who does not own a file may be allowed to link it, but not to remove the link.
 bool is_own(const fs::path& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0 && status.st_uid == ::geteuid();
@@ -87,13 +87,13 @@ AtomicFile::AtomicFile(Beginning beginning)
 
 AtomicFile::~AtomicFile() {
   const UnfinishedLock lock = lock_unfinished();
-  take_back();
+  roll_back();
   forget();
 }
 
-void AtomicFile::take_back() noexcept {
+void AtomicFile::roll_back() noexcept {
   std::error_code ignored;
-  if (stage_ == Stage::writing) fs::remove(temporary_, ignored);  // if it has a name yet
+  if (stage_ == Stage::writing) fs::remove(temporary_, ignored);  // if it already has a name
   if (stage_ != Stage::committed) withdraw();
 }
 
@@ -138,20 +138,20 @@ void AtomicFile::commit() {
   remove_superseded(directory_of(path_), name_of(path_));
 }
 
-/// Gives the earlier file a second name or, where there are no hard links or it is another user's,
-/// another one: then, for a moment, there is no file at the path.
+/// Links the earlier file to a second name or, if there are no hard links or it belongs to another
+/// user, renames it: then, for a moment, there is no file at the path.
 void AtomicFile::set_aside() {
   std::error_code error;
   const fs::file_type type = fs::symlink_status(path_, error).type();
   if (type == fs::file_type::not_found) return;
-  if (type == fs::file_type::directory) return;  // which the new file cannot replace
+  if (type == fs::file_type::directory) return;  // the new file cannot replace it
   fs::path aside = hidden_beside(path_, HiddenFile::earlier);
   if (!is_own(path_) || !link(path_, aside)) fs::rename(path_, aside, error);
   if (error) raise_errno(error.value(), path_.string(), "cannot set aside the earlier file");
   aside_ = std::move(aside);
 }
 
-/// Puts the earlier file back, unless what has the name now is neither it nor the new one.
+/// Restores the earlier file, unless the name now belongs to a third file.
 void AtomicFile::withdraw() noexcept {
   std::error_code ignored;
   const bool vacant = !fs::exists(fs::symlink_status(path_, ignored));

@@ -1,4 +1,4 @@
-// Calls into other libraries that may never come back.
+// Calls into other libraries that may never return.
 #pragma once
 
 #include <chrono>
@@ -6,9 +6,9 @@
 
 namespace safeshuffle::core {
 
-/// Makes `call` on a thread of its own; whether it came back within `patience`. If it did not, the
-/// thread and whatever `call` holds are left to themselves (`has_detached_work`): it must hold all
-/// that it uses. What it throws is dropped. Throws MemoryError if there can be no thread.
+/// Runs `call` on a thread of its own; returns whether it returned within `patience`. If not, the
+/// thread and everything `call` holds are left behind (`has_detached_work`), so `call` must own
+/// everything it uses. Its exceptions are dropped. Throws MemoryError if no thread can be started.
 bool returns_within(std::chrono::milliseconds patience, std::function<void()> call);
 
 }  // namespace safeshuffle::core

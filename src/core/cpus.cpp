@@ -14,11 +14,10 @@
 namespace safeshuffle::core {
 namespace {
 
-// What cpu_set_t holds. On machines with more, the system says nothing here, and no thread is
-// moved.
+// The size of cpu_set_t. On larger machines the system call fails, and no thread is moved.
 constexpr unsigned most_cpus = CPU_SETSIZE;
 
-// Takes a number off the front of the list; false if there is none.
+// Removes a number from the front of the list; false if there is none.
 bool take_number(std::string_view& list, unsigned& number) {
   const auto [end, code] = std::from_chars(list.data(), list.data() + list.size(), number);
   if (code != std::errc() || number >= most_cpus) return false;
@@ -32,7 +31,7 @@ bool take(std::string_view& list, char symbol) {
   return true;
 }
 
-// Takes "3" or "3-7"; false if there is neither.
+// Removes "3" or "3-7"; false if there is neither.
 bool take_range(std::string_view& list, CpuSet& cpus) {
   unsigned first = 0;
   if (!take_number(list, first)) return false;
@@ -42,7 +41,7 @@ bool take_range(std::string_view& list, CpuSet& cpus) {
   return true;
 }
 
-// As far as the system lets it: where a thread runs decides how fast it is, not what it does.
+// Failures are ignored: where a thread runs affects its speed only.
 void bind_this_thread(const CpuSet& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -62,7 +61,7 @@ CpuSet allowed_cpus() {
   return cpus;
 }
 
-// The kernel leaves of all CPUs those that the cgroup has.
+// Of all CPUs, the kernel keeps those that the cgroup allows.
 CpuSet permitted_cpus() {
   CpuSet all;
   for (unsigned cpu = 0; cpu < most_cpus; ++cpu) all.insert(cpu);

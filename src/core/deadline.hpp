@@ -1,4 +1,4 @@
-// A point in time after which waiting for a peer is given up.
+// Time limits of waits for peers.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,7 @@ namespace safeshuffle::core {
 using Clock = std::chrono::steady_clock;
 
 /// Restartable stall detector: expired when `limit` has passed since construction or `restart`. A
-/// limit of more than a year, such as the largest number there is, is one of a year: the clock does
-/// not reach further.
+/// limit of more than a year is reduced to a year, so that the clock cannot overflow.
 class Deadline {
  public:
   explicit Deadline(std::chrono::milliseconds limit)

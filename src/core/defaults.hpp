@@ -1,4 +1,4 @@
-// What options are if they are not given, and how small they may be.
+// Defaults of options, and their smallest values.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr Defaults host_defaults{64 * mebibyte, 8 * mebibyte, 1, 4};
 /// Estimates, until they are measured (docs/gpu.md).
 inline constexpr Defaults gpu_defaults{256 * mebibyte, 2 * mebibyte, 4, 16};
 
-/// Most page-locked memory for data on its way to a GPU, in bytes; but two chunks at least.
+/// Maximum pinned memory for data on its way to a GPU, in bytes, unless two chunks are more.
 inline constexpr std::uint64_t most_ring_bytes = 64 * mebibyte;
 
 inline constexpr std::uint64_t smallest_window = page_bytes;

@@ -1,4 +1,4 @@
-// Ownership of what the system knows by a number: files, directories, sockets.
+// Ownership of file descriptors.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,7 @@ namespace safeshuffle::core {
 /// Closes the descriptor it owns, if any. Movable.
 class Descriptor {
  public:
-  /// Takes what a system call has returned; -1 is none.
+  /// Takes the result of a system call; -1 means none.
   explicit Descriptor(int value = -1) noexcept : value_(value) {}
   Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {

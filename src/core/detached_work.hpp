@@ -1,4 +1,4 @@
-// Threads that nobody joins, because they may never come back.
+// Threads that are not joined, because they may never return.
 #pragma once
 
 namespace safeshuffle::core {
@@ -12,8 +12,8 @@ class DetachedWork {
   DetachedWork& operator=(const DetachedWork&) = delete;
 };
 
-/// Whether there are any. They may be in the midst of a library (NCCL, CUDA) whose static objects
-/// `exit` would destroy: a program should then end by `_Exit`. Thread-safe.
+/// Whether there are any. They may be inside a library (NCCL, CUDA) whose static objects `exit`
+/// would destroy: the program should then end with `_Exit`. Thread-safe.
 bool has_detached_work() noexcept;
 
 }  // namespace safeshuffle::core

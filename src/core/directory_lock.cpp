@@ -21,10 +21,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* lock_name = ".safeshuffle.lock";
 
-// How long a new holder may take to write who it is; until then, the file may name the last one.
+// How long a new holder may take to write its identity; until then, the file may name the last one.
 constexpr std::chrono::seconds grace{1};
 
-/// What the file of a lock says: one line with these words.
+/// The content of a lock file: one line with these words.
 struct Holder {
   std::string group;
   std::uint32_t rank = 0;
@@ -48,7 +48,7 @@ std::string encode(const Holder& holder) {
   return line.str();
 }
 
-/// Empty unless the whole line is there.
+/// Empty unless the line is complete.
 std::optional<Holder> read_holder(const std::string& path) try {
   constexpr std::uint64_t limit = 4096;
   const std::string text = read_text(path, limit);
@@ -57,7 +57,7 @@ std::optional<Holder> read_holder(const std::string& path) try {
   Holder holder;
   line >> holder.group >> holder.rank >> holder.host >> holder.process >> holder.since;
   return line ? std::optional(holder) : std::nullopt;
-} catch (const IoError&) {  // the holder has removed it meanwhile
+} catch (const IoError&) {  // the holder has removed it in the meantime
   return {};
 }
 
@@ -88,12 +88,12 @@ DirectoryLock::DirectoryLock(const fs::path& directory, const std::string& group
 
 DirectoryLock::~DirectoryLock() {
   const UnfinishedLock lock = lock_unfinished();
-  take_back();
+  roll_back();
   forget();
 }
 
-/// Whether the lock is this object's now. A holder removes the file before it ends the lock, so who
-/// has locked a file that is no longer there has locked nothing.
+/// Whether this object now holds the lock. A holder removes the file before it releases the lock,
+/// so locking a file that no longer exists has no effect.
 bool DirectoryLock::acquire(const std::string& group, std::uint32_t rank) {
   const UnfinishedLock lock = lock_unfinished();
   PosixFile file = PosixFile::open_or_create(path_.string());
@@ -104,16 +104,16 @@ bool DirectoryLock::acquire(const std::string& group, std::uint32_t rank) {
     const std::string line = encode({group, rank, host_name(), ::getpid(), now_as_text()});
     file_->resize(0);
     file_->write(0, std::as_bytes(std::span(line)));
-    file_->sync();  // other nodes are to see it
+    file_->sync();  // makes it visible to other nodes
     track();
   } catch (...) {
-    take_back();
+    roll_back();
     throw;
   }
   return true;
 }
 
-void DirectoryLock::take_back() noexcept {
+void DirectoryLock::roll_back() noexcept {
   if (!file_) return;
   std::error_code ignored;
   fs::remove(path_, ignored);

@@ -11,14 +11,14 @@
 
 namespace safeshuffle::core {
 
-/// The lock of a directory: one on a hidden file in it, `.safeshuffle.lock`, which says who holds
-/// it. The kernel ends the lock with the process that holds it; what that leaves is a file that
-/// nobody has locked, which the next holder takes over, and removes in the end. Other users of the
-/// directory are not kept out. Not thread-safe.
+/// Locks a directory by locking a hidden file in it, `.safeshuffle.lock`, which names the holder.
+/// The kernel releases the lock when the holding process ends; the unlocked file that may be left
+/// is taken over, and finally removed, by the next holder. Other users of the directory are not
+/// locked out. Not thread-safe.
 class DirectoryLock final : private Unfinished {
  public:
   /// Locks `directory` on behalf of `group`, a random name, unless another rank of the group has
-  /// done so: the ranks of a node may or may not see the same directory as those of another. Throws
+  /// already done so: ranks on different nodes may or may not see the same directory. Throws
   /// ConfigError that names the holder if that is another group, and IoError.
   DirectoryLock(const std::filesystem::path& directory, const std::string& group,
                 std::uint32_t rank);
@@ -29,11 +29,11 @@ class DirectoryLock final : private Unfinished {
 
  private:
   bool acquire(const std::string& group, std::uint32_t rank);
-  void take_back() noexcept override;
+  void roll_back() noexcept override;
 
   std::filesystem::path path_;
   std::uint32_t holder_ = 0;
-  std::optional<PosixFile> file_;  // if it is held by this object
+  std::optional<PosixFile> file_;  // set if this object holds the lock
 };
 
 }  // namespace safeshuffle::core

@@ -20,7 +20,7 @@ std::string describe(const ErrorRecord& record) {
     text += "tensor '" + core::shortened(record.tensor, name_limit) + "': ";
   }
   if (record.offset) text += "byte " + std::to_string(*record.offset) + ": ";
-  // Names and causes quote files: whatever they hold, a message stays one line.
+  // Names and causes quote files; whatever these contain, a message stays one line.
   return core::printable(text + record.cause);
 }
 

@@ -1,4 +1,4 @@
-// Errors on their way from one rank to the others.
+// Encodes errors for sending them to other ranks.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace safeshuffle::core {
 
-/// Bytes of a record, and back; for sending between ranks of the same build. What is no record
-/// makes `decode_error` throw TransportError.
+/// Encodes and decodes a record, for sending between ranks of the same build. `decode_error` throws
+/// TransportError if the bytes are not a record.
 std::string encode(const ErrorRecord& record);
 ErrorRecord decode_error(std::string_view bytes);
 

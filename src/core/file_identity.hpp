@@ -1,4 +1,4 @@
-// What tells one version of a file from another.
+// Distinguishes versions of a file.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,8 @@
 
 namespace safeshuffle::core {
 
-/// Equal for two looks, from one node, at a file that was neither touched nor replaced between.
+/// Two identities taken on one node are equal if the file was neither modified nor replaced
+/// between.
 struct FileIdentity {
   std::uint64_t size = 0;        ///< bytes
   std::int64_t modified_ns = 0;  ///< nanoseconds since the Unix epoch
@@ -17,7 +18,7 @@ struct FileIdentity {
 /// The regular file at `path`, symlinks followed. Throws IoError with errno.
 FileIdentity identify(const std::string& path);
 
-/// The same of an open descriptor; `path` is for the error only.
+/// The same for an open descriptor; `path` is used in errors only.
 FileIdentity identify(int descriptor, const std::string& path);
 
 }  // namespace safeshuffle::core

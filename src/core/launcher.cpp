@@ -10,7 +10,7 @@
 namespace safeshuffle::core {
 namespace {
 
-/// The variables by which one launcher tells a process its place.
+/// The variables in which one launcher passes a process its rank and group size.
 struct Family {
   const char* rank;
   const char* size;
@@ -56,7 +56,7 @@ const Family& find_family() {
   for (const Family& family : families) {
     if (variable(family.rank)) return family;
   }
-  std::string cause = "no launcher has told this process its rank: set";
+  std::string cause = "the rank of this process is unknown: set";
   for (const Family& family : families) {
     cause += &family == &families.front() ? " " : ", or ";
     cause += std::string(family.rank) + " and " + family.size;
@@ -107,7 +107,7 @@ int launched_rank() try {
   const Launch launch = how_launched();
   if (launch == Launch::mpi) return std::atoi(mpi_rank()->c_str());
   return launch == Launch::alone ? 0 : static_cast<int>(launched_place().rank);
-} catch (const ConfigError&) {  // thrown again when the rank is to join its group
+} catch (const ConfigError&) {  // thrown again when the rank joins its group
   return 0;
 }
 

@@ -1,5 +1,5 @@
-// How launchers started this process: the one place that knows the environment variables by which
-// they tell. Empty variables count as not set. Thread-safe as long as nobody changes them.
+// How this process was launched: the only place that knows the launchers' environment variables.
+// Empty variables count as not set. Thread-safe as long as the environment does not change.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@ namespace safeshuffle::core {
 
 /// What connects the ranks of this process's job.
 enum class Launch {
-  alone,       ///< no launcher of several ranks, or none that says how they find each other
+  alone,       ///< no launcher of several ranks, or no information on how they can connect
   mpi,         ///< a launcher of MPI (Open MPI, PMIx, PMI)
   rendezvous,  ///< an address: an explicit one, which overrides MPI, or that of torchrun
 };
 
 Launch how_launched();
 
-/// The rank that the launcher has given this process; 0 if it was started alone, or if the
-/// variables make no sense.
+/// The rank that the launcher assigned to this process; 0 if it was started alone, or if the
+/// variables are not valid.
 int launched_rank();
 
-/// This process among those of its job.
+/// The position of this process in its job.
 struct Place {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
@@ -29,10 +29,10 @@ struct Place {
 };
 
 /// From the first family of variables that has a rank, see Bootstrap::from_environment. Throws
-/// ConfigError if there is none, or it makes no sense.
+/// ConfigError if there is none, or it is not valid.
 Place launched_place();
 
-/// Where the ranks meet, see Bootstrap::from_environment. Throws ConfigError if nothing says where.
+/// The rendezvous address, see Bootstrap::from_environment. Throws ConfigError if none is set.
 std::string rendezvous_address();
 
 /// A directory that the processes of this job on this node share, and that the launcher removes.

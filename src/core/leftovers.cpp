@@ -22,10 +22,10 @@ const char* infix(HiddenFile kind) {
 
 struct Leftover {
   fs::path path;
-  fs::path target;  // which it was to become, or was
+  fs::path target;  // the name that it was to get, or had
 };
 
-/// What NAME is in a name as `hidden_beside` makes them; empty if it is no such name.
+/// NAME in a name made by `hidden_beside`; empty if it is not such a name.
 std::string target_name(std::string_view name, HiddenFile kind) {
   const std::string_view middle = infix(kind);
   if (name.size() <= 1 + middle.size() + 2 * random_part || name.front() != '.') return {};
@@ -48,8 +48,8 @@ bool is_vacant(const fs::path& path) {
   return fs::symlink_status(path).type() == fs::file_type::not_found;
 }
 
-/// Those whose writer no longer runs. Between the renames of a living one its file has no name but
-/// the temporary one.
+/// Those whose writer no longer runs. Between the renames of a running one, its file has only the
+/// temporary name.
 std::vector<Leftover> abandoned_earlier_files(const fs::path& directory, const NameFilter& chosen) {
   const std::vector<Leftover> unfinished = find(directory, HiddenFile::unfinished, chosen);
   std::vector<Leftover> earlier = find(directory, HiddenFile::earlier, chosen);

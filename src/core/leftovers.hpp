@@ -1,5 +1,5 @@
-// The hidden names that files have before they are finished or after they are replaced, and what is
-// left under them when the writer was killed.
+// The hidden names that files have before they are finished or after they are replaced, and the
+// files that a killed writer left under such names.
 #pragma once
 
 #include <filesystem>
@@ -9,29 +9,28 @@
 namespace safeshuffle::core {
 
 enum class HiddenFile {
-  /// `.NAME.tmp-*`, what is to become NAME; locked as long as its writer lives. It has this name
-  /// while it is published, and from the beginning where files cannot be without a name.
+  /// `.NAME.tmp-*`, the future NAME; locked as long as its writer runs. It has this name while it
+  /// is published, and from the beginning if the filesystem does not support files without a name.
   unfinished,
-  /// `.NAME.old-*`, what NAME was; NAME is locked as long as its writer lives.
+  /// `.NAME.old-*`, the former NAME; NAME is locked as long as its writer runs.
   earlier,
 };
 
-/// A path beside `path` that nobody else has, hidden so that it is never taken for part of a
-/// checkpoint.
+/// A unique path next to `path`, hidden so that it is never mistaken for part of a checkpoint.
 std::filesystem::path hidden_beside(const std::filesystem::path& path, HiddenFile kind);
 
-/// The directory of `path`; "." if it names none.
+/// The directory of `path`; "." if the path has none.
 std::filesystem::path directory_of(const std::filesystem::path& path);
 
-/// Chooses files by name.
+/// Selects files by name.
 using NameFilter = std::function<bool(const std::string& name)>;
 
-/// Removes unfinished files in `directory`, of the names that `chosen` accepts, and gives earlier
-/// ones their names back where nothing has these now. Files whose writer is alive, on this node or
-/// another, are left alone; so is whatever cannot be looked at or locked.
+/// Removes unfinished files in `directory` whose names `chosen` accepts, and restores earlier files
+/// whose names are free. Files whose writer is still running, on any node, and files that cannot be
+/// examined or locked are not touched.
 void recover_leftovers(const std::filesystem::path& directory, const NameFilter& chosen) noexcept;
 
-/// Removes earlier files, of the names that `chosen` accepts, that something has replaced since.
+/// Removes earlier files whose names `chosen` accepts and now belong to newer files.
 void remove_superseded(const std::filesystem::path& directory, const NameFilter& chosen) noexcept;
 
 }  // namespace safeshuffle::core

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The path and its parents, as far as there is nothing at them.
+/// Those of the path and its parents that do not exist.
 std::vector<fs::path> missing(fs::path path) {
   std::vector<fs::path> found;
   std::error_code ignored;
@@ -31,7 +31,7 @@ NewDirectory::NewDirectory(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
   if (error) {
-    take_back();
+    roll_back();
     raise_errno(error.value(), directory.string(), "cannot create the directory");
   }
   track();
@@ -39,7 +39,7 @@ NewDirectory::NewDirectory(const fs::path& directory) {
 
 NewDirectory::~NewDirectory() {
   const UnfinishedLock lock = lock_unfinished();
-  take_back();
+  roll_back();
   forget();
 }
 
@@ -53,7 +53,7 @@ void NewDirectory::share(std::vector<fs::path> created) {
   created_ = std::move(created);
 }
 
-void NewDirectory::take_back() noexcept {
+void NewDirectory::roll_back() noexcept {
   std::error_code ignored;
   for (const fs::path& path : created_) fs::remove(path, ignored);  // fails unless empty
 }

@@ -1,4 +1,4 @@
-// Directories that are created for something that may fail.
+// Creates directories for an operation that may fail.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace safeshuffle::core {
 
-/// Sees to it that a directory exists. Destroyed without `keep`, or taken back as what is
-/// unfinished, it removes what it has created, its parents included, if that is empty. Not
+/// Ensures that a directory exists. If it is destroyed without `keep`, or rolled back as
+/// unfinished, it removes the directories it created, including parents, that are empty. Not
 /// thread-safe.
 class NewDirectory final : private Unfinished {
  public:
@@ -19,15 +19,15 @@ class NewDirectory final : private Unfinished {
 
   void keep() noexcept;
 
-  /// What it has created and would remove: parents after what is in them.
+  /// The directories that it created and would remove: children before parents.
   const std::vector<std::filesystem::path>& created() const noexcept { return created_; }
 
-  /// Removes, if it comes to that, also what another process has created for the same purpose:
-  /// whoever is last finds it empty.
+  /// Also removes directories that another process created for the same purpose: the last process
+  /// finds them empty.
   void share(std::vector<std::filesystem::path> created);
 
  private:
-  void take_back() noexcept override;
+  void roll_back() noexcept override;
 
   std::vector<std::filesystem::path> created_;
 };

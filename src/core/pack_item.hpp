@@ -1,5 +1,5 @@
-// The unit of packing: one strided copy, with or without conversion. The plan makes tables of
-// these, the device executes them; POD, so that a table can be handed to a kernel as it is.
+// The unit of packing: one strided copy, with or without conversion. The plan creates tables of
+// these, and the device executes them; POD, so that a table can be passed to a kernel unchanged.
 #pragma once
 
 #include <cstdint>

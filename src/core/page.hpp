@@ -5,9 +5,9 @@
 
 namespace safeshuffle::core {
 
-/// What O_DIRECT asks of offsets, lengths and addresses, in bytes; enough for all common disks. So
-/// devices allocate memory at multiples of this, and the planner keeps offsets in slabs congruent
-/// to those in files modulo this.
+/// The alignment that O_DIRECT requires of offsets, lengths and addresses, in bytes; enough for all
+/// common disks. Devices therefore allocate memory at multiples of it, and the planner keeps
+/// offsets in slabs congruent to those in files modulo it.
 inline constexpr std::uint64_t page_bytes = 4096;
 
 }  // namespace safeshuffle::core

@@ -1,4 +1,4 @@
-// What the library takes for granted about the machine it is built for.
+// What the library assumes about the machine it is built for.
 #include <bit>
 #include <cstddef>
 #include <cstdint>

@@ -30,17 +30,17 @@ Descriptor open_descriptor(const std::string& path, int flags, const std::string
   return descriptor;
 }
 
-// Kernels that do not know O_TMPFILE take it for O_DIRECTORY, and refuse to write to a directory.
+// Kernels without O_TMPFILE mistake it for O_DIRECTORY, and refuse to write to a directory.
 bool means_no_unnamed_files(int code) {
   return code == EOPNOTSUPP || code == EISDIR || code == ENOENT || code == EINVAL;
 }
 
-/// By which a file can be named that has no name; there is none where /proc is not mounted.
+/// A path to a file that has no name; it does not exist if /proc is not mounted.
 std::string link_of(const Descriptor& descriptor) {
   return "/proc/self/fd/" + std::to_string(descriptor.value());
 }
 
-/// `offset` as the system takes it; beyond its range no file can reach.
+/// `offset` in the type of the system calls; no file extends beyond its range.
 off_t system_offset(std::uint64_t offset, const std::string& path, const char* action) {
   constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
   if (offset > largest) raise_errno(EFBIG, path, action, offset);

@@ -1,4 +1,4 @@
-// What the operating system says of this process.
+// What the operating system knows about this process.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@ namespace safeshuffle::core {
 /// Largest resident set so far, in bytes.
 std::uint64_t peak_resident_bytes() noexcept;
 
-/// Name of the node; empty if it cannot be known.
+/// Name of the node; empty if unknown.
 std::string host_name();
 
-/// Identifies the node: equal in all its processes, also those in containers, and different on
-/// every other node. The host's name where the kernel does not say.
+/// Identifies the node: equal in all its processes, even in containers, and different on every
+/// other node. The host's name if the kernel provides no identifier.
 std::string node_id();
 
 /// Cores this process may run on, at least 1.

@@ -1,4 +1,4 @@
-// Names that nobody else has.
+// Unique names.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace safeshuffle::core {
 
-/// `count` bytes, at most 256, that no other process can foresee. Throws InternalError.
+/// `count` bytes, at most 256, that no other process can predict. Throws InternalError.
 std::string random_bytes(std::size_t count);
 
 /// Two lower-case digits for each byte.

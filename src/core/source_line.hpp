@@ -1,4 +1,4 @@
-// Where in the source a call was made. std::source_location needs clang 16, this clang 14.
+// The source line of a call. std::source_location needs clang 16, this clang 14.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ struct SourceLine {
   const char* path = "";
   int line = 0;
 
-  /// As the default of a parameter: where that function was called.
+  /// As a default argument: the line of the call.
   static constexpr SourceLine here(const char* path = __builtin_FILE(),
                                    int line = __builtin_LINE()) noexcept {
     return {path, line};

@@ -1,4 +1,4 @@
-// Calls to the system, and how their failures are told.
+// System calls, and how their failures are reported.
 #pragma once
 
 #include <cerrno>
@@ -8,7 +8,7 @@
 
 namespace safeshuffle::core {
 
-/// Repeats a system call while signals interrupt it; what it returned in the end.
+/// Repeats a system call while signals interrupt it; returns its final result.
 template <typename Call>
 auto uninterrupted(const Call& call) {
   for (;;) {
@@ -21,7 +21,7 @@ auto uninterrupted(const Call& call) {
 [[noreturn]] void raise_errno(int code, const std::string& path, const std::string& action,
                               std::optional<std::uint64_t> offset = {});
 
-/// Throws the IoError of a file that has no byte at `offset`, though one was expected there.
+/// Throws the IoError of a file that ends before `offset`, although more bytes were expected.
 [[noreturn]] void raise_ended_early(const std::string& path, std::uint64_t offset);
 
 }  // namespace safeshuffle::core

@@ -1,4 +1,4 @@
-// Text fit for messages and tables.
+// Text for messages and tables.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ std::string printable(std::string_view text);
 /// The first `limit` bytes of `text`, cut between UTF-8 characters, and "..." if that is not all.
 std::string shortened(std::string_view text, std::size_t limit);
 
-/// "line 3, column 5": where byte `offset` of `text` stands. Both count from 1, columns in UTF-8
+/// "line 3, column 5": the position of byte `offset` of `text`. Both count from 1, columns in UTF-8
 /// characters.
 std::string line_and_column(std::string_view text, std::size_t offset);
 

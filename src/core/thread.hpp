@@ -9,7 +9,7 @@
 
 namespace safeshuffle::core {
 
-/// A thread that calls `run`. Throws MemoryError if the system has no room for one more.
+/// A thread that calls `run`. Throws MemoryError if the system cannot start it.
 template <typename Run>
 std::thread start_thread(Run run) {
   try {

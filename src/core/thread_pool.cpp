@@ -46,7 +46,7 @@ void ThreadPool::submit(std::function<void()> task) {
 
 void ThreadPool::parallel_for(std::size_t count, const std::function<void(std::size_t)>& task) {
   if (count == 0) return;
-  // Shared with helpers that may start only after the loop is over; they then find no index left.
+  // Shared with helpers that may start only after the loop has ended; they then find no index left.
   struct Loop {
     std::atomic<std::size_t> next{0};
     std::atomic<std::size_t> finished{0};
@@ -62,7 +62,7 @@ void ThreadPool::parallel_for(std::size_t count, const std::function<void(std::s
   try {
     for (std::size_t i = 0; i < helpers; ++i) submit(run);
   } catch (const std::bad_alloc&) {
-    // Those that could be asked must be waited for, as they use `task`; the rest is done without.
+    // The helpers that were submitted must be waited for, as they use `task`; the rest are skipped.
   }
   run();
   for (std::size_t done = loop->finished; done != count; done = loop->finished) {

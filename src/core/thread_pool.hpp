@@ -15,7 +15,7 @@ namespace safeshuffle::core {
 /// The destructor drops tasks that have not started, and joins.
 class ThreadPool {
  public:
-  /// Throws MemoryError if the system has no room for so many.
+  /// Throws MemoryError if the system cannot start so many threads.
   explicit ThreadPool(std::size_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -43,12 +43,12 @@ void Unfinished::forget() noexcept {
   registry().changed.notify_all();
 }
 
-void take_back_unfinished() noexcept {
+void roll_back_unfinished() noexcept {
   Registry& all = registry();
   UnfinishedLock lock(all.mutex, lock_patience);
   if (!lock) return;
   all.changed.wait_for(lock, settling_patience, [&] { return all.nothing_settles(); });
-  std::for_each(all.items.rbegin(), all.items.rend(), [](Unfinished* item) { item->take_back(); });
+  std::for_each(all.items.rbegin(), all.items.rend(), [](Unfinished* item) { item->roll_back(); });
   lock.release();
 }
 

@@ -12,7 +12,7 @@
 
 namespace safeshuffle::core {
 
-/// Appends values; the reader must take them in the same order.
+/// Appends values; they must be read in the same order.
 class WireWriter {
  public:
   WireWriter& put(std::uint64_t value) {
@@ -31,7 +31,7 @@ class WireWriter {
   std::string bytes_;
 };
 
-/// Takes values from bytes that must outlive it. Throws TransportError where they end too early.
+/// Reads values from bytes that must outlive it. Throws TransportError if they end too early.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : bytes_(bytes) {}

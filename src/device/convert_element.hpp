@@ -9,7 +9,8 @@
 
 namespace safeshuffle::device {
 
-/// The bit pattern of one element of `dtype` (F16, BF16 or F32), and the way to F32 and back.
+/// The bit pattern of one element of `dtype` (F16, BF16 or F32), and its conversion to F32 and
+/// back.
 template <DType dtype>
 struct Element;
 
@@ -93,7 +94,7 @@ constexpr std::uint16_t Element<DType::F16>::from_f32(std::uint32_t value) noexc
   if (magnitude > f32::infinity) {
     result = infinity | ((magnitude | f32::quiet_bit) & f32::mantissa_mask) >> 13;
   } else if (magnitude >= f32::f16_min_normal) {
-    // Rounding may carry into the exponent, which is what the format means by it, up to infinity.
+    // Rounding may carry into the exponent, up to infinity, which gives the correct result.
     result = shift_right_to_even(magnitude - f32::exponent(127 - 15), 13);
     if (result > infinity) result = infinity;
   } else if (const std::uint32_t exponent = magnitude >> f32::exponent_shift; exponent > 101) {

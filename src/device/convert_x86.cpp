@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t lanes = 8;
 
-/// Default floating-point state while F16C instructions run: they would otherwise leave flags
-/// behind in the caller's state, or trap where the caller has unmasked exceptions.
+/// Default floating-point state while F16C instructions run: otherwise they would set flags in the
+/// caller's state, or trap if the caller has unmasked exceptions.
 class DefaultFloatState {
  public:
   DefaultFloatState() noexcept : callers_(_mm_getcsr()) { _mm_setcsr(all_exceptions_masked); }

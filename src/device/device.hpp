@@ -109,7 +109,7 @@ class Device {
   /// Throws MemoryError, TransportError.
   virtual std::unique_ptr<Packer> make_packer(Queue& queue) = 0;
 
-  /// Device memory that a packer holds, in bytes; as much again is page-locked.
+  /// Device memory that a packer holds, in bytes; as much again is pinned.
   virtual std::uint64_t packer_bytes() const noexcept { return 0; }
 
   /// `slots` pieces of up to `slot_bytes` may be on their way at once. Throws MemoryError,

@@ -1,4 +1,4 @@
-// From what the files of a checkpoint hold to its catalog.
+// Builds the catalog of a checkpoint from the contents of its files.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace safeshuffle::format {
 
 /// Which files make up a checkpoint.
 struct Listing {
-  std::vector<std::string> files;  ///< paths as they can be opened, in the checkpoint's order
+  std::vector<std::string> files;  ///< paths that can be opened, in the checkpoint's order
   std::string config_path;         ///< config.json beside the files; empty if there is none
   std::string config_json;         ///< its text
   std::string index_path;          ///< the .index.json that was used; empty if none
   std::string index_json;          ///< its text
 };
 
-/// A header as it is stored, not yet parsed.
+/// A header as stored, not yet parsed.
 struct RawHeader {
   std::string json;
   std::uint64_t file_size = 0;

@@ -12,9 +12,9 @@ namespace {
 constexpr std::size_t quoted_bytes = 120;
 
 constexpr const char* download_again =
-    "; download it again, with an access token if the model asks for one";
+    "; download it again, with an access token if the model requires one";
 
-/// Whether `text` begins with `word`, which is in lower case, in any case.
+/// Whether `text` begins with `word`, which is in lower case, ignoring case.
 bool begins_with(std::string_view text, std::string_view word) {
   return text.size() >= word.size() &&
          std::equal(word.begin(), word.end(), text.begin(), [](char lower, char c) {
@@ -27,13 +27,13 @@ std::string_view without_leading_space(std::string_view text) {
   return text;
 }
 
-/// {"error": …}, whatever white space there is.
+/// {"error": …}, with any white space.
 bool is_error_message(std::string_view text) {
   if (!text.starts_with('{')) return false;
   return begins_with(without_leading_space(text.substr(1)), "\"error\"");
 }
 
-/// In quotes, as much of it as a message holds.
+/// In quotes, shortened to fit a message.
 std::string first_line(std::string_view text) {
   const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
   return "'" + core::shortened(line, quoted_bytes) + "'";
@@ -49,8 +49,7 @@ bool is_text(std::string_view bytes) {
 std::string foreign_content(std::string_view beginning) {
   const std::string_view text = without_leading_space(beginning);
   if (text.starts_with("version https://git-lfs.github.com/spec/")) {
-    return "this is a Git LFS pointer, not the file that it stands for; run 'git lfs pull' in its "
-           "repository";
+    return "this is a Git LFS pointer, not the actual file; run 'git lfs pull' in its repository";
   }
   if (begins_with(text, "<!doctype html") || begins_with(text, "<html")) {
     return std::string("this is an HTML page, saved in place of the file") + download_again;
@@ -69,9 +68,9 @@ std::string foreign_content(std::string_view beginning) {
 std::string not_safetensors(std::string_view beginning) {
   std::string what = foreign_content(beginning);
   if (!what.empty() || beginning.empty()) return what;
-  // Of a header's length all but the first bytes are 0.
+  // In a header's length, all bytes except the first ones are 0.
   if (!is_text(beginning.substr(0, prefix_bytes))) return {};
-  return "this is a text, not safetensors: " + first_line(without_leading_space(beginning)) +
+  return "this is a text file, not safetensors: " + first_line(without_leading_space(beginning)) +
          download_again;
 }
 

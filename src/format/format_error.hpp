@@ -8,7 +8,7 @@
 
 namespace safeshuffle::format {
 
-/// Where in which file something is wrong.
+/// The file and position of an error.
 struct Place {
   const std::string& path;
   std::uint64_t offset = 0;  ///< bytes from the start of the file

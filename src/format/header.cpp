@@ -82,7 +82,7 @@ std::uint64_t check_tiling(const std::vector<Entry>& entries, const std::string&
   return end;
 }
 
-/// Checks that the data of the tensors, `data_end` bytes, is what follows the header.
+/// Checks that exactly the data of the tensors, `data_end` bytes, follows the header.
 void check_data_size(const std::vector<Entry>& entries, std::uint64_t data_end,
                      std::uint64_t data_start, std::uint64_t file_size, const std::string& path) {
   const std::uint64_t present = file_size - data_start;
@@ -95,8 +95,8 @@ void check_data_size(const std::vector<Entry>& entries, std::uint64_t data_end,
   }
   if (present > data_end) {
     raise_format(FormatErrc::trailing_bytes, {path, data_start + data_end},
-                 "the file goes on for " + std::to_string(present - data_end) +
-                     " bytes after the last tensor");
+                 "the file has " + std::to_string(present - data_end) +
+                     " extra bytes after the last tensor");
   }
 }
 

@@ -34,7 +34,7 @@ std::uint64_t parse_header_length(std::string_view prefix, std::uint64_t file_si
 /// One FormatErrc per kind of defect, thrown as FormatError with `path`, the tensor where known,
 /// and the byte offset in the file: of the byte that is wrong, else of the entry's key. Stricter
 /// than the reference library, which takes the last of several equal tensor names, ignores unknown
-/// fields, leading white space, and reads an entry or a dtype in serde's other notations.
+/// fields and leading white space, and also accepts serde's other notations of an entry or a dtype.
 Header parse_header(std::string_view json, std::uint64_t file_size, const std::string& path);
 
 }  // namespace safeshuffle::format

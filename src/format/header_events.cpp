@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> field_names{"dtype", "shape", "data_offsets"};
 
-/// `text` for a message: as long as any real name, and no longer.
+/// `text` for a message, shortened to the length of the longest real names.
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t limit = 100;
   return "'" + core::shortened(text, limit) + "'";

@@ -1,5 +1,5 @@
-// The tensors and metadata of a header from the events of its JSON text. Each entry is validated by
-// itself here; how entries fit together is checked by parse_header.
+// Collects the tensors and metadata of a header from the events of its JSON text. Each entry is
+// validated by itself here; parse_header checks how they fit together.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace safeshuffle::format {
 
-/// One entry of a header. `tensor.file_offset` still counts from the start of the data.
+/// One entry of a header. Here, `tensor.file_offset` counts from the start of the data.
 struct Entry {
   TensorInfo tensor;
   std::uint64_t end = 0;  ///< of its data, counted likewise
@@ -42,7 +42,7 @@ class HeaderEvents final : public JsonEvents {
   void other() override { refuse_value(); }
 
  private:
-  /// What the value being read is part of.
+  /// What the value being read belongs to.
   enum class Level { outside, header, metadata, entry, array };
   enum Field : std::size_t { dtype, shape, data_offsets, field_count };
 

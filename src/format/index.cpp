@@ -20,7 +20,7 @@ bool stays_inside(const std::string& name) {
   return path.is_relative() && path.has_filename() && path != "." && *path.begin() != "..";
 }
 
-/// Collects the weight map and skips whatever else an index holds.
+/// Collects the weight map and skips everything else in an index.
 class IndexEvents final : public JsonEvents {
  public:
   explicit IndexEvents(const JsonText& text) noexcept : text_(text) {}

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// An iterator whose position others can see: nlohmann's parser reveals its own in errors only.
+/// An iterator whose position is visible: nlohmann's parser shows its own in errors only.
 class SharedCursor {
  public:
   // NOLINTBEGIN(readability-identifier-naming): names that std::iterator_traits asks for
@@ -37,8 +37,8 @@ class SharedCursor {
   const char** at_;
 };
 
-/// ": unexpected '}'; expected string literal", out of the parser's message, which begins with
-/// names of its own and may end with a text of any length.
+/// ": unexpected '}'; expected string literal", extracted from the parser's message, which begins
+/// with internal names and may end with a text of any length.
 std::string reason(std::string_view message) {
   const auto begin = message.find(" - ");
   if (begin == std::string_view::npos) return {};
@@ -78,7 +78,7 @@ class Adapter final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 void JsonText::read(JsonEvents& events) {
-  // The parser takes a NUL byte for the end of the text.
+  // The parser mistakes a NUL byte for the end of the text.
   const auto nul = std::find(at_, end_, '\0');
   if (nul != end_) refuse(static_cast<std::size_t>(nul - begin_) + 1, ": a NUL byte");
   Adapter adapter(*this, events);

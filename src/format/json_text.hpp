@@ -1,5 +1,5 @@
-// JSON text as a sequence of events, with the byte offset of each: what the documents of untrusted
-// files are validated with. Needs memory for the longest string only and never recurses.
+// JSON text as a sequence of events with byte offsets, for validating untrusted files. Needs memory
+// for the longest string only and never recurses.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace safeshuffle::format {
 
-/// What a document holds, in its order. Strings may be moved from.
+/// The content of a document, in order. Strings may be moved from.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
@@ -34,7 +34,7 @@ class JsonText {
       : path_(path), start_(start), begin_(text.data()), at_(begin_), end_(begin_ + text.size()) {}
 
   /// Reports the whole document to `events`, whose exceptions pass through. Throws FormatError
-  /// (header_bad_json) unless it is one JSON value, surrounded by nothing but white space.
+  /// (header_bad_json) unless it is one JSON value, surrounded only by white space.
   void read(JsonEvents& events);
 
   const std::string& path() const noexcept { return path_; }
@@ -43,10 +43,10 @@ class JsonText {
   /// appended to the cause.
   [[noreturn]] void refuse(std::size_t bytes_read, const std::string& reason) const;
 
-  /// Offset in the file of the byte read last.
+  /// Offset in the file of the last byte read.
   std::uint64_t offset() const noexcept { return offset_of(at_ - 1); }
 
-  /// Offset in the file of the opening quote of the string read last; valid while it is reported.
+  /// Offset in the file of the opening quote of the last string read; valid while it is reported.
   std::uint64_t string_offset() const noexcept;
 
  private:

@@ -1,5 +1,4 @@
-// Headers of safetensors files to be written, for any safetensors library to read. Pure: no file
-// access.
+// Builds the headers of safetensors files that are to be written. Pure: no file access.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ struct TensorSpec {
   Shape shape;
 };
 
-/// A header ready to be written, and where the data of each tensor goes.
+/// A header ready to be written, and the offsets of the tensors' data.
 struct HeaderLayout {
   std::string bytes;                       ///< length prefix + JSON + padding
   std::vector<std::uint64_t> file_offset;  ///< of each tensor, in the order given

@@ -7,7 +7,7 @@
 namespace safeshuffle::format {
 namespace {
 
-/// Which leading bytes begin a sequence, what its second byte may be, and how long it is. All
+/// The leading bytes of a kind of sequence, the range of its second byte, and its length. All
 /// further bytes lie in [80, BF].
 struct Form {
   std::uint8_t first_lead, last_lead;

@@ -1,4 +1,4 @@
-// The time during which at least one of several threads is at work.
+// The time during which at least one of several threads is busy.
 #pragma once
 
 #include <mutex>

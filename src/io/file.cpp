@@ -54,12 +54,14 @@ void File::read(std::uint64_t offset, std::span<std::byte> to) {
   if (done == to.size()) return;
   source::read(*buffered_, info_.path, offset + done, to.subspan(done));
   recorder_.buffered_read(info_.path, to.size() - done);
-  // Unless something else is known by now, which is then the reason that counts.
-  if (direct_works_) recorder_.fallback(info_.path, "a direct read stopped short");
+  // Unless another reason has been recorded, which then takes precedence.
+  if (direct_works_) {
+    recorder_.fallback(info_.path, "a direct read returned fewer bytes than requested");
+  }
 }
 
-/// Reads from the start of `to` on; returns the number of bytes. What is left (after a refusal, or
-/// at the end of the file) is read through the page cache, and judged there.
+/// Reads into the beginning of `to`; returns the number of bytes. The rest (after a refusal, or at
+/// the end of the file) is read through the page cache, which also detects errors.
 std::size_t File::read_direct(std::uint64_t offset, std::span<std::byte> to) {
   std::size_t done = 0;
   while (done < to.size()) {
@@ -89,8 +91,8 @@ std::size_t File::read_blocks(std::uint64_t offset, std::span<std::byte> to) try
   return 0;
 }
 
-/// The bytes of `to` that lie in the block of `offset`, by way of a whole block: the unaligned head
-/// or tail of a range.
+/// Reads the bytes of `to` that lie in the block of `offset` through a separate whole block: the
+/// unaligned head or tail of a range.
 std::size_t File::read_within_block(std::uint64_t offset, std::span<std::byte> to) {
   alignas(core::page_bytes) std::array<std::byte, core::page_bytes> block;
   const std::size_t skip = offset % core::page_bytes;

@@ -1,4 +1,4 @@
-// One open file: the one described, or an error; read exactly, or an error.
+// One open file. A file that is not the one described, or a short read, is an error.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace safeshuffle::io {
 
-/// Thread-safe. What it is made of must outlive it.
+/// Thread-safe. The constructor's arguments must outlive it.
 class File {
  public:
   /// Opens and checks. With `direct`, reads bypass the page cache where the filesystem allows it.
@@ -34,11 +34,11 @@ class File {
   const FileInfo& info_;
   PathRecorder& recorder_;
   const std::unique_ptr<source::Handle> buffered_;
-  const std::unique_ptr<source::Handle> direct_;  // null: not asked for, or refused at opening
+  const std::unique_ptr<source::Handle> direct_;  // null: not requested, or refused when opening
   std::atomic<bool> direct_works_;
 };
 
-/// Throws IoError if the file at the path is, by now, another one than described.
+/// Throws IoError if the file at the path is no longer the one described.
 void check_unchanged(const FileInfo& info, const source::Source& source);
 
 }  // namespace safeshuffle::io

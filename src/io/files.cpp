@@ -7,8 +7,8 @@
 namespace safeshuffle::io {
 namespace {
 
-/// Files kept open: enough for the few that a wave touches, and a small share of what the process
-/// may open (a file may take two descriptors).
+/// Files kept open: enough for the few that a wave touches, and few compared with the number that
+/// the process may open (a file may take two descriptors).
 std::size_t open_file_limit() {
   constexpr rlim_t most = 32;
   rlimit limit{};
@@ -27,11 +27,11 @@ Files::Files(std::vector<FileInfo> infos, bool direct, const source::Source& sou
       recorder_(recorder) {}
 
 std::shared_ptr<File> Files::open(std::uint32_t file) {
-  return find(file).get();  // opens it, without the lock: a network filesystem may take its time
+  return find(file).get();  // opens it without the lock, because a network filesystem may be slow
 }
 
 Files::SharedFile Files::find(std::uint32_t file) {
-  SharedFile closing;  // closed without the lock, too
+  SharedFile closing;  // also closed without the lock
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find(recent_, file, &Entry::index);
   if (found != recent_.end()) {

@@ -12,7 +12,7 @@
 
 namespace safeshuffle::io {
 
-/// Opens files on first use and keeps those open that were used last: a checkpoint may have more
+/// Opens files on first use and keeps the most recently used ones open: a checkpoint may have more
 /// files than the process may have descriptors. Thread-safe.
 class Files {
  public:
@@ -23,12 +23,12 @@ class Files {
   /// Throws std::out_of_range.
   const FileInfo& info(std::uint32_t file) const { return infos_.at(file); }
 
-  /// The open file; stays open while the result is held. Throws IoError, the same one to all that
-  /// ask for a file that could not be opened. Opening one file delays nobody who wants another.
+  /// The open file; stays open while the result is held. Throws IoError: the same one to all
+  /// callers if the file could not be opened. Opening one file does not delay access to another.
   std::shared_ptr<File> open(std::uint32_t file);
 
  private:
-  /// A file that the first to ask for it opens, while others that do so wait.
+  /// A file that the first caller opens, while others wait for it.
   using SharedFile = std::shared_future<std::shared_ptr<File>>;
 
   struct Entry {
@@ -44,7 +44,7 @@ class Files {
   const source::Source& source_;
   PathRecorder& recorder_;
   std::mutex mutex_;
-  std::vector<Entry> recent_;  // the one used last at the end
+  std::vector<Entry> recent_;  // most recently used last
 };
 
 }  // namespace safeshuffle::io

@@ -1,4 +1,4 @@
-// What a reader turned out to do.
+// Records how a reader actually read.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@ namespace safeshuffle::io {
 /// Collects how files were read. Thread-safe.
 class PathRecorder {
  public:
-  /// Bytes of a file that were read past the page cache.
+  /// Bytes of a file that were read bypassing the page cache.
   void direct_read(const std::string& file, std::uint64_t bytes);
 
   /// Bytes of a file that were read through the page cache.
   void buffered_read(const std::string& file, std::uint64_t bytes);
 
-  /// A file that was to be read directly is not, or not all of it; the first reason per file
-  /// counts.
+  /// A file that should be read directly is not, or only in part; the first reason per file is
+  /// kept.
   void fallback(const std::string& file, const std::string& reason);
 
-  /// What was read so far, by `engine`.
+  /// What was read so far by `engine`.
   IoPath path(const std::string& engine) const;
 
  private:
   struct Reads {
     std::uint64_t direct = 0;
     std::uint64_t buffered = 0;
-    std::string fallback;  // why, if there was one
+    std::string fallback;  // the reason, if there was one
   };
 
   static std::string describe(const std::string& file, const Reads& reads);

@@ -122,7 +122,7 @@ class PosixReader final : public Reader {
     return --batch.unread == 0;
   }
 
-  /// What was read before a change is not to be trusted either, so this comes after the last read.
+  /// After the last read, because data read before a change cannot be trusted either.
   void check_files(Batch& batch) {
     for (const std::uint32_t file : batch.files) {
       attempt(batch, {.file = file}, after_pieces,
@@ -130,7 +130,7 @@ class PosixReader final : public Reader {
     }
   }
 
-  /// Runs a step; whether it succeeded. A failure is noted in the batch.
+  /// Runs a step; returns whether it succeeded. A failure is recorded in the batch.
   template <typename Step>
   bool attempt(Batch& batch, const Piece& piece, std::size_t position, const Step& step) {
     try {
@@ -162,7 +162,7 @@ class PosixReader final : public Reader {
     ++in_transfer_;
   }
 
-  /// Notifies under the lock: a destructor that waits for this may go on only after it.
+  /// Notifies under the lock, so that a destructor that waits for this cannot continue too early.
   void end_transfer() {
     const std::scoped_lock lock(mutex_);
     if (--in_transfer_ == 0) changed_.notify_all();
@@ -179,7 +179,7 @@ class PosixReader final : public Reader {
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;  // guards what follows, contents of batches included
   std::condition_variable changed_;
-  std::deque<Batch> batches_;  // by id; stays, so that references hold
+  std::deque<Batch> batches_;  // by id; never shrinks, so that references stay valid
   std::size_t in_transfer_ = 0;
   std::unique_ptr<core::ThreadPool> pool_;  // last: its tasks use the rest
 };

@@ -1,4 +1,4 @@
-// Reads with a pool of threads, each of which waits for its reads.
+// Reads with a pool of threads that make blocking calls.
 #pragma once
 
 #include <memory>

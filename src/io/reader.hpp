@@ -31,26 +31,26 @@ struct ReadRange {
 /// Identifies a submitted batch; counts up from 0.
 using BatchId = std::uint64_t;
 
-/// How far a batch is.
+/// The progress of a batch.
 struct BatchStatus {
-  bool done = false;  ///< nothing of the batch is still running: all data landed, or it failed
-  bool read = false;  ///< nothing is left to read: what has not landed is on its way
+  bool done = false;  ///< nothing of the batch is in progress: all data landed, or it failed
+  bool read = false;  ///< all reads are complete; some data may still be on its way to the device
   std::uint64_t bytes = 0;           ///< landed so far
   std::optional<ErrorRecord> error;  ///< the first failure: file, offset, errno, cause
 };
 
-/// What a reader turned out to do, for the report.
+/// How a reader actually read, for the report.
 struct IoPath {
   std::string engine;                  ///< "posix"
   std::string mode;                    ///< "buffered", "direct", "mixed"; empty if nothing was read
-  std::uint64_t direct_bytes = 0;      ///< read past the page cache
+  std::uint64_t direct_bytes = 0;      ///< read bypassing the page cache
   std::uint64_t buffered_bytes = 0;    ///< read through the page cache
-  std::uint64_t fallback_files = 0;    ///< that were to be read directly, and were not, or in part
-  std::vector<std::string> fallbacks;  ///< the first of these, and why; the others in one line
+  std::uint64_t fallback_files = 0;    ///< that should be read directly, but were not entirely
+  std::vector<std::string> fallbacks;  ///< the first of these, with reason; the others in one line
 };
 
-/// Reads batches in order of submission. Used by one thread. The destructor waits for reads under
-/// way and drops the rest.
+/// Reads batches in order of submission. Used by one thread. The destructor waits for reads in
+/// progress and drops the rest.
 class Reader {
  public:
   virtual ~Reader() = default;
@@ -62,11 +62,11 @@ class Reader {
   /// Waits up to `patience` for the batch to be done. A failure is reported, not thrown.
   virtual BatchStatus poll(BatchId batch, std::chrono::microseconds patience) = 0;
 
-  /// Drops, for good, what no thread has begun to read; it counts as failed. Reads under way go on:
-  /// `poll` says when they are over.
+  /// Permanently drops all reads that no thread has begun; they count as failed. Reads in progress
+  /// continue: `poll` tells when they have ended.
   virtual void cancel() noexcept = 0;
 
-  /// Total time during which at least one read was under way, in seconds.
+  /// Total time during which at least one read was in progress, in seconds.
   virtual double busy_seconds() const = 0;
 
   /// The path taken so far.
@@ -80,10 +80,10 @@ struct ReaderOptions {
   std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
 };
 
-/// A reader of `files` (kept by copy) in `source` that lands data through `staging`; both must
-/// outlive it. Before a file is read, and after it was, it is checked to be the one whose header
-/// was read (size, modification time, and the inode where it is known); a file that changed, shrank
-/// or ended early is an error, never silent.
+/// A reader of `files` (copied) in `source` that lands data through `staging`; both must outlive
+/// it. Before and after a file is read, it is checked to be the one whose header was read (size,
+/// modification time, and the inode if it is known); a file that changed, shrank or ended early is
+/// always an error.
 std::unique_ptr<Reader> make_reader(const ReaderOptions& options, const source::Source& source,
                                     std::vector<FileInfo> files, device::Staging& staging);
 

@@ -20,7 +20,7 @@ struct Export {
   std::vector<std::int64_t> strides;
 };
 
-/// Of the codes that all versions of DLPack have.
+/// Types with a code in all versions of DLPack.
 std::optional<DLDataTypeCode> basic_code(DType dtype) {
   switch (dtype) {
     case DType::I8:
@@ -46,7 +46,7 @@ std::optional<DLDataTypeCode> basic_code(DType dtype) {
   }
 }
 
-/// Of the codes that came later.
+/// Types whose code was added later.
 std::optional<DLDataTypeCode> newer_code(DType dtype) {
   switch (dtype) {
 #if DLPACK_VERSION >= 80 || DLPACK_MAJOR_VERSION >= 1
@@ -74,9 +74,10 @@ DLDataType dtype_of(const TensorView& view) {
   auto code = basic_code(view.dtype);
   if (!code) code = newer_code(view.dtype);
   if (!code) {
-    throw ConfigError(ErrorRecord{
-        .tensor = std::string(view.name),
-        .cause = "DLPack, as this library was built, has no " + std::string(name(view.dtype))});
+    throw ConfigError(
+        ErrorRecord{.tensor = std::string(view.name),
+                    .cause = "the DLPack version that this library was built with has no " +
+                             std::string(name(view.dtype))});
   }
   return {static_cast<std::uint8_t>(*code), static_cast<std::uint8_t>(bits(view.dtype)), 1};
 }
@@ -85,7 +86,7 @@ DLDevice device_of(const TensorSet& model) {
   return {model.device() == DeviceKind::cuda ? kDLCUDA : kDLCPU, model.ordinal()};
 }
 
-/// Row-major, in elements; an empty dimension counts as one, as frameworks do it.
+/// Row-major, in elements; an empty dimension counts as one element, as in frameworks.
 std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> strides(shape.size());
   std::int64_t stride = 1;

@@ -9,7 +9,7 @@
 namespace safeshuffle::pipeline {
 namespace {
 
-/// Data that may wait to be written to storage, in bytes: a flush then takes seconds, not minutes.
+/// Maximum data not yet written to storage, in bytes, so that a flush takes seconds, not minutes.
 constexpr std::uint64_t unflushed_limit = std::uint64_t{32} << 20;
 
 [[noreturn]] void refuse(const core::AtomicFile& file, std::uint64_t offset, const char* cause) {

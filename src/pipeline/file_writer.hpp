@@ -20,18 +20,18 @@ class FileWriter {
 
   const format::HeaderLayout& layout() const noexcept { return layout_; }
 
-  /// Writes data of tensor `index` from `offset_in_tensor` on; now and then waits until storage has
-  /// caught up. Throws IoError, also if the data goes past the end of the tensor.
+  /// Writes data of tensor `index` from `offset_in_tensor` on; from time to time, waits until
+  /// storage has caught up. Throws IoError, also if the data extends past the end of the tensor.
   void write(std::size_t index, std::uint64_t offset_in_tensor, std::span<const std::byte> data);
 
   /// Extends the file to its full size without writing, leaving holes.
   void extend();
 
-  /// Flushes to storage, so that `publish` is only a rename. Throws IoError, also if the file has
-  /// not reached its full size.
+  /// Flushes to storage, so that `publish` is only a rename. Throws IoError, also if the file does
+  /// not have its full size.
   void flush();
 
-  /// As of AtomicFile, of a file that has its full size.
+  /// As for AtomicFile; the file must have its full size.
   void publish();
   void commit();
 

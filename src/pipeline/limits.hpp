@@ -1,4 +1,4 @@
-// The ranges of options, and the patience with peers that follows from them.
+// The ranges of options, and the time-out for peers that follows from them.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@ namespace safeshuffle::pipeline {
 /// Throws ConfigError if an option is out of range.
 void check_options(const Options& options);
 
-/// How long peers are waited for: `options.timeout`, but never less than its smallest value, so
-/// that ranks can agree even on the error that it is too small.
+/// How long to wait for peers: `options.timeout`, but never less than its smallest value, so that
+/// ranks can agree even on the error that it is too small.
 std::chrono::milliseconds timeout_of(const Options& options);
 
 }  // namespace safeshuffle::pipeline

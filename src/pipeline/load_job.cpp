@@ -28,7 +28,7 @@
 namespace safeshuffle::pipeline {
 namespace {
 
-// Agreed on, because a rank that threw alone would leave the others waiting.
+// Collective, because a rank that threw alone would leave the others waiting.
 void check_together(const Options& options, const Communicator& comm) {
   comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
     check_options(options);
@@ -36,8 +36,8 @@ void check_together(const Options& options, const Communicator& comm) {
   });
 }
 
-// The window that suits the device; and besides what the caller has reserved, what transport and
-// packer take.
+// Fills in the device's default window, and adds the memory of transport and packer to what the
+// caller has reserved.
 PlanOptions on_device(PlanOptions options, const Communicator& comm) {
   if (options.window == 0) options.window = defaults_on(comm.device()).window;
   options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
@@ -77,7 +77,7 @@ std::string shared_cpus(const Communicator& comm, const Options& options) {
   return core::node_id() + " " + core::cpu_list(usable_cpus(options, comm.device()));
 }
 
-// No plan is followed unproven.
+// Every plan is proved before it is used.
 std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
                                      const Options& options) {
   const auto prove = [&]() -> std::string {
@@ -96,13 +96,13 @@ std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
   return intents;
 }
 
-// Every rank sees every hash, so all of them throw or none.
+// Every rank sees every hash, so either all throw or none does.
 void compare_plans(const std::vector<Intent>& intents) {
   for (std::size_t rank = 0; rank < intents.size(); ++rank) {
     if (intents[rank].plan_hash == intents.front().plan_hash) continue;
     throw PlanError(ErrorRecord{
         .rank = static_cast<std::int32_t>(rank),
-        .cause = "made another plan than rank 0: do all ranks run the same program with the "
+        .cause = "made a different plan from rank 0: do all ranks run the same program with the "
                  "same options?"});
   }
 }

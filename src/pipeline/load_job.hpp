@@ -1,4 +1,4 @@
-// The load from first to last.
+// The whole load.
 #pragma once
 
 #include <optional>
@@ -15,15 +15,15 @@
 
 namespace safeshuffle::pipeline {
 
-/// One load of one rank: what PlannedLoad (loader.hpp) says, from any source, which must outlive
-/// the process' reads.
+/// One load of one rank, like PlannedLoad (loader.hpp), from any source, which must outlive the
+/// process's reads.
 class LoadJob {
  public:
   /// Opens the checkpoint, plans, and compares the plans of all ranks. Collective.
   LoadJob(const source::Source& source, const std::vector<std::string>& paths,
           const Communicator& comm, const Options& options);
 
-  /// By a plan made before. Compares the plans of all ranks. Collective.
+  /// Uses an existing plan. Compares the plans of all ranks. Collective.
   LoadJob(const source::Source& source, const Plan& plan, const Communicator& comm,
           const Options& options);
 

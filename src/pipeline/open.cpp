@@ -14,7 +14,7 @@ namespace safeshuffle {
 namespace pipeline {
 namespace {
 
-// What rank 0 finds and the others are told.
+// What rank 0 finds and sends to the others.
 struct Found {
   format::Listing listing;
   std::string rules_json;
@@ -40,7 +40,7 @@ Found decode_found(const std::string& bytes) {
   return found;
 }
 
-// Paths of the files themselves, and of what says what they are and where they go.
+// Paths of the checkpoint's files, index, config.json and rule file.
 std::vector<std::string> inputs_of(const format::Listing& listing, const std::string& tp_plan) {
   std::vector<std::string> inputs = listing.files;
   for (const std::string& path : {listing.config_path, listing.index_path, rules_path(tp_plan)}) {
@@ -49,12 +49,12 @@ std::vector<std::string> inputs_of(const format::Listing& listing, const std::st
   return inputs;
 }
 
-// Finding the files may take longer than the time-out, in many small steps or one computation.
+// Finding the files may take longer than the time-out, as many small steps or one computation.
 source::Pulse pulse_of(const comm::Heartbeat& beat) {
   return {beat, [&beat](const auto& computation) { comm::beat_during(beat, computation); }};
 }
 
-// Inodes are for this rank alone: other nodes may have the same file under others.
+// Inodes are valid for this rank only: on other nodes, the same file may have a different one.
 std::string read_headers(const source::Source& source, const std::vector<std::string>& files,
                          const comm::Transport& transport, const comm::Heartbeat& beat,
                          std::vector<std::uint64_t>& inodes) {

@@ -12,15 +12,15 @@
 
 namespace safeshuffle::pipeline {
 
-/// A checkpoint and the rules to place it by.
+/// A checkpoint and its placement rules.
 struct Opened {
   Checkpoint checkpoint;
   TpPlan tp_plan;
-  std::vector<std::string> inputs;  ///< paths of all files that rank 0 has found or read
+  std::vector<std::string> inputs;  ///< paths of all files that rank 0 found or read
 };
 
 /// Collective. Rank 0 finds the files and reads the rules; rank r reads the headers of files
-/// r, r + N, … Errors are agreed on.
+/// r, r + N, … All ranks throw the same error.
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
                      const std::string& tp_plan, comm::Transport& transport,
                      std::chrono::milliseconds timeout);

@@ -14,20 +14,20 @@
 
 namespace safeshuffle::pipeline {
 
-/// Always in exactly one phase, so that the phases add up to the total, pauses left out. Not
+/// Always in exactly one phase, so that the phases add up to the total without pauses. Not
 /// thread-safe.
 class PhaseClock {
  public:
   PhaseClock(Phase first, bool trace)
       : trace_(trace), phase_(first), start_(core::Clock::now()), since_(start_) {}
 
-  /// Ends the current phase, unless it is that one, and starts another; returns the one before.
+  /// Switches to a phase, unless it is the current one; returns the previous phase.
   Phase enter(Phase next) {
     if (next != phase_) settle();
     return std::exchange(phase_, next);
   }
 
-  /// Leaves out the time from `pause` to `resume`, which goes on in the same phase.
+  /// Excludes the time from `pause` to `resume`, which continues in the same phase.
   void pause() { settle(); }
   void resume() noexcept { since_ = core::Clock::now(); }
 
@@ -37,7 +37,7 @@ class PhaseClock {
     return seconds_;
   }
 
-  /// Notes the read of `wave`, which began at `begin` and has just landed.
+  /// Records the read of `wave`, which began at `begin` and has just landed.
   void note_read(std::uint32_t wave, core::Clock::time_point begin) {
     if (trace_)
       note({Span::Track::reading, "wave " + std::to_string(wave)}, begin, core::Clock::now());
@@ -70,7 +70,7 @@ class PhaseClock {
   core::Clock::time_point since_;
 };
 
-/// In `phase` for the length of a scope, then back.
+/// Switches to `phase` for the duration of a scope, then back.
 class PhaseScope {
  public:
   PhaseScope(PhaseClock& clock, Phase phase) : clock_(clock), before_(clock.enter(phase)) {}

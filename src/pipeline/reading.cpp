@@ -4,7 +4,8 @@
 namespace safeshuffle::pipeline {
 namespace {
 
-// A GPU takes more than a few threads can read; each rank leaves a core to its other threads.
+// A GPU can take more data than a few threads can read; each rank leaves one core to its other
+// threads.
 unsigned default_threads(const ReadingPlace& place) {
   const core::Defaults& defaults = defaults_on(place.device);
   const unsigned own = std::max(place.cores / place.sharers, 1U);

@@ -1,4 +1,4 @@
-// How a rank reads: with how many threads, on which CPUs, through how large a ring.
+// How a rank reads: the number of threads, their CPUs, and the size of the ring.
 #pragma once
 
 #include <cstddef>
@@ -13,32 +13,33 @@
 
 namespace safeshuffle::pipeline {
 
-/// Of options that are not given.
+/// Defaults of options that are not set.
 const core::Defaults& defaults_on(DeviceKind device);
 
-/// The CPUs that the reader threads of this process may be given: those that its launcher has bound
-/// it to; for a GPU, with Numa::automatic, all that its cgroup permits.
+/// The CPUs that the reader threads of this process may use: those that its launcher has bound it
+/// to; for a GPU, with Numa::automatic, all that its cgroup permits.
 core::CpuSet usable_cpus(const Options& options, DeviceKind device);
 
 /// What defaults depend on.
 struct ReadingPlace {
   DeviceKind device = DeviceKind::host;
   unsigned cores = 1;    ///< usable ones
-  core::CpuSet usable;   ///< see `usable_cpus`; empty if the system does not say
+  core::CpuSet usable;   ///< see `usable_cpus`; empty if unknown
   core::CpuSet near;     ///< of these, near the device; empty if none is nearer than others
-  core::CpuSet bound;    ///< where threads run that are not moved
-  unsigned sharers = 1;  ///< ranks that have the usable ones together, this one included
+  core::CpuSet bound;    ///< where threads run unless they are moved
+  unsigned sharers = 1;  ///< ranks that share the usable ones, including this one
 };
 
-/// The options, with defaults for those that are not given. Pure.
+/// The options, with defaults for those that are not set. Pure.
 io::ReaderOptions reader_options(const Options& options, const ReadingPlace& place);
 
-/// Where so many reader threads go: near the device if there is a CPU for each, else where they are
-/// if there is one for each, else where there are most. Empty: where they are. Pure.
+/// The CPUs for this number of reader threads: those near the device if there is one for each
+/// thread, else those the process is bound to if there is one for each, else the larger of these
+/// and the usable ones. Empty: threads are not moved. Pure.
 core::CpuSet reader_cpus(const ReadingPlace& place, unsigned threads);
 
-/// Slots of the ring through which data gets to a GPU: two per thread, so that each can fill one
-/// while another is on its way to the device, but only as many as the ring may have bytes. Pure.
+/// Slots of the ring through which data reaches a GPU: two per thread, so that each can fill one
+/// while the other is copied to the device, but no more than fit the ring's maximum size. Pure.
 std::size_t ring_slots(std::uint64_t slot_bytes, unsigned threads);
 
 }  // namespace safeshuffle::pipeline

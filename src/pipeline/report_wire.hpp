@@ -1,4 +1,4 @@
-// Reports between ranks.
+// Encodes reports for sending them between ranks.
 #pragma once
 
 #include <string>

@@ -37,8 +37,8 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t save_chunk = std::uint64_t{16} << 20;
 
-// Widest elements first, then by name, as the reference library writes: so all data is aligned to
-// its element size.
+// Widest elements first, then by name, as the reference library writes them, so that all data is
+// aligned to its element size.
 std::vector<const TensorView*> in_file_order(const TensorSet& model) {
   std::vector<const TensorView*> views;
   for (const TensorView& view : model) views.push_back(&view);
@@ -94,7 +94,7 @@ std::string shard_name(std::uint32_t rank) {
   return std::string(shard_prefix).append(std::to_string(rank)).append(shard_suffix);
 }
 
-// The rank that writes files of this name in a group that is large enough.
+// The rank that writes the file of this name in a sufficiently large group.
 std::optional<std::uint32_t> shard_rank(std::string_view name) {
   if (!name.starts_with(shard_prefix) || !name.ends_with(shard_suffix)) return {};
   std::uint32_t rank = 0;
@@ -107,7 +107,7 @@ bool is_same_directory(const fs::path& a, const fs::path& b) {
   return fs::equivalent(a, b, ignored);
 }
 
-// Shards beside the files they come from would be taken for part of the checkpoint, or replace it.
+// Shards next to the files they come from would be loaded as part of the checkpoint, or replace it.
 void check_apart_from_source(const fs::path& directory, const Catalog& catalog) {
   for (const FileInfo& file : catalog.files()) {
     std::error_code ignored;
@@ -119,15 +119,17 @@ void check_apart_from_source(const fs::path& directory, const Catalog& catalog) 
   }
 }
 
-// What a load of the directory would read together with the shards, or instead of them.
+// Rejects files that a load of the directory would read in addition to the shards, or instead.
 void check_entry(const fs::path& path, std::uint32_t world) {
   const std::string name = path.filename().string();
   const std::optional<std::uint32_t> rank = shard_rank(name);
   if (rank && *rank < world) return;
-  if (rank) refuse(path, "is of a larger group than this one; remove its files or save elsewhere");
+  if (rank) {
+    refuse(path, "was saved by a larger group; remove that group's files or save elsewhere");
+  }
   const bool part = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
   if (!part || name.starts_with('.')) return;
-  refuse(path, "would be taken for part of what is saved here; remove it or save elsewhere");
+  refuse(path, "would be loaded as part of the saved checkpoint; remove it or save elsewhere");
 }
 
 void check_entries(const fs::path& directory, std::uint32_t world) try {
@@ -138,15 +140,15 @@ void check_entries(const fs::path& directory, std::uint32_t world) try {
   core::raise_errno(error.code().value(), directory.string(), "cannot list the directory");
 }
 
-// Where that cannot be found out, writing will tell.
+// If it cannot be determined, writing will fail later if necessary.
 std::uint64_t free_bytes(const fs::path& directory) {
   std::error_code error;
   return fs::space(directory, error).available;  // the largest number if there is an error
 }
 
-// A rank that can write, as the others see it.
+// What a rank that can write tells the others.
 struct Prepared {
-  std::uint32_t holder = 0;  // of the lock: the same for ranks that share a directory
+  std::uint32_t holder = 0;  // rank that holds the lock; the same for ranks that share a directory
   std::uint64_t free = 0;
 };
 
@@ -160,7 +162,7 @@ Prepared decode_prepared(const std::string& bytes) {
   return {holder, in.number()};
 }
 
-// All ranks know all numbers, so all throw or none.
+// All ranks know all numbers, so either all throw or none does.
 void check_space(const fs::path& directory, const Plan& plan, const std::vector<Prepared>& ranks) {
   std::vector<std::uint64_t> needed(ranks.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -177,7 +179,7 @@ void check_space(const fs::path& directory, const Plan& plan, const std::vector<
   }
 }
 
-// What rank 0 has done, for the others to do likewise.
+// What rank 0 has decided, for the others to do the same.
 struct Begun {
   std::string group;
   std::vector<fs::path> created;
@@ -222,7 +224,7 @@ class ShardedOutput::State {
                                  writer = write_file(model, path_, beat);
                                  return {};
                                });
-    // Only renames are left; should one fail after all, all ranks take theirs back.
+    // Only renames are left; if one fails nevertheless, all ranks undo theirs.
     agree_on([&]() -> std::string {
       writer->publish();
       return {};
@@ -239,7 +241,7 @@ class ShardedOutput::State {
     return comm::agree_on(comm_.transport(), timeout(), step);
   }
 
-  // Rank 0 goes first: where it has locked, no other rank needs to.
+  // Rank 0 goes first: no other rank needs to lock a directory that it has locked.
   Begun begin() {
     const auto told = agree_on([&]() -> std::string {
       pipeline::check_options(options_);
@@ -286,9 +288,11 @@ class ShardedOutput::State {
 
   void check_model(const TensorSet& model) const {
     pipeline::check_group(model, comm_);
-    if (written_) throw ConfigError("the output is written already");
+    if (written_) throw ConfigError("the output has already been written");
     if (model.plan().hash() == plan_.hash()) return;
-    throw ConfigError("the model was loaded by another plan than the output was made for");
+    throw ConfigError(
+        "the model was loaded with a different plan from the one that this output was prepared "
+        "for");
   }
 
   static constexpr std::size_t group_bytes = 8;

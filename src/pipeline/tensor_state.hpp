@@ -30,7 +30,7 @@ std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t ran
                                              std::shared_ptr<device::Device> device,
                                              std::shared_ptr<std::byte> arena);
 
-/// Throws ConfigError unless `comm` is the group, and this rank of it, that loaded the model.
+/// Throws ConfigError unless `comm` has the same size and rank as the one that loaded the model.
 void check_group(const TensorSet& model, const Communicator& comm);
 
 }  // namespace pipeline

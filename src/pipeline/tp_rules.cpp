@@ -29,7 +29,7 @@ std::string read_rules(std::string_view tp_plan) {
 TpPlan make_tp_plan(std::string_view tp_plan, std::string_view rules_json,
                     std::string_view config_json, std::uint32_t world) {
   if (tp_plan == "auto") {
-    // One rank keeps everything whatever the model is, so it needs no config.json.
+    // A single rank keeps everything, whatever the model, so it needs no config.json.
     return world == 1 ? TpPlan::replicate_all() : TpPlan::automatic(config_json);
   }
   if (tp_plan == "replicate") return TpPlan::replicate_all();

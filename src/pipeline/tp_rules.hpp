@@ -1,4 +1,4 @@
-// Options::tp_plan → rules.
+// Gets the rules that Options::tp_plan selects.
 #pragma once
 
 #include <cstdint>

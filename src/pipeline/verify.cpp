@@ -1,4 +1,4 @@
-// Verification: every byte a rank holds against the files. Of what the load went by it uses only
+// Verification: compares every byte a rank holds with the files. Of the load's data it uses only
 // the catalog and the placements; no schedule, no pack items, no vector code, no reader.
 #include "pipeline/verify.hpp"
 
@@ -32,7 +32,7 @@ std::uint64_t element_bits_to_bytes(std::uint64_t elements, DType dtype) {
   return elements * bits(dtype) / 8;
 }
 
-// A file of the checkpoint, opened and parsed afresh.
+// A file of the checkpoint, opened and parsed again.
 class SourceFile {
  public:
   SourceFile(const source::Source& source, const std::string& path, const comm::Heartbeat& beat)
@@ -64,7 +64,7 @@ class SourceFile {
   std::map<std::string, TensorInfo, std::less<>> tensors_;
 };
 
-// Walks what one rank holds of one tensor in order, element range by element range.
+// Visits what one rank holds of one tensor in order, one range of elements at a time.
 class TensorVerifier {
  public:
   TensorVerifier(const TensorSet& model, const TensorView& view, const SourceFile& source,
@@ -78,7 +78,7 @@ class TensorVerifier {
   void run(const TensorInfo& planned, const Placement& placement, std::uint32_t rank,
            std::uint32_t world) {
     if (stored_.dtype != planned.dtype || stored_.shape != planned.shape) {
-      fail(stored_.file_offset, "the file now has another tensor of this name");
+      fail(stored_.file_offset, "the tensor of this name in the file has changed");
     }
     if (view_.bytes == 0) return;
     if (placement.kind != Placement::Kind::sharded) {
@@ -111,7 +111,7 @@ class TensorVerifier {
   }
 
   void compare(std::uint64_t first_element, std::uint64_t count) {
-    // A multiple of 8 elements is whole bytes, whatever their width.
+    // A multiple of 8 elements fills whole bytes, whatever their width.
     const std::uint64_t step = verify_chunk / bits(stored_.dtype) * 8;
     for (std::uint64_t done = 0; done < count; done += step) {
       compare_block(first_element + done, std::min(step, count - done));

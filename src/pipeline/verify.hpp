@@ -11,7 +11,7 @@
 
 namespace safeshuffle::pipeline {
 
-/// As safeshuffle::verify, of what was loaded from `source`.
+/// As safeshuffle::verify, for a model that was loaded from `source`.
 std::vector<double> verify(const source::Source& source, const TensorSet& model,
                            const Communicator& comm, const Options& options);
 

@@ -9,8 +9,8 @@ bool is_rule(const Key& key) {
   return key.path.starts_with("rules[");
 }
 
-/// How to get the rules as a file that has fields to edit. A file of the user's own must not be
-/// overwritten by it.
+/// How to get the rules as a file that has fields to edit. It must not overwrite a file of the
+/// user.
 std::string how_to_save(const RuleSet& rules) {
   const std::string arguments =
       rules.built_in ? "MODEL > rules.json" : "MODEL --tp-plan " + rules.document.name;
@@ -27,14 +27,14 @@ std::string place_of(const RuleSet& rules, const Key& key) {
 
 std::string how_to_allow_absence(const RuleSet& rules, const Key& key) {
   if (rules.built_in) {
-    return "the model_type in config.json chose these rules; if they are not for this model, give "
-           "a rule file, or \"replicate\", as tp_plan (--tp-plan); to start from these rules, save "
-           "them (" +
+    return "the model_type in config.json selected these rules; if they do not fit this model, "
+           "pass a rule file, or \"replicate\", as tp_plan (--tp-plan); to start from these rules, "
+           "save them (" +
            how_to_save(rules) + ")";
   }
   if (rules.form != Form::rule_file) {
     return "if it may be absent, save the plan as a rule file (" + how_to_save(rules) +
-           "), list the key in \"optional\" there, and give that file instead";
+           "), list the key in \"optional\" there, and pass that file instead";
   }
   if (is_rule(key)) return "if it may be absent, add \"optional\": true to the rule";
   return "if it may be absent, add it to the list \"optional\" of the file";
@@ -44,11 +44,11 @@ std::string how_to_allow_uneven(const RuleSet& rules, const Key& key) {
   const std::string either = "use another number of ranks, or allow short shards: ";
   if (rules.built_in) {
     return either + "save these rules as a file (" + how_to_save(rules) +
-           "), add \"uneven\": true at its top, and give it as tp_plan (--tp-plan)";
+           "), add \"uneven\": true at its top, and pass it as tp_plan (--tp-plan)";
   }
   if (rules.form != Form::rule_file) {
     return either + "save the plan as a rule file (" + how_to_save(rules) +
-           "), add \"uneven\": true at its top, and give that file instead";
+           "), add \"uneven\": true at its top, and pass that file instead";
   }
   if (is_rule(key)) return either + "add \"uneven\": true to " + place_of(rules, key);
   return either + "add \"uneven\": true at the top of " + rules.document.name;

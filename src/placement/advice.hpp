@@ -1,4 +1,4 @@
-// What users can do about rules that do not fit a checkpoint: it depends on where the rules are
+// What users can do about rules that do not fit a checkpoint, depending on where the rules come
 // from.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace safeshuffle::placement {
 
-/// If a key covers no tensor.
+/// For a key that matches no tensor.
 std::string how_to_allow_absence(const RuleSet& rules, const Key& key);
 
-/// If an axis that the rule with this key cuts does not divide among the ranks.
+/// For an axis that the rule with this key splits, and that does not divide among the ranks.
 std::string how_to_allow_uneven(const RuleSet& rules, const Key& key);
 
 }  // namespace safeshuffle::placement

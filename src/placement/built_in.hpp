@@ -10,7 +10,7 @@ namespace safeshuffle::placement {
 
 struct BuiltIn {
   std::string name;                      ///< of the file, without directory and extension
-  std::vector<std::string> model_types;  ///< for which it is chosen
+  std::vector<std::string> model_types;  ///< for which it is selected
   Document document;
 };
 

@@ -1,4 +1,5 @@
-// A JSON text that people write, a rule file or config.json, and how its defects are reported.
+// A JSON text that people write, such as a rule file or config.json, and how its errors are
+// reported.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@ namespace safeshuffle::placement {
 
 /// Immutable once made.
 struct Document {
-  std::string name;  ///< how messages call it: a path, or "config.json"
+  std::string name;  ///< its name in messages: a path, or "config.json"
   std::string text;
 };
 
@@ -17,7 +18,7 @@ struct Document {
 [[noreturn]] void fail_config(const Document& document, const std::string& key,
                               const std::string& cause);
 
-/// The same about the byte at `offset` of the text.
+/// The same for the byte at `offset` of the text.
 [[noreturn]] void fail_config_at(const Document& document, std::uint64_t offset,
                                  const std::string& key, const std::string& cause);
 

@@ -1,4 +1,4 @@
-// What one rank keeps of a cut axis.
+// What one rank keeps of a split axis.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -21,7 +21,7 @@ struct Share {
   std::uint32_t index = 0;
 };
 
-/// A stretch of an axis to be shared, and how messages call it.
+/// A range of an axis to be distributed, and its name in messages.
 struct Range {
   Interval interval;
   std::uint32_t axis = 0;
@@ -46,13 +46,13 @@ std::string describe_range(const Range& range) {
 }
 
 [[noreturn]] void fail_units(const Range& range, std::uint64_t units) {
-  throw PlanError(describe_range(range) + " is not made of " + plural(units, "equal unit") +
+  throw PlanError(describe_range(range) + " cannot be divided into " + plural(units, "equal unit") +
                   "; check the rule's \"units\" and the counts in config.json");
 }
 
 [[noreturn]] void fail_share(const Range& range, std::uint64_t units, std::uint32_t world) {
   const std::string what =
-      units == range.interval.length ? "" : ", cut in " + plural(units, "unit") + ",";
+      units == range.interval.length ? "" : ", split into " + plural(units, "unit") + ",";
   throw PlanError(ErrorRecord{
       .code = placement::indivisible,
       .cause = describe_range(range) + what + " does not divide among " + plural(world, "rank")});
@@ -81,7 +81,7 @@ Share share(const Range& range, const Sharing& sharing, Member member) {
   fail_share(range, units, world);
 }
 
-/// Collects intervals, joining those that touch; leaves alone what the vector had before.
+/// Collects intervals, joining adjacent ones; does not change what the vector had before.
 class Collector {
  public:
   explicit Collector(std::vector<Interval>& out) : out_(out), first_(out.size()) {}
@@ -128,8 +128,8 @@ void check_parts(const Split& split, std::uint64_t unit) {
 
 void check_member(Member member) {
   if (member.rank < member.world) return;
-  throw PlanError("rank " + std::to_string(member.rank) + " is not in a group of " +
-                  std::to_string(member.world));
+  throw PlanError("rank " + std::to_string(member.rank) + " is out of range for a group of " +
+                  plural(member.world, "rank"));
 }
 
 std::uint64_t kept_extent(const Split& split, std::uint64_t extent, Member member) {

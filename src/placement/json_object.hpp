@@ -1,5 +1,5 @@
-// Strict access to one JSON object: what is not asked for or of another type is an error that names
-// the key.
+// Strict access to one JSON object: an unknown field, or one of the wrong type, is an error that
+// names the key.
 #pragma once
 
 #include <initializer_list>

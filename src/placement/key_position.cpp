@@ -13,8 +13,8 @@
 namespace safeshuffle::placement {
 namespace {
 
-/// Follows the path of each value through a text; remembers the longest one on the way to the path
-/// that is looked for.
+/// Follows the path of each value through a text; remembers the longest prefix found of the path
+/// that is searched for.
 class PathFollower final : public format::JsonEvents {
  public:
   PathFollower(const format::JsonText& text, const std::string& wanted) noexcept
@@ -37,7 +37,7 @@ class PathFollower final : public format::JsonEvents {
   void other() override { skip(); }
 
  private:
-  /// An object or array around the value that is read.
+  /// An object or array around the value being read.
   struct Container {
     std::string path;
     bool is_array = false;
@@ -52,7 +52,7 @@ class PathFollower final : public format::JsonEvents {
     open_.push_back({value_, is_array});
   }
 
-  // Of a list of plain values, where the list is tells enough.
+  // For a list of plain values, the position of the list is precise enough.
   void skip() {
     if (in_array()) ++open_.back().elements;
   }
@@ -71,7 +71,7 @@ class PathFollower final : public format::JsonEvents {
   const format::JsonText& text_;
   const std::string& wanted_;
   std::vector<Container> open_;
-  std::string value_;  // path of the value that is read
+  std::string value_;  // path of the value being read
   std::size_t found_length_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Where a key stands in a JSON text: looked up once there is something to say about it.
+// The position of a key in a JSON text: looked up only when there is an error to report.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace safeshuffle::placement {
 
 /// "line 3, column 5" of the key, or list element, with this path, such as "rules[2].units"; of the
-/// nearest one around it if the text does not have it; empty if there is none, or the text is not
+/// innermost enclosing one if the text does not have it; empty if there is none, or the text is not
 /// JSON.
 std::string position_of_key(const Document& document, const std::string& path);
 

@@ -9,7 +9,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// Cuts the first component off `rest`; the dot goes with it.
+/// Removes the first component from `rest`, including its dot.
 std::string_view take_component(std::string_view& rest) {
   const std::string_view component = rest.substr(0, rest.find('.'));
   rest.remove_prefix(std::min(rest.size(), component.size() + 1));
@@ -62,7 +62,7 @@ std::string_view Matcher::without_prefix(std::string_view name) const {
   return name;
 }
 
-// Visits every node of the tree at most once. Literal children come first, so that they win ties.
+// Visits every node of the tree at most once. Literal children come first, so they win ties.
 void Matcher::search(const Node& node, std::string_view rest, std::size_t depth, Best& best) {
   if (node.value) best.covering[*node.value] = true;
   if (node.value && (!best.value || depth > best.depth)) {

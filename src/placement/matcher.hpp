@@ -1,9 +1,10 @@
-// Which rule is about a tensor, by the tensor's name.
+// Which rule applies to a tensor, by the tensor's name.
 //
-// Names and keys are sequences of components between dots. A component of a key stands for itself;
-// one with `*` for every component that becomes equal to it when each run of digits is written `*`.
-// The key that covers most components of the name wins; among equally long ones the one that is
-// literal where they first differ. A base-model prefix, such as "model", is ignored on both sides.
+// Names and keys are sequences of components between dots. A component of a key matches itself;
+// with `*`, it matches every component that becomes equal to it when each run of digits is replaced
+// by `*`. The key that matches the most components takes precedence; of equally long ones, the one
+// that is literal where they first differ. A base-model prefix, such as "model", is ignored on both
+// sides.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace safeshuffle::placement {
 
-/// `text` with every run of digits written `*`.
+/// `text` with every run of digits replaced by `*`.
 std::string generic(std::string_view text);
 
 /// Immutable once filled; `find` is safe to call from several threads.
@@ -25,15 +26,14 @@ class Matcher {
   /// `prefixes`: paths such as "model" or "language_model.model".
   explicit Matcher(std::vector<std::string> prefixes);
 
-  /// Makes `key` stand for `value`, unless it already stands for one; returns the one it stands
-  /// for.
+  /// Adds `key` with `value`, unless the key already has one; returns the value it has.
   std::size_t add(std::string_view key, std::size_t value);
 
-  /// The value of the best key for `name`; none if no key covers it. Sets `covering[value]` for
-  /// every key that does, the best or not; it must have an element for every value.
+  /// The value of the best key for `name`; none if no key matches. Sets `covering[value]` for every
+  /// key that matches, the best or not; it must have an element for every value.
   std::optional<std::size_t> find(std::string_view name, std::vector<bool>& covering) const;
 
-  /// `name`, or a key, without the base-model prefix that it may have.
+  /// `name`, or a key, without its base-model prefix, if any.
   std::string_view without_prefix(std::string_view name) const;
 
  private:

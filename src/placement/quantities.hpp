@@ -14,7 +14,7 @@
 namespace safeshuffle::placement {
 
 /// The counts of one config.json. A field is looked up at the top level, then in `text_config`
-/// (where multimodal models keep their language model's). Immutable.
+/// (where multimodal models keep those of their language model). Immutable.
 class Quantities {
  public:
   /// `config_json` may be empty: then nothing is known. Throws ConfigError.
@@ -24,7 +24,7 @@ class Quantities {
   std::string model_type() const;
 
   /// A derived quantity (`query_heads`, `kv_heads`, `group`) or else the field of that name; none
-  /// if config.json does not give it. Throws ConfigError if it is no positive integer.
+  /// if config.json does not have it. Throws ConfigError if it is not a positive integer.
   std::optional<std::uint64_t> find(std::string_view name) const;
 
  private:

@@ -62,11 +62,11 @@ std::uint64_t unit_of(const TensorInfo& tensor, const Split& split, std::uint64_
   if (units != 0 && extent % units == 0 && (extent / units) % total == 0) return extent / units;
   fail(tensor, "axis " + std::to_string(split.axis) + " (" + std::to_string(extent) +
                    " elements) is not " + std::to_string(units) + " × " + std::to_string(total) +
-                   " equal pieces, as the fused parts need; check the rule's \"parts\" and the "
+                   " equal units, as the fused parts require; check the rule's \"parts\" and the "
                    "counts in config.json");
 }
 
-/// Throws if the split cannot be carried out. Whether it can does not depend on the rank.
+/// Throws if the split is impossible, which does not depend on the rank.
 void check(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
   try {
     std::vector<Interval> ignored;
@@ -79,7 +79,7 @@ void check(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
 Split make_split(const CutRule& cut, std::uint32_t axis, const TensorInfo& tensor,
                  std::uint32_t world) {
   const std::uint64_t extent = tensor.shape[axis];
-  // One rank has everything, and an empty axis has nothing to share, whatever the rule says.
+  // A single rank keeps everything, and an empty axis has nothing to split, whatever the rule says.
   if (world == 1 || extent == 0) return {axis, {.units = extent}, {}};
   Split split{axis, resolve(cut.sharing, extent), {}};
   if (!cut.parts.empty()) {
@@ -96,15 +96,15 @@ Placement apply_cut(const CutRule& cut, const TensorInfo& tensor, std::uint32_t 
     return {.kind = Placement::Kind::sharded, .split = make_split(cut, *axis, tensor, world)};
   }
   if (cut.strict && !tensor.shape.empty() && world > 1) {
-    fail(tensor, "there is no dimension " + std::to_string(dim.value_or(0)) + " to cut");
+    fail(tensor, "the tensor has no dimension " + std::to_string(dim.value_or(0)) + " to split");
   }
   return {};
 }
 
 Placement apply_keep(const Keep& keep, const TensorInfo& tensor, std::uint32_t world) {
   if (keep.kind == Placement::Kind::single && keep.rank >= world) {
-    fail(tensor, "its rule puts it on rank " + std::to_string(keep.rank) + " of a group of " +
-                     std::to_string(world));
+    fail(tensor, "its rule places it on rank " + std::to_string(keep.rank) +
+                     ", but the last rank is " + std::to_string(world - 1));
   }
   return {.kind = keep.kind, .split = {}, .rank = keep.rank};
 }

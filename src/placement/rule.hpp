@@ -1,4 +1,4 @@
-// A rule as it is applied: every number resolved, nothing left to look up.
+// A rule ready to be applied: every number is resolved.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace safeshuffle::placement {
 
-/// Stands for as many units as there are elements: a cut anywhere.
+/// As many units as there are elements, so that the axis can be split anywhere.
 inline constexpr std::uint64_t per_element = 0;
 
 /// One of the fused parts of a unit.
@@ -21,7 +21,7 @@ struct PartRule {
   Sharing sharing;         ///< `units` may be `per_element`
 };
 
-/// A cut along one axis.
+/// A split along one axis.
 struct CutRule {
   Dim weight;
   Dim bias;             ///< of tensors named `bias` or with one dimension
@@ -38,11 +38,11 @@ struct Keep {
 
 using Rule = std::variant<Keep, CutRule>;
 
-/// ErrorRecord::code of the PlanError that an axis does not divide: what can be done about it
-/// depends on where the rule is from, which only its file knows.
+/// ErrorRecord::code of the PlanError that an axis does not divide: the advice depends on where the
+/// rule comes from, which only its file knows.
 inline constexpr std::int32_t indivisible = 1;
 
-/// What `rule` makes of `tensor` in a group of `world` ranks. Throws PlanError naming the tensor.
+/// Applies `rule` to `tensor` in a group of `world` ranks. Throws PlanError naming the tensor.
 Placement apply(const Rule& rule, const TensorInfo& tensor, std::uint32_t world);
 
 }  // namespace safeshuffle::placement

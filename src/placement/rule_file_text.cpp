@@ -7,7 +7,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Those whose word does not say it already.
+/// Those whose style does not already imply it.
 Json optional_keys(const RuleSet& rules, const Json& plan) {
   Json keys = Json::array();
   for (const Key& key : rules.keys) {

@@ -36,7 +36,7 @@ bool is_dim(const json& value) {
 int parse_dim(const JsonObject& entry) {
   const json& value = *entry.find("dim");
   if (!value.is_number_integer()) entry.fail("dim", "not an integer");
-  if (!is_dim(value)) entry.fail("dim", "no tensor has so many dimensions");
+  if (!is_dim(value)) entry.fail("dim", "the dimension is out of range");
   return value.get<int>();
 }
 
@@ -97,7 +97,7 @@ CutRule RuleParser::parse_cut(const JsonObject& entry) const {
   }
   if (entry.has("parts")) cut.parts = parse_parts(entry, uneven);
   cut.sharing = parse_sharing(entry, uneven);
-  // Without units of its own a fused tensor is one unit that all ranks share, part by part.
+  // Without units of its own, a fused tensor is one unit that all ranks share, part by part.
   if (!cut.parts.empty() && !entry.has("units")) cut.sharing = {.units = 1, .replicate = true};
   return cut;
 }
@@ -141,7 +141,7 @@ std::uint64_t RuleParser::parse_units(const JsonObject& entry, std::string_view 
   return resolve(*entry.find(field), entry.path(field), entry.document());
 }
 
-// A number, the name of a quantity, or a list of those of which the first that is known counts.
+// A number, the name of a quantity, or a list of these, of which the first known one is used.
 std::uint64_t RuleParser::resolve(const json& value, const std::string& path,
                                   const Document& document) const {
   const json choices = value.is_array() ? value : json::array({value});

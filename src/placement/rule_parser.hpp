@@ -1,4 +1,4 @@
-// One entry of `rules`, or one word of a `tp_plan`, as a Rule.
+// One entry of `rules`, or one style of a `tp_plan`, as a Rule.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace safeshuffle::placement {
 
-/// `uneven` is what applies where an entry does not say. All functions throw ConfigError.
+/// `uneven` applies if an entry does not specify it. All functions throw ConfigError.
 class RuleParser {
  public:
   RuleParser(const Quantities& quantities, bool uneven)

@@ -17,7 +17,7 @@ using nlohmann::json;
 // Far above any model's; bounds the recursion over components.
 constexpr std::ptrdiff_t max_components = 64;
 
-// Hugging Face writes plans for a class of models, and each checkpoint leaves out what it ties.
+// Hugging Face writes plans for a class of models, and each checkpoint omits the tensors it ties.
 constexpr const char* output_head = "lm_head";
 
 const std::vector<std::string>& default_prefixes() {
@@ -64,7 +64,7 @@ std::vector<std::string> parse_optional(const JsonObject& file) {
   return keys;
 }
 
-/// Fields of a rule file, but for `tp_plan` and `rules`, by which one is told.
+/// Fields of a rule file, except `tp_plan` and `rules`, by which a rule file is recognised.
 constexpr std::array<std::string_view, 5> other_fields{"optional", "on_unmatched", "uneven",
                                                        "base_model_prefix", "model_types"};
 
@@ -72,26 +72,26 @@ bool is_other_field(std::string_view name) {
   return std::find(other_fields.begin(), other_fields.end(), name) != other_fields.end();
 }
 
-/// In a plan every name is a key, so that a field would be taken for one.
+/// In a plan, every name is a key, so a field would be mistaken for one.
 void refuse_fields_among_keys(const JsonObject& plan, const std::string& cause) {
   for (const auto& item : plan.value().items()) {
     if (is_other_field(item.key())) plan.fail(item.key(), cause);
   }
 }
 
-/// In a config.json fields that are not asked for are ignored.
+/// Other unknown fields of a config.json are ignored.
 void refuse_fields_of_rule_files(const JsonObject& config) {
   for (const auto& item : config.value().items()) {
     const bool is_own = item.key() == "base_model_prefix";
     if (item.key() != "rules" && (is_own || !is_other_field(item.key()))) continue;
     config.fail(item.key(),
-                "a field of a rule file, without effect in a config.json, which this is taken for; "
-                R"(write a rule file, {"tp_plan": {...}, ...}, without "model_type", )"
+                "this file was recognised as a config.json, in which this rule-file field has no "
+                R"(effect; write a rule file, {"tp_plan": {...}, ...}, without "model_type", )"
                 R"("architectures" and "base_model_tp_plan")");
   }
 }
 
-/// Fills a RuleSet. Rules are added before plans, because they win where both have the same key.
+/// Fills a RuleSet. Rules are added before plans, because they take precedence over equal keys.
 class Builder {
  public:
   Builder(const Quantities& quantities, bool uneven, const Document& document)
@@ -140,7 +140,7 @@ class Builder {
       set_.rules.push_back(std::move(rule));
       set_.keys.push_back(std::move(key));
     } else if (standing >= rule_count_) {
-      fail_config(document_, key.path, "another entry is about the same tensors");
+      fail_config(document_, key.path, "another entry matches the same names");
     }
   }
 
@@ -160,7 +160,7 @@ RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities) {
   if (const json* plan = file.find("tp_plan")) {
     const JsonObject keys(*plan, "tp_plan", file.document());
     refuse_fields_among_keys(keys,
-                             R"(a field of a rule file; it goes beside "tp_plan", not into it)");
+                             R"(a field of a rule file; it belongs beside "tp_plan", not in it)");
     builder.add_plan(keys, optional);
   }
   return builder.finish(Form::rule_file, parse_strictness(file));

@@ -15,11 +15,11 @@ namespace safeshuffle::placement {
 /// The accepted forms of a rule file (docs/placement.md).
 enum class Form : std::uint8_t { rule_file, bare_plan, model_config };
 
-/// Which tensors a rule is about.
+/// Which tensors a rule applies to.
 struct Key {
   std::string name;       ///< as in the file, such as "layers.*.mlp.up_proj"
   std::string path;       ///< where in the file, such as "rules[2].match"
-  bool optional = false;  ///< a checkpoint need not have such a tensor
+  bool optional = false;  ///< whether the checkpoint may have no such tensor
 };
 
 /// Immutable once made.

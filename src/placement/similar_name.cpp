@@ -10,12 +10,12 @@
 namespace safeshuffle::placement {
 namespace {
 
-// Bounds on what one message may cost: tensors looked at, different names compared, their lengths.
+// Limits on the cost of one message: tensors examined, different names compared, their lengths.
 constexpr std::size_t most_tensors = 100'000;
 constexpr std::size_t most_names = 10'000;
 constexpr std::size_t longest_name = 300;
 
-// A key relative to a part of the model is this many components short, at most.
+// A key relative to a part of the model lacks at most this many components.
 constexpr std::ptrdiff_t most_components_before = 3;
 
 /// Single-character insertions, deletions and replacements that make `a` into `b`, which is no
@@ -34,7 +34,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// A name that ends in the key is the same name with a prefix that is not known as one.
+/// A name that ends in the key is the same name with an unknown prefix.
 std::size_t distance(std::string_view name, std::string_view key) {
   const bool is_prefixed =
       name.size() > key.size() && name.ends_with(key) && name[name.size() - key.size() - 1] == '.';

@@ -1,4 +1,4 @@
-// JSON as people write it in rule files and config.json, read strictly.
+// A strict parser for the JSON that people write in rule files and config.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

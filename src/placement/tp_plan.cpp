@@ -1,4 +1,4 @@
-// TpPlan: choosing rules, and applying them to tensors.
+// TpPlan: selects rules and applies them to tensors.
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -24,15 +24,15 @@ using placement::BuiltIn;
 using placement::Quantities;
 using placement::RuleSet;
 
-/// Why no built-in rules can be chosen by a config.json with this `model_type`; ends in "give".
+/// Why a config.json with this `model_type` selects no built-in rules; ends in "pass".
 std::string why_none(const std::string& type, std::string_view config_json) {
   if (config_json.empty()) {
-    return "config.json, by which built-in rules are chosen, is missing or empty; copy the model's "
-           "beside its files, or give";
+    return "config.json, which selects the built-in rules, is missing or empty; copy the model's "
+           "config.json next to its files, or pass";
   }
-  if (!type.empty()) return "no built-in rules for model_type '" + type + "'; give";
+  if (!type.empty()) return "no built-in rules for model_type '" + type + "'; pass";
   const std::string foreign = format::foreign_content(config_json);
-  return (foreign.empty() ? "config.json has no model_type" : "config.json: " + foreign) + "; give";
+  return (foreign.empty() ? "config.json has no model_type" : "config.json: " + foreign) + "; pass";
 }
 
 std::string known_types(const std::vector<BuiltIn>& all) {
@@ -83,7 +83,7 @@ Placement place_by(const RuleSet& rules, Choice choice, const TensorInfo& tensor
   return {};
 }
 
-/// By tensor. Throws ConfigError if a key is about none of them.
+/// By tensor. Throws ConfigError if a key matches none of them.
 std::vector<Choice> choose_rules(const RuleSet& rules, const Catalog& catalog) {
   std::vector<Choice> choices;
   choices.reserve(catalog.tensors().size());

@@ -36,8 +36,8 @@ std::string describe_keys(const std::vector<const Key*>& keys) {
   return text + (keys.size() > most_named ? ", ..." : "");
 }
 
-/// What the checkpoint has instead.
-std::string names_there(const RuleSet& rules, const Catalog& catalog, const Key& key) {
+/// A similar name, or any name, in the checkpoint.
+std::string existing_name(const RuleSet& rules, const Catalog& catalog, const Key& key) {
   const std::string similar = similar_name(rules.matcher, catalog, key.name);
   if (!similar.empty()) return "; it has " + in_quotes(similar);
   if (catalog.tensors().empty()) return {};
@@ -52,7 +52,7 @@ void check_keys(const RuleSet& rules, const Catalog& catalog, const std::vector<
   const Key& first = *unmatched.front();
   fail_config(rules.document, first.path,
               "no tensor of the checkpoint matches " + describe_keys(unmatched) +
-                  names_there(rules, catalog, first) + "; " + how_to_allow_absence(rules, first));
+                  existing_name(rules, catalog, first) + "; " + how_to_allow_absence(rules, first));
 }
 
 }  // namespace safeshuffle::placement

@@ -1,5 +1,4 @@
-// Keys of a rule file that are about no tensor: mostly a typing error, or the rules of another
-// model.
+// Keys of a rule file that match no tensor: usually a typing error, or rules for another model.
 #pragma once
 
 #include <vector>
@@ -10,8 +9,8 @@
 
 namespace safeshuffle::placement {
 
-/// Throws ConfigError if there is a key that is not `optional` and covers no tensor of the catalog.
-/// `covering` says of each key whether it covers one.
+/// Throws ConfigError if there is a key that is not `optional` and matches no tensor of the
+/// catalog. `covering` tells for each key whether it matches one.
 void check_keys(const RuleSet& rules, const Catalog& catalog, const std::vector<bool>& covering);
 
 }  // namespace safeshuffle::placement

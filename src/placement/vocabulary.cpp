@@ -40,11 +40,11 @@ constexpr std::array styles{
     for_activations("moe_identity_expert"),
 };
 
-// These deal whole experts out to ranks, together with a router that knows who has which.
+// These distribute whole experts over ranks, together with a router that knows where they are.
 constexpr std::array<std::string_view, 3> expert_parallel{"grouped_gemm", "ep_router",
                                                           "ep_dispatch_experts"};
 
-std::string known_words() {
+std::string known_styles() {
   std::string list;
   for (const Style& style : styles) {
     if (!list.empty()) list += ", ";
@@ -63,10 +63,10 @@ const Style& parse_style(std::string_view word, const std::string& key, const Do
   if (std::find(expert_parallel.begin(), expert_parallel.end(), word) != expert_parallel.end()) {
     fail_config(document, key,
                 quoted +
-                    " is expert parallelism, which is not supported; to cut the experts' "
-                    "dimension write a rule with \"dim\": 0");
+                    " means expert parallelism, which is not supported; to split along the "
+                    "experts' dimension, write a rule with \"dim\": 0");
   }
-  fail_config(document, key, "unknown word " + quoted + "; known are " + known_words());
+  fail_config(document, key, "unknown style " + quoted + "; known styles: " + known_styles());
 }
 
 }  // namespace safeshuffle::placement

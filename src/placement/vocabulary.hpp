@@ -1,4 +1,4 @@
-// The words of Hugging Face's `tp_plan` and what each does to a weight and to its bias.
+// The styles of Hugging Face's `tp_plan`, and what each does to a weight and to its bias.
 #pragma once
 
 #include <optional>
@@ -9,22 +9,22 @@
 
 namespace safeshuffle::placement {
 
-/// Along which dimension a tensor is cut; negative counts from the last. None: replicated.
+/// The dimension along which a tensor is split; negative counts from the last. None: replicated.
 using Dim = std::optional<int>;
 
-/// What a word says. Only where parameters live matters here, not how activations move.
+/// What a style specifies. Only the placement of parameters matters here, not how activations move.
 struct Style {
   std::string_view word;
   Dim weight;
   Dim bias;             ///< of tensors named `bias` or with one dimension
   unsigned blocks = 1;  ///< fused blocks of equal size along the dimension
 
-  /// The word says how activations move, so that its module may have no parameters at all.
+  /// The style describes how activations move, so its module may have no parameters at all.
   bool for_activations = false;
 };
 
-/// Throws ConfigError if `word` is unknown or is not about tensor parallelism; `key` is the path of
-/// the word in the document.
+/// Throws ConfigError if `word` is unknown or does not mean tensor parallelism; `key` is the path
+/// of the word in the document.
 const Style& parse_style(std::string_view word, const std::string& key, const Document& document);
 
 }  // namespace safeshuffle::placement

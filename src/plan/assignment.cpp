@@ -72,8 +72,8 @@ std::vector<std::uint32_t> balanced_files(const std::vector<std::uint64_t>& file
   return rank_of_file;
 }
 
-// Cuts every file into stripes, 1/world of its bytes each: a segment goes to the rank of the stripe
-// that contains its midpoint.
+// Divides every file into stripes, 1/world of its bytes each: a segment is read by the rank of the
+// stripe that contains its midpoint.
 class Striping {
  public:
   explicit Striping(const Schedule& schedule)
@@ -89,8 +89,8 @@ class Striping {
       for (std::uint32_t first = 0; first < count;) {
         const std::uint32_t stripe = stripe_of(file, segments.bytes(first));
         const std::uint32_t end = end_of_stripe(file, segments, first, stripe);
-        // Rotated by file, so that where tensors do not divide evenly not always the same rank has
-        // more.
+        // Rotated by file, so that if tensors do not divide evenly, the extra ones go to different
+        // ranks.
         reads_[(stripe + file) % schedule_.world].push_back({tensor, first, end - first, 0});
         first = end;
       }
@@ -105,7 +105,7 @@ class Striping {
     return static_cast<std::uint32_t>(twice_middle * schedule_.world / (2 * file_bytes_[file]));
   }
 
-  // The first segment after `first`, which is in the stripe, that is not: stripes ascend with
+  // The first segment after `first` that is not in the stripe, as `first` is: stripes ascend with
   // segments.
   std::uint32_t end_of_stripe(std::uint32_t file, const Segments& segments, std::uint32_t first,
                               std::uint32_t stripe) const {
@@ -120,7 +120,7 @@ class Striping {
 
   const Schedule& schedule_;
   std::vector<std::uint64_t> file_bytes_;
-  std::vector<std::uint64_t> passed_;  // by file: bytes of the tensors before
+  std::vector<std::uint64_t> passed_;  // by file: bytes of the tensors visited so far
   Reads reads_;
 };
 

@@ -1,4 +1,4 @@
-// Which rank reads what.
+// Assigns reads to ranks.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace safeshuffle::plan {
 
-/// The mode that `automatic` stands for on this catalog; other modes are returned as they are.
+/// The mode that `automatic` selects for this catalog; other modes are returned unchanged.
 Assignment resolve(Assignment assignment, const Schedule& schedule);
 
 /// What each rank reads, in reading order, by `schedule.assignment` (resolved): every segment of

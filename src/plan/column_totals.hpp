@@ -1,4 +1,4 @@
-// How many stored bytes of a tensor all ranks together get.
+// How many stored bytes of a tensor all ranks together keep.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace safeshuffle::plan {
 
-/// Of one tensor: counts each stored byte once per rank that keeps it.
+/// Totals of one tensor: counts each stored byte once per rank that keeps it.
 class ColumnTotals {
  public:
   ColumnTotals(const Schedule& schedule, std::uint32_t tensor);
 
-  /// Kept by all ranks of the stored bytes before `offset`.
+  /// The total kept of the stored bytes before `offset`.
   std::uint64_t before(std::uint64_t offset) const;
 
  private:

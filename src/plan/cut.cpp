@@ -17,7 +17,7 @@ std::uint64_t product(std::span<const std::uint64_t> extents) {
 std::uint64_t whole_bytes(std::uint64_t bit_count, const TensorInfo& tensor) {
   if (bit_count % 8 != 0) {
     throw PlanError(ErrorRecord{.tensor = tensor.name,
-                                .cause = "the cut falls inside a byte: elements of " +
+                                .cause = "the split falls inside a byte: elements of " +
                                          std::string(name(tensor.dtype)) + " have " +
                                          std::to_string(bits(tensor.dtype)) + " bits"});
   }

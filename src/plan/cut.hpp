@@ -12,11 +12,11 @@
 namespace safeshuffle::plan {
 
 /// A tensor as `rows` rows of `row_bytes` stored bytes; every rank keeps the same columns of every
-/// row. Tensors that are not cut, or cut along dim 0, are one row.
+/// row. Tensors that are not split, or split along dim 0, are one row.
 struct Cut {
   std::uint64_t rows = 1;
   std::uint64_t row_bytes = 0;
-  std::uint64_t index_bits = 0;  ///< stored bits per index along the cut axis
+  std::uint64_t index_bits = 0;  ///< stored bits per index along the split axis
   bool operator==(const Cut&) const = default;
 };
 

@@ -1,5 +1,5 @@
-// What tensors have in common: sizes and contents of shards depend on a tensor's geometry alone,
-// and a checkpoint of 100,000 tensors has a few dozen geometries.
+// Groups tensors: sizes and contents of shards depend on a tensor's geometry only, and a checkpoint
+// of 100,000 tensors has a few dozen geometries.
 #pragma once
 
 #include <algorithm>
@@ -14,21 +14,21 @@
 
 namespace safeshuffle::plan {
 
-/// Whether two tensors are alike in all that decides how they are cut and converted: element types
-/// before and after the load, extent along the cut axis, cut, and placement. Then every rank keeps
-/// the same stored bytes of both, counted from the start of the tensor.
+/// Whether two tensors are equal in everything that decides how they are split and converted:
+/// element types before and after the load, extent along the split axis, cut, and placement. Then
+/// every rank keeps the same stored bytes of both, counted from the start of the tensor.
 bool same_geometry(const Schedule& schedule, std::uint32_t a, std::uint32_t b);
 
 /// The tensors of a schedule, grouped by geometry.
 struct Geometries {
   std::vector<std::uint32_t> of_tensor;  ///< [tensor] → index into the following
-  std::vector<std::uint32_t> example;    ///< a tensor that has it
-  std::vector<std::uint64_t> tensors;    ///< how many of those that are read have it
+  std::vector<std::uint32_t> example;    ///< a tensor with this geometry
+  std::vector<std::uint64_t> tensors;    ///< number of tensors that are read with this geometry
 };
 
 Geometries find_geometries(const Schedule& schedule);
 
-/// Ranks [first, end) keep equally much of a tensor.
+/// Ranks [first, end) keep equal amounts of a tensor.
 struct RankRun {
   std::uint32_t first = 0;
   std::uint32_t end = 0;
@@ -37,15 +37,15 @@ struct RankRun {
 };
 
 /// The shards of one geometry, over all ranks that have any byte: ascending and disjoint; usually
-/// one run. Takes O(ranks) time where the tensor is cut. Appends to `runs`, which it clears.
+/// one run. Takes O(ranks) time if the tensor is split. Replaces the contents of `runs`.
 void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankRun>& runs);
 
 /// Converted bytes of the shard of `rank`; `columns` is scratch memory.
 std::uint64_t shard_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
                           RankColumns& columns);
 
-/// Calls visit(rank, columns) for every rank that keeps bytes of the tensor other than by a
-/// broadcast; so for none if it is replicated.
+/// Calls visit(rank, columns) for every rank that keeps bytes of the tensor that are not broadcast;
+/// so for none if the tensor is replicated.
 template <class Visit>
 void for_each_receiver(const Schedule& schedule, std::uint32_t tensor, RankColumns& columns,
                        Visit visit) {
@@ -61,10 +61,10 @@ void for_each_receiver(const Schedule& schedule, std::uint32_t tensor, RankColum
   }
 }
 
-/// Segments of the first line of a tensor's segments (see Segments), ascending, that stand for all:
-/// every other segment of the line is like the nearest one before it in this list, moved by whole
+/// Segments of the first line of a tensor's segments (see Segments), ascending, that represent all:
+/// every other segment of the line equals the nearest one before it in this list, moved by whole
 /// segments within the columns of the same ranks. So each gives the same ranks equally many bytes,
-/// at places moved by the same distance. Lines are alike but for whole rows.
+/// at offsets moved by the same distance. Lines differ by whole rows only.
 std::vector<std::uint64_t> representative_segments(const Schedule& schedule, std::uint32_t tensor);
 
 /// Calls visit(rank, columns, i) for every receiver (see above) and every segment `indices[i]` of
@@ -78,7 +78,7 @@ void for_each_segment_share(const Schedule& schedule, std::uint32_t tensor,
   for_each_receiver(schedule, tensor, columns, [&](std::uint32_t rank, const RankColumns& kept) {
     std::size_t next = 0;
     for (const Columns& interval : kept.columns()) {
-      // Those before end before the interval begins, unless a segment has whole rows.
+      // Earlier ones end before the interval begins, unless a segment has whole rows.
       const std::uint64_t first = segments.within_rows() ? interval.begin / segments.step() : 0;
       const auto at = std::lower_bound(indices.begin() + static_cast<std::ptrdiff_t>(next),
                                        indices.end(), first);

@@ -1,4 +1,4 @@
-// One number that tells whether two ranks made the same plan.
+// A hash that tells whether two ranks made the same plan.
 #pragma once
 
 #include <cstdint>

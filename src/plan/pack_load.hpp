@@ -1,4 +1,4 @@
-// What segments of one geometry take in the pack buffers of their readers.
+// How much of their readers' pack buffers the segments of one geometry take.
 #pragma once
 
 #include <algorithm>
@@ -19,15 +19,15 @@ class PackLoad {
     loads_[segment].bytes += aligned_bytes;
   }
 
-  /// To be called once, after the last `add`.
+  /// Call once, after the last `add`.
   void sort() {
     std::sort(loads_.begin(), loads_.end(),
               [](const Load& a, const Load& b) { return a.bytes > b.bytes; });
   }
 
   /// The most that any segment takes at a reader that needs own(segment) aligned bytes less,
-  /// because they are its own. Usually looks at a few segments only: the largest that the reader
-  /// keeps nothing of ends the search.
+  /// because it keeps them itself. Usually examines a few segments only: the largest one of which
+  /// the reader keeps nothing ends the search.
   template <class Own>
   std::uint64_t most(Own own) const {
     std::uint64_t most = 0;

@@ -36,10 +36,10 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   for (std::size_t i = 0; i < schedule.placements.size(); ++i) {
     const Placement& placement = schedule.placements[i];
     if (placement.kind == Placement::Kind::single && placement.rank >= schedule.world) {
-      throw PlanError(ErrorRecord{
-          .tensor = schedule.catalog.tensors()[i].name,
-          .cause = "it is placed on rank " + std::to_string(placement.rank) +
-                   ", but there are only " + std::to_string(schedule.world) + " ranks"});
+      throw PlanError(
+          ErrorRecord{.tensor = schedule.catalog.tensors()[i].name,
+                      .cause = "it is placed on rank " + std::to_string(placement.rank) +
+                               ", but the last rank is " + std::to_string(schedule.world - 1)});
     }
   }
 }
@@ -92,15 +92,16 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
   throw MemoryError(ErrorRecord{
       .rank = static_cast<std::int32_t>(rank.rank),
       .tensor = tensor.name,
-      .cause =
-          "the memory budget of " + std::to_string(options.memory_budget) + " bytes" + reserved +
-          " cannot hold the " + std::to_string(rank.peak_device_bytes) +
-          " bytes of the plan (shards " + std::to_string(rank.arena_bytes) + ", slabs " +
-          std::to_string(schedule.slabs) + " x " + std::to_string(rank.slab_bytes) +
-          ", pack buffer " + std::to_string(rank.pack_bytes) + "; this tensor has " +
-          std::to_string(tensor.bytes) + " stored bytes) with a window of " +
-          std::to_string(schedule.window) + " bytes, the smallest that is sensible; a budget of " +
-          std::to_string(rank.peak_device_bytes + options.reserved_bytes) + " bytes would do"});
+      .cause = "the memory budget of " + std::to_string(options.memory_budget) + " bytes" +
+               reserved + " cannot hold the " + std::to_string(rank.peak_device_bytes) +
+               " bytes of the plan (shards " + std::to_string(rank.arena_bytes) + ", slabs " +
+               std::to_string(schedule.slabs) + " x " + std::to_string(rank.slab_bytes) +
+               ", pack buffer " + std::to_string(rank.pack_bytes) + "; this tensor has " +
+               std::to_string(tensor.bytes) + " stored bytes) with a window of " +
+               std::to_string(schedule.window) +
+               " bytes, the smallest practical window; a budget of " +
+               std::to_string(rank.peak_device_bytes + options.reserved_bytes) +
+               " bytes is sufficient"});
 }
 
 void cut(Schedule& schedule, DTypePolicy dtype) {
@@ -114,14 +115,15 @@ void cut(Schedule& schedule, DTypePolicy dtype) {
 }
 
 // The shards need the same memory whatever the window is; slabs and pack buffer shrink with it. No
-// budget makes the window smaller than is sensible: a load that takes hours is not what was meant.
+// budget reduces the window below a practical size: nobody wants a load that takes hours.
 void fill_within(Schedule& schedule, const PlanOptions& options) {
   const plan::Geometries geometries = plan::find_geometries(schedule);
   schedule.assignment = plan::resolve(options.assignment, schedule);
   fill(schedule, geometries, options.window);
   if (options.memory_budget == 0) return;
   const std::uint64_t budget = left_for_plan(options);
-  const std::uint64_t smallest = std::min(options.window, plan::smallest_sensible_window(schedule));
+  const std::uint64_t smallest =
+      std::min(options.window, plan::smallest_practical_window(schedule));
   while (neediest(schedule).peak_device_bytes > budget) {
     if (schedule.window == smallest) fail_budget(schedule, options);
     const bool hopeless = neediest(schedule).arena_bytes > budget;
@@ -130,7 +132,7 @@ void fill_within(Schedule& schedule, const PlanOptions& options) {
   }
 }
 
-// Completes what is known of a failure: where the tensor is stored.
+// Adds where the tensor is stored to a failure.
 [[noreturn]] void rethrow_with_file(ErrorRecord record, const Catalog& catalog) {
   if (const TensorInfo* tensor = catalog.find(record.tensor)) {
     record.file = catalog.files()[tensor->file].path;

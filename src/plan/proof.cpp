@@ -15,7 +15,7 @@ void check_tensors(const Schedule& schedule) {
   for (std::size_t i = 0; i < schedule.cuts.size(); ++i) {
     const TensorInfo& tensor = schedule.catalog.tensors()[i];
     if (schedule.cuts[i] != cut_of(tensor, schedule.placements[i])) {
-      fail_proof(tensor.name, "its cut is not that of its placement");
+      fail_proof(tensor.name, "its cut does not match its placement");
     }
     const Placement& placement = schedule.placements[i];
     if (placement.kind == Placement::Kind::single && placement.rank >= schedule.world) {

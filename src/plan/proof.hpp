@@ -1,4 +1,4 @@
-// The proof checker: from a schedule alone, that the load it describes is right.
+// The proof checker: proves from a schedule alone that the load it describes is correct.
 #pragma once
 
 #include "plan/schedule.hpp"
@@ -6,39 +6,36 @@
 namespace safeshuffle::plan {
 
 /// Proves that
-///  1. every needed stored byte is read exactly once, into a place of a slab of its own;
+///  1. every needed stored byte is read exactly once, into its own place in a slab;
 ///  2. tensors, and runs, do not overlap in any arena;
-///  3. every send has the receive that matches it, and all ranks list the same broadcasts;
+///  3. every send has a matching receive, and all ranks list the same broadcasts;
 ///  4. every byte that a rank must hold (by its placement alone) is written exactly once, with the
-///     stored byte that the placement says.
+///     stored byte that the placement specifies.
 /// Throws PlanError naming the first tensor or wave that fails.
 ///
-/// It looks at the slabs, arena offsets, pack items and messages themselves, as `slab_at`,
-/// `arena_offsets` and `SlabTransfers` give them to the load, not at how they were computed. But
-/// not at all of them, for they are in proportion to waves × ranks² and tensors × ranks; at one of
-/// each set of those that are alike:
+/// It examines the slabs, arena offsets, pack items and messages themselves, as `slab_at`,
+/// `arena_offsets` and `SlabTransfers` provide them to the load, not how they were computed. It
+/// does not examine all of them, because their number is proportional to waves × ranks² and tensors
+/// × ranks, but one representative of each set of identical cases:
 ///
-///  - Of one tensor. What a rank gets of a segment depends on the tensor's geometry, the segment
-///  and the
-///    rank; the segment's place in the slab, the run's place in the pack buffer and the tensor's
-///    place in the arena only move it, and a run that is sent as it lies in the slab has the same
-///    bytes as if it were packed. So one tensor of each geometry is looked at, for every rank
-///    (prove_packing).
-///  - Of the segments of one tensor. Segments between two boundaries of what ranks keep differ by a
+///  - One tensor of each geometry, for every rank (prove_packing). What a rank gets of a segment
+///    depends on the tensor's geometry, the segment and the rank; the segment's place in the slab,
+///    the run's place in the pack buffer and the tensor's place in the arena only move it. A run
+///    that is sent directly from the slab has the same bytes as if it were packed.
+///  - Some segments of each tensor. Segments between two boundaries of what ranks keep differ by a
 ///    multiple of the segment in the same ranks' columns, and rows of segments by whole rows
 ///    (representative_segments); their slabs, by their place in the file (prove_reading).
-///  - Of slabs of several tensors. Every one is looked at, but not for every rank: which tensors
-///  are
-///    in a run, and at which places of run and arena, depends only on the sizes of shards, so one
-///    of all consecutive ranks with equal sizes stands for them (prove_arenas).
+///  - Every slab of several tensors, but not for every rank. Which tensors are in a run, and at
+///    which places of run and arena, depends only on the sizes of shards, so one of all consecutive
+///    ranks with equal sizes represents them (prove_arenas).
 ///
-/// What the first and the last of these rest on (equal geometry, equal sizes) is compared for every
-/// tensor and every rank. That what is alike behaves alike is the part not proved here: tests
-/// compare this proof with one that looks at every byte's item and message (tests/support), on
-/// thousands of small schedules, sound and damaged.
+/// The conditions of the first and the last (equal geometry, equal sizes) are compared for every
+/// tensor and every rank. That identical cases behave identically is not proved here: tests compare
+/// this proof with one that examines every byte's item and message (tests/support), on thousands of
+/// small schedules, correct and damaged.
 ///
-/// Memory is in proportion to tensors + ranks. Time as well, times the number of rank classes; in
-/// the worst case, where each rank has shards of other sizes, tensors × ranks.
+/// Memory is proportional to tensors + ranks, and so is time, times the number of rank classes; in
+/// the worst case, when each rank has shards of different sizes, to tensors × ranks.
 void prove(const Schedule& schedule);
 
 }  // namespace safeshuffle::plan

@@ -102,9 +102,9 @@ class GeometryProof {
     }
   }
 
-  // Returns the aligned bytes of the run. Lines are alike but for whole rows, so the first and the
-  // last stand for all; where slabs are alike but for their offset, an aligned one, from which runs
-  // may be sent as they are, and one that is not stand for all.
+  // Returns the aligned bytes of the run. Lines differ by whole rows only, so the first and the
+  // last represent all; if slabs differ in their offset only, an aligned one, from which runs may
+  // be sent directly, and an unaligned one represent all.
   std::uint64_t check_segment(std::uint32_t tensor, const Segments& segments, std::uint64_t index,
                               std::uint32_t rank, const RankColumns& columns) {
     std::uint64_t bytes = 0;
@@ -132,8 +132,8 @@ class GeometryProof {
     return transfers_.pack_run(slab_, rank, 0, packed_);
   }
 
-  // That the reader packs `bytes` bytes for itself, all right. Its tensor begins where its arena
-  // does.
+  // Proves that the reader packs `bytes` bytes for itself correctly. Its tensor begins at the start
+  // of its arena.
   void check_own(std::uint32_t rank, std::uint64_t bytes) {
     packed_.clear();
     transfers_.pack_own(slab_, rank, arena_, packed_);
@@ -167,7 +167,7 @@ class GeometryProof {
                    " bytes are written on rank " + std::to_string(rank));
   }
 
-  // For what is read in segments; the runs of one segment follow each other, aligned.
+  // For tensors that are read in segments; the runs of one segment follow each other, aligned.
   void check_pack_buffer(std::uint32_t tensor, const Segments& segments,
                          std::span<const std::uint64_t> indices, const PackLoad& load,
                          std::uint32_t reader) {

@@ -6,10 +6,10 @@
 
 namespace safeshuffle::plan {
 
-/// Proves that `geometries` groups tensors as same_geometry says; that for each geometry, segment
-/// (by representatives) and rank the pack items and the message bring every stored byte that the
-/// rank must hold to its place in the shard, once; and that no slab takes more of a pack buffer
-/// than there is. Throws PlanError.
+/// Proves that `geometries` groups tensors as same_geometry does; that for each geometry, segment
+/// (by representatives) and rank, the pack items and the message bring every stored byte that the
+/// rank must hold to its place in the shard, once; and that no slab needs more than the pack
+/// buffer. Throws PlanError.
 void prove_packing(const Schedule& schedule, const Geometries& geometries);
 
 }  // namespace safeshuffle::plan

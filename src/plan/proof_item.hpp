@@ -29,20 +29,20 @@ class ItemProof {
  public:
   explicit ItemProof(const Schedule& schedule) : schedule_(schedule) {}
 
-  /// Where on which rank an item's destination ends up in the end, and where its tensor begins.
+  /// The rank and place where an item's destination ends up, and where its tensor begins there.
   struct Place {
     std::uint32_t rank = 0;
     std::uint64_t arena_offset = 0;
     std::uint64_t tensor_offset = 0;
   };
 
-  /// Begins another list of items.
+  /// Starts a new list of items.
   void start() noexcept { last_tensor_ = no_tensor; }
 
   /// Proves that the stored bytes of `item`, of `segment`, are columns that the rank keeps, all in
   /// one interval, and go where its shard has them, and that they follow those of the item before.
   /// As stored → shard is one-to-one, ascending items that do not overlap in the slab do not
-  /// overlap in the arena, and the count of bytes, which is returned, then tells whether all is
+  /// overlap in the arena either, and the returned number of bytes tells whether everything is
   /// written. Throws PlanError.
   std::uint64_t check(const Segment& segment, const PackItem& item, const Place& place);
 
@@ -59,8 +59,9 @@ class ItemProof {
   std::uint64_t last_source_end_ = 0;
 };
 
-/// Checks all that one rank sends another: items in the pack buffer, or a block of the slab.
-/// place(segment, offset in the run) → where that ends up. Returns the bytes written, without gaps.
+/// Checks everything that one rank sends another: items in the pack buffer, or a block of the slab.
+/// place(segment, offset in the run) tells where that ends up. Returns the bytes written, without
+/// gaps.
 template <class PlaceOf>
 std::uint64_t check_run(const Schedule& schedule, const Slab& slab, const Run& run,
                         std::span<const PackItem> items, ItemProof& proof, PlaceOf place) {

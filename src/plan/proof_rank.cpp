@@ -68,8 +68,9 @@ class RankProof {
     }
   }
 
-  // All ranks of a class have the same arena and get the same runs as the first, for these follow
-  // from the sizes of shards alone. Which bytes are in a shard differs; that is prove_packing's.
+  // All ranks of a class have the same arena and get the same runs as the first, because these
+  // depend on the sizes of shards only. Which bytes are in a shard differs; prove_packing covers
+  // that.
   void check_class(const RankClass& ranks) {
     rank_ = ranks.first;
     offsets_ = arena_offsets(schedule_, rank_);

@@ -7,10 +7,10 @@
 
 namespace safeshuffle::plan {
 
-/// Proves that tensors, and runs, do not overlap in any arena; that of every slab of whole tensors
-/// each rank gets the run that the reader sends it, with every tensor at its place; and that what
-/// is broadcast lies alike on all ranks. What is read in segments prove_packing has proved already,
-/// but for the tensor's place. Throws PlanError.
+/// Proves that tensors, and runs, do not overlap in any arena; that from every slab of whole
+/// tensors, each rank gets the run that the reader sends it, with every tensor at its place; and
+/// that broadcast data is laid out identically on all ranks. For tensors that are read in segments,
+/// prove_packing has already proved everything except the tensor's place. Throws PlanError.
 void prove_arenas(const Schedule& schedule, const Geometries& geometries);
 
 }  // namespace safeshuffle::plan

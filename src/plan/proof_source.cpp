@@ -27,7 +27,7 @@ class SourceProof {
   }
 
  private:
-  // Tensors that are read lie in their files, and do not overlap there.
+  // Tensors that are read lie within their files and do not overlap there.
   void check_files() const {
     const TensorInfo* last = nullptr;
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
@@ -47,8 +47,8 @@ class SourceProof {
     }
   }
 
-  // Segments repeat by lines, and within a line but for its last, so the seams of the first and of
-  // the last segments, of a line and of all, are all there are.
+  // Segments repeat by lines, and within a line except for its last, so checking the boundaries of
+  // the first and the last segments, of a line and of all, is enough.
   void check_segments(std::uint32_t tensor) const {
     const Segments segments(schedule_.cuts[tensor], schedule_.window);
     const std::uint64_t last = segments.count() - 1;
@@ -64,11 +64,11 @@ class SourceProof {
   // Whole tensors may share a wave with those before; otherwise each segment has one to itself.
   void check_reads(const std::vector<Read>& reads) {
     std::uint64_t free_from = 0;  // the first wave after the reads so far
-    bool open = false;            // to more in the last wave
+    bool open = false;            // whether the last wave can take more
     for (const Read& read : reads) {
       require(read.tensor < tensors_.size(), "an unknown tensor is read");
       const std::string& name = tensors_[read.tensor].name;
-      if (!is_read(schedule_, read.tensor)) fail_proof(name, "it is read, but nobody needs it");
+      if (!is_read(schedule_, read.tensor)) fail_proof(name, "it is read, but no rank needs it");
       const std::uint64_t count = Segments(schedule_.cuts[read.tensor], schedule_.window).count();
       if (read.segments == 0 || !core::in_bounds(read.first_segment, read.segments, count)) {
         fail_proof(name, "segments are read that it does not have");
@@ -103,7 +103,7 @@ class SourceProof {
     }
   }
 
-  // The slabs of a read of many segments are all alike but for a multiple of the segment's bytes.
+  // The slabs of a read of many segments differ by a multiple of the segment's bytes only.
   void check_group(const ReadGroup& group) {
     const std::span<const Read> reads =
         std::span(schedule_.reads[group.reader]).subspan(group.first, group.count);
@@ -118,7 +118,7 @@ class SourceProof {
     }
   }
 
-  // The slab has segment `index` of each read, and nothing else.
+  // Proves that the slab has segment `index` of each read, and nothing else.
   void check_slab(std::span<const Read> reads, std::uint32_t reader, std::uint32_t index,
                   std::uint64_t capacity) {
     slab_at(schedule_, reads.front().wave + index, reader, slab_);

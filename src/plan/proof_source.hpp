@@ -5,7 +5,7 @@
 
 namespace safeshuffle::plan {
 
-/// Proves that every needed stored byte is read exactly once, into a place of a slab of its own.
+/// Proves that every needed stored byte is read exactly once, into its own place in a slab.
 /// Throws PlanError.
 void prove_reading(const Schedule& schedule);
 

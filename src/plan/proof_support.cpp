@@ -7,7 +7,7 @@
 namespace safeshuffle::plan {
 
 void fail_proof(const std::string& tensor, const std::string& cause) {
-  throw PlanError(ErrorRecord{.tensor = tensor, .cause = "the plan is not provable: " + cause});
+  throw PlanError(ErrorRecord{.tensor = tensor, .cause = "the plan cannot be proved: " + cause});
 }
 
 bool disjoint(std::vector<Range> ranges) {

@@ -9,7 +9,7 @@
 
 namespace safeshuffle::plan {
 
-/// Throws PlanError: the plan is not provable. `tensor` may be empty.
+/// Throws PlanError: the plan cannot be proved. `tensor` may be empty.
 [[noreturn]] void fail_proof(const std::string& tensor, const std::string& cause);
 
 /// Throws PlanError unless `condition` holds.
@@ -17,7 +17,7 @@ inline void require(bool condition, const char* cause) {
   if (!condition) fail_proof({}, cause);
 }
 
-/// Whether no two of the ranges overlap. Fast where they are in order already.
+/// Whether no two of the ranges overlap. Fast if they are already in order.
 bool disjoint(std::vector<Range> ranges);
 
 }  // namespace safeshuffle::plan

@@ -38,7 +38,7 @@ struct FileRange {
 };
 
 /// What one rank reads for one wave, computed by `slab_at`. Several whole tensors, or exactly one
-/// segment: a segment's place in the arena is given by its tensor, so it could not share a
+/// segment: a segment's place in the arena is determined by its tensor, so it cannot share a
 /// contiguous run with others.
 struct Slab {
   std::vector<FileRange> file_ranges;  ///< ascending slab_offset
@@ -54,8 +54,8 @@ struct Read {
   std::uint32_t wave = 0;  ///< of the first segment
 };
 
-/// Takes memory in proportion to tensors + ranks, whatever the window is: slabs, the places of
-/// tensors in arenas and messages are computed when they are needed.
+/// Takes memory proportional to tensors + ranks, whatever the window is: slabs, the places of
+/// tensors in arenas, and messages are computed when needed.
 struct Schedule {
   Catalog catalog;
   std::vector<Placement> placements;  ///< by tensor
@@ -68,7 +68,7 @@ struct Schedule {
       2;  ///< of each rank: one is read into while another is packed and exchanged
   Assignment assignment = Assignment::round_robin;
   std::vector<std::vector<Read>> reads;    ///< [reader], in reading order
-  std::vector<std::uint32_t> arena_order;  ///< all tensors that are read, as every arena has them
+  std::vector<std::uint32_t> arena_order;  ///< all tensors that are read, in the order of arenas
   std::vector<RankSummary> ranks;
   std::uint64_t hash = 0;
 };

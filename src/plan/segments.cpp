@@ -10,7 +10,7 @@ namespace safeshuffle::plan {
 namespace {
 
 // Where a segment starts decides where its data starts in the arenas. These granules keep that
-// aligned for all usual shapes, also when elements halve in size on the way.
+// aligned for all usual shapes, even when a conversion halves the size of elements.
 constexpr std::uint64_t segment_byte_granule = 2 * arena_alignment;
 constexpr std::uint64_t segment_row_granule = arena_alignment;
 
@@ -24,7 +24,7 @@ std::uint64_t rows_per_segment(std::uint64_t rows_that_fit) {
 Segments::Segments(const Cut& cut, std::uint64_t window) {
   const std::uint64_t bytes = cut.rows * cut.row_bytes;
   if (bytes == 0) return;
-  if (bytes <= window) {  // most tensors, so without a division
+  if (bytes <= window) {  // the usual case, without a division
     lines_ = per_line_ = 1;
     line_bytes_ = step_ = bytes;
     return;

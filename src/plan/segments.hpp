@@ -14,12 +14,12 @@ struct Range {
   std::uint64_t size() const noexcept { return end - begin; }
 };
 
-/// The segments of one tensor, in order: the whole tensor where it fits the window, else parts of
-/// at most the window. A segment is either whole rows of the cut (see Cut) or lies within one row.
+/// The segments of one tensor, in order: the whole tensor if it fits the window, else parts of at
+/// most the window. A segment is either whole rows of the cut (see Cut) or lies within one row.
 /// Pure arithmetic: no segment is stored anywhere.
 ///
-/// Segments repeat by lines: a line is one row where segments lie within rows, else the whole
-/// tensor. Every segment of a line but its last has the same size.
+/// Segments repeat by lines: a line is one row if segments lie within rows, else the whole tensor.
+/// All segments of a line except its last have the same size.
 class Segments {
  public:
   /// `window` at least 4 KiB.

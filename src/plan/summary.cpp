@@ -16,7 +16,7 @@ std::uint64_t aligned(std::uint64_t bytes) {
   return core::align_up(bytes, arena_alignment);
 }
 
-// Adds to ranges of ranks; sums up in the end. Wraps around on the way.
+// Adds to ranges of ranks and sums up at the end. Intermediate values may wrap around.
 class RankSums {
  public:
   explicit RankSums(std::uint32_t world) : steps_(std::size_t{world} + 1) {}
@@ -57,7 +57,7 @@ class Summarizer {
   // Of one tensor, over all ranks.
   struct Totals {
     std::uint64_t kept = 0;
-    std::uint64_t packed = 0;  // aligned runs to all ranks; nothing that is broadcast is packed
+    std::uint64_t packed = 0;  // aligned runs to all ranks; broadcast data is not packed
   };
 
   struct SegmentRead {
@@ -66,7 +66,7 @@ class Summarizer {
     std::uint32_t read = 0;
   };
 
-  // Until something is found that a rank reads itself, it receives all that it keeps.
+  // Until a rank is found to read some of it itself, it receives everything that it keeps.
   void sum_shards() {
     RankSums kept(schedule_.world);
     RankSums arena(schedule_.world);
@@ -129,7 +129,7 @@ class Summarizer {
     reader.received_bytes -= own;
   }
 
-  // By geometry, so that what is computed for one is there while it is needed and no longer.
+  // By geometry, so that data computed for one is kept only while it is needed.
   void add_segments() {
     std::sort(segment_reads_.begin(), segment_reads_.end(),
               [](const SegmentRead& a, const SegmentRead& b) { return a.geometry < b.geometry; });
@@ -183,7 +183,7 @@ class Summarizer {
     add_moved(reader, end - begin,
               converted_bytes(schedule_, read.tensor, totals.before(end) - totals.before(begin)),
               converted_bytes(schedule_, read.tensor, own.bytes));
-    // Wherever in a page the segment begins in its file.
+    // For any position of the segment's begin within a page of its file.
     reader.slab_bytes =
         std::max(reader.slab_bytes,
                  core::align_up(core::page_bytes - 1 + segments.step(), core::page_bytes));

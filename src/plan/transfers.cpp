@@ -17,7 +17,7 @@ bool is_one_block(const PackItem& item) {
                                                      item.destination_stride == item.row_bytes));
 }
 
-// A run of this one item can be sent as it lies in the slab.
+// A run of this single item can be sent directly from the slab.
 bool is_sendable(const PackItem& item) {
   return is_one_block(item) && item.source % message_alignment == 0;
 }

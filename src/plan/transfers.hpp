@@ -33,11 +33,11 @@ struct Outgoing {
 struct Incoming {
   std::vector<Run> receives;  ///< ascending peer
   std::vector<Run>
-      broadcasts;  ///< ascending root, its own too; on all ranks the same but for offset
+      broadcasts;  ///< ascending root, including its own; equal on all ranks except for offset
 };
 
-/// What transfers consist of, one slab and one destination at a time. Nothing depends on the wave:
-/// the same segments make the same items and messages. Holds scratch memory; not thread-safe.
+/// The parts of transfers, one slab and one destination at a time. Nothing depends on the wave: the
+/// same segments give the same items and messages. Holds scratch memory; not thread-safe.
 class SlabTransfers {
  public:
   explicit SlabTransfers(const Schedule& schedule) : schedule_(schedule), walker_(schedule) {}
@@ -67,7 +67,7 @@ class SlabTransfers {
   RunWalker walker_;
 };
 
-/// Computes the transfers of one rank. Takes memory in proportion to the tensors; not thread-safe.
+/// Computes the transfers of one rank. Takes memory proportional to the tensors; not thread-safe.
 class TransferPlanner {
  public:
   TransferPlanner(const Schedule& schedule, std::uint32_t rank);

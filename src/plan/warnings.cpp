@@ -10,13 +10,12 @@ namespace {
 constexpr std::uint64_t efficient_window = std::uint64_t{1} << 20;
 
 void warn_of_small_window(const Schedule& schedule, std::vector<std::string>& warnings) {
-  const std::uint64_t sensible = smallest_sensible_window(schedule);
-  if (schedule.window >= sensible) return;
-  warnings.push_back("the window of " + std::to_string(schedule.window) + " bytes makes " +
+  const std::uint64_t practical = smallest_practical_window(schedule);
+  if (schedule.window >= practical) return;
+  warnings.push_back("a window of " + std::to_string(schedule.window) + " bytes needs " +
                      std::to_string(schedule.waves) +
-                     " waves, each with messages between all ranks; loading will be slow with a "
-                     "window below " +
-                     std::to_string(sensible) + " bytes");
+                     " waves, each with messages between all ranks; use at least " +
+                     std::to_string(practical) + " bytes for acceptable speed");
 }
 
 void warn_of_full_copies(const Schedule& schedule, std::vector<std::string>& warnings) {
@@ -25,12 +24,13 @@ void warn_of_full_copies(const Schedule& schedule, std::vector<std::string>& war
   if (schedule.world == 1 || is_distributed || placed.replicated.bytes == 0) return;
   warnings.push_back("no tensor is partitioned: each of the " + std::to_string(schedule.world) +
                      " ranks holds all " + std::to_string(placed.replicated.bytes) +
-                     " bytes of the model; what is partitioned, rules say (tp_plan, --tp-plan)");
+                     " bytes of the model; placement rules decide what is partitioned (tp_plan, "
+                     "--tp-plan)");
 }
 
 }  // namespace
 
-std::uint64_t smallest_sensible_window(const Schedule& schedule) {
+std::uint64_t smallest_practical_window(const Schedule& schedule) {
   std::uint64_t largest_tensor = core::smallest_window;
   const auto tensors = schedule.catalog.tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {

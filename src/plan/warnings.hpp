@@ -1,4 +1,4 @@
-// What is allowed but probably not meant.
+// Warnings about what is allowed but probably not intended.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,9 @@
 
 namespace safeshuffle::plan {
 
-/// The window below which waves are so small that what each costs whatever its size (messages to
-/// all ranks, read calls, kernel launches) outweighs the bytes it moves: 1 MiB, or the largest
-/// tensor if that is smaller.
-std::uint64_t smallest_sensible_window(const Schedule& schedule);
+/// The window below which the fixed costs of a wave (messages to all ranks, read calls, kernel
+/// launches) outweigh the bytes it moves: 1 MiB, or the largest tensor if that is smaller.
+std::uint64_t smallest_practical_window(const Schedule& schedule);
 
 /// One text per finding, for Plan::warnings.
 std::vector<std::string> warnings_of(const Schedule& schedule);

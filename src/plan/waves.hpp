@@ -1,4 +1,4 @@
-// Reads in reading order → waves; and what lies in the slab of one wave.
+// Assigns reads, in reading order, to waves, and computes the slab of one wave.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline std::uint32_t slab_of(const Schedule& schedule, std::uint32_t wave) noexc
   return wave % schedule.slabs;
 }
 
-/// Device bytes that hold the slab; a multiple of the page.
+/// Device memory for the slab, in bytes; a multiple of the page.
 std::uint64_t slab_bytes(const Slab& slab);
 
 /// Stored bytes that all ranks read for `wave`.

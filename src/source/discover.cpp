@@ -48,7 +48,7 @@ std::map<std::string, std::string> files_of(const format::WeightMap& weight_map)
   return files;
 }
 
-/// Checks that a file that an index names is there, on behalf of one of its tensors.
+/// Checks that a file that an index names exists; errors name `tensor`, one of the file's tensors.
 void check_indexed_file(const Source& source, const std::string& path,
                         const std::string& tensor) try {
   static_cast<void>(source.identify(path));
@@ -59,7 +59,7 @@ void check_indexed_file(const Source& source, const std::string& path,
   raise(std::move(record));
 }
 
-/// Two names for one file would make every tensor of it stand twice.
+/// If a file had two names, each of its tensors would be in the checkpoint twice.
 void refuse_repeats(const Source& source, const std::vector<std::string>& files,
                     const Pulse& pulse) {
   std::map<std::string, std::string> seen;

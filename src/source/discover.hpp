@@ -10,22 +10,21 @@
 
 namespace safeshuffle::source {
 
-/// How a long search shows that it is going on.
+/// How a long search shows that it is making progress.
 struct Pulse {
   /// Called between calls to storage.
   std::function<void()> beat = [] {};
 
-  /// Makes a computation that may take long.
+  /// Runs a computation that may take long.
   std::function<void(const std::function<void()>&)> during = [](const auto& compute) { compute(); };
 };
 
 /// Finds the files. `paths` is one directory, one .index.json, or one or more .safetensors files.
 /// A directory with an index is read by the index (model.safetensors.index.json, else the only
-/// *.safetensors.index.json), else all its *.safetensors in name order; one of Hugging Face's cache
-/// stands for a revision in it, see hub_cache.hpp. Symlinks are followed; two
-/// index entries may not name the same file twice under different names; an index may not point
-/// outside its directory. Throws IoError (nothing found, a named file missing, unreadable) or
-/// FormatError (index not valid).
+/// *.safetensors.index.json), else all its *.safetensors in name order; a directory of the Hugging
+/// Face cache selects a revision in it, see hub_cache.hpp. Symlinks are followed; an index must not
+/// name the same file by different names, nor one outside its directory. Throws IoError (nothing
+/// found, a named file missing, unreadable) or FormatError (index not valid).
 format::Listing discover(const Source& source, const std::vector<std::string>& paths,
                          const Pulse& pulse = {});
 

@@ -27,12 +27,13 @@ bool has_entry(const Source& source, const fs::path& path) {
   return source.look_up(path.string()) != Entry::none;
 }
 
-/// A path ends in its last name, whether or not a slash follows.
+/// The path without a trailing slash, so that it ends in its last name.
 fs::path without_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-/// The directory of a model in the cache that `directory` is, or is the `snapshots` of; else empty.
+/// The model's directory in the cache if `directory` is one, or is the `snapshots` in one; else
+/// empty.
 fs::path model_of(const Source& source, const fs::path& directory) {
   if (has_directory(source, directory / "snapshots")) return directory;
   const fs::path parent = directory.parent_path();
@@ -41,7 +42,7 @@ fs::path model_of(const Source& source, const fs::path& directory) {
                                                                                    : fs::path();
 }
 
-/// The revision that refs/main names, if it is there.
+/// The revision that refs/main names, if it exists.
 fs::path main_revision(const Source& source, const fs::path& model) {
   const fs::path reference = model / "refs" / "main";
   if (!has_entry(source, reference)) return {};
@@ -61,8 +62,8 @@ fs::path revision_of(const Source& source, const fs::path& model) {
   if (names.size() == 1) return snapshots / names.front();
   if (names.empty()) refuse(snapshots, "the Hugging Face cache has no revision of this model");
   refuse(snapshots,
-         "the Hugging Face cache has several revisions of this model, of which refs/main "
-         "names none; give the directory of one: " +
+         "the Hugging Face cache has several revisions of this model, and refs/main selects none "
+         "of them; pass the directory of one: " +
              core::enumerate(names));
 }
 
@@ -70,7 +71,7 @@ void refuse_whole_cache(const Source& source, const fs::path& directory) {
   std::vector<std::string> names = source.names_in(directory.string());
   std::erase_if(names, [](const std::string& name) { return !name.starts_with("models--"); });
   if (names.empty()) return;
-  refuse(directory, "this is a Hugging Face cache; give the directory of a model in it: " +
+  refuse(directory, "this is a Hugging Face cache; pass the directory of a model in it: " +
                         core::enumerate(names));
 }
 

@@ -7,10 +7,10 @@
 
 namespace safeshuffle::source {
 
-/// The directory of the revision that is meant by a model's directory in the cache, or by the
-/// `snapshots` in it: the one that refs/main names, else the only one. Empty if `directory` is
-/// neither. Throws IoError with what there is to choose from if it is not clear which is meant,
-/// also for the cache itself, with all its models.
+/// The directory of the revision that a model's directory in the cache, or the `snapshots` in it,
+/// selects: the one that refs/main names, else the only one. Empty if `directory` is neither.
+/// Throws IoError that lists the candidates if the choice is ambiguous, as it is for the cache
+/// itself.
 std::string cached_revision(const Source& source, const std::string& directory);
 
 }  // namespace safeshuffle::source

@@ -19,7 +19,7 @@ std::string beginning_of(const Handle& handle, const std::string& path, std::uin
   return bytes;
 }
 
-/// A better cause than the one at hand, if the file shows that it is something else altogether.
+/// A better cause than the given one, if the content shows that the file is something else.
 [[noreturn]] void explain(const FormatError& error, const Handle& handle, const std::string& path) {
   constexpr std::uint64_t enough = 512;
   const std::string what = format::not_safetensors(beginning_of(handle, path, enough));

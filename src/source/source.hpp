@@ -1,5 +1,5 @@
-// Where stored bytes are: what lists, identifies and reads them. Nothing else in the library opens
-// the files of a checkpoint.
+// Access to stored bytes: listing, identifying and reading objects. Nothing else in the library
+// opens the files of a checkpoint.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ namespace safeshuffle::source {
 enum class Entry : std::uint8_t {
   none,
   directory,  ///< or a link to one
-  other,      ///< also a dangling link: opening it gives the user a better error than ignoring it
+  other,      ///< also a dangling link: the error of opening it helps more than ignoring it
 };
 
 /// How bytes are read.
 enum class Access : std::uint8_t {
   cached,
-  direct,  ///< past the page cache; offsets, lengths and addresses are multiples of
+  direct,  ///< bypassing the page cache; offsets, lengths and addresses are multiples of
            ///< core::page_bytes
 };
 
@@ -32,7 +32,7 @@ class Handle {
  public:
   virtual ~Handle() = default;
 
-  /// Of what was opened, at that time.
+  /// The identity of the object when it was opened.
   virtual const core::FileIdentity& identity() const noexcept = 0;
 
   /// Reads from byte `offset` on into the beginning of `to`; returns the number of bytes, 0 only at
@@ -48,17 +48,17 @@ class Source {
 
   virtual Entry look_up(const std::string& path) const = 0;
 
-  /// The names in a directory, sorted, but for hidden ones: those are other programs' shadows and
+  /// The names in a directory, sorted, without hidden ones: those are other programs' metadata and
   /// unfinished copies.
   virtual std::vector<std::string> names_in(const std::string& directory) const = 0;
 
-  /// The one path of what several may name.
+  /// The canonical path of an object that several paths may name.
   virtual std::string canonical(const std::string& path) const = 0;
 
-  /// An object must be there.
+  /// There must be an object at the path.
   virtual core::FileIdentity identify(const std::string& path) const = 0;
 
-  /// Throws IoError also where `access` is not possible.
+  /// Throws IoError also if `access` is not possible.
   virtual std::unique_ptr<Handle> open(const std::string& path, Access access) const = 0;
 };
 

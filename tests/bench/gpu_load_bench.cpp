@@ -1,4 +1,4 @@
-// The speed of a load onto one GPU, as a share of a plain copy from page-locked memory to the GPU,
+// The speed of a load onto one GPU, as a share of a plain copy from pinned memory to the GPU,
 // taken in turns on as many bytes. The files have just been written and are in the page cache, or
 // in tmpfs, which is checked page by page. What does not fit into the directory is not run, which
 // the table says. Usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_MIB [WINDOW_MIB]]]].
@@ -173,7 +173,7 @@ class Model {
   std::uint64_t bytes_ = 0;
 };
 
-/// A plain copy of as many bytes from page-locked memory.
+/// A plain copy of as many bytes from pinned memory.
 class PinnedCopy {
  public:
   PinnedCopy() : session_(std::make_shared<const device::CudaSession>(device::Gpu::open(0))) {

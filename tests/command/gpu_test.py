@@ -75,7 +75,7 @@ class Gpu(unittest.TestCase):
                                  ranks=ranks)  # fmt: skip
                     self.assertEqual(result.returncode, CONFIG_ERROR, result.stderr)
                     self.assertEqual(result.stderr.count("safeshuffle: error: "), 1, result.stderr)
-                    self.assertIn(f"there is no GPU {NO_SUCH_GPU}: ", result.stderr)
+                    self.assertIn(f"GPU {NO_SUCH_GPU} does not exist: ", result.stderr)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class NoGpu(unittest.TestCase):
     def test_host_has_no_gpus_to_choose_from(self):
         result = run("load", self.model, "--device", "host", "--gpu", 1, ranks=1)
         self.assertEqual(result.returncode, CONFIG_ERROR)
-        self.assertIn("--gpu goes with a GPU", result.stderr)
+        self.assertIn("--gpu cannot be used with --device host", result.stderr)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ class Output(unittest.TestCase):
         plan = run("plan", self.model, "--world", 4, "--window", "4KiB", "--json")
         warnings = json.loads(plan.stdout)["warnings"]
         self.assertEqual(len(warnings), 1)
-        self.assertIn("the window of 4096 bytes", warnings[0])
+        self.assertIn("a window of 4096 bytes", warnings[0])
         self.assertEqual(json.loads(report.read_text())["warnings"], warnings)
         for result in load, plan:
             self.assertEqual(result.stderr.count(f"safeshuffle: warning: {warnings[0]}\n"), 1)
@@ -194,7 +194,7 @@ class Output(unittest.TestCase):
         self.assertEqual(json.loads(run("rules", self.model, "--tp-plan", bare).stdout),
                          {"tp_plan": {"layers.*.mlp.up_proj": "colwise"}})
         self.assert_one_message(run("rules", "--built-in", "bert"), USAGE_ERROR,
-                                "there are no built-in rules 'bert'")
+                                "no built-in rules 'bert'")
         self.assert_one_message(run("rules", "--tp-plan", bare), USAGE_ERROR, "--tp-plan requires MODEL")
 
     def assert_one_message(self, result, status, message):
@@ -288,7 +288,7 @@ class Output(unittest.TestCase):
     def test_messages_of_one_process(self):
         self.assert_one_message(run(), USAGE_ERROR, "A subcommand is required; see")
         self.assert_one_message(run("mkae"), USAGE_ERROR,
-                                "there is no subcommand or option 'mkae'; see")
+                                "unknown subcommand or option 'mkae'; see")
         self.assert_one_message(run("inspect", "/nonexistent"), IO_ERROR, "/nonexistent: ")
 
 

@@ -264,7 +264,7 @@ inline void waits_for_a_long_computation(comm::Transport& transport) {
   CHECK(all.back() == numbered("rank", transport.size() - 1));
 }
 
-/// Also where a rank has no more memory, or is still at work on its own part.
+/// Also if a rank is out of memory, or is still busy with its own part.
 inline void agrees_on_what_a_computation_throws(comm::Transport& transport) {
   std::optional<ErrorRecord> seen;
   try {

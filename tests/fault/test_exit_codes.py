@@ -97,7 +97,7 @@ class OneRankFails(FaultCase):
                        ["--report", self.work / "report"]):  # fmt: skip
             with self.subTest(option):
                 self.assert_all_end(2, ["load", self.model, *option],
-                                    "was given other options than rank 0")  # fmt: skip
+                                    "was given different options from rank 0")  # fmt: skip
                 self.assertFalse(self.saved.exists())
 
     def test_no_subcommand(self):

@@ -72,7 +72,7 @@ class Refused(FaultCase):
 
     def test_report_with_the_name_of_a_checkpoint_file(self):
         for name in ("x.safetensors", "model.safetensors.index.json"):
-            self.assert_refused(["--trace", self.model / name], 2, "has the name of a checkpoint's file")
+            self.assert_refused(["--trace", self.model / name], 2, "has the name of a checkpoint file")
 
     def test_report_where_no_file_can_be(self):
         missing = self.work / "missing" / "report.json"

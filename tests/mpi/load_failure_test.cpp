@@ -222,7 +222,7 @@ TEST_CASE("a directory that cannot be made is an IoError of saving", "[load]") {
   CHECK(error->rank == 0);
 }
 
-TEST_CASE("shards are not saved where they would be taken for part of something else", "[load]") {
+TEST_CASE("shards are not saved where they would be loaded as part of something else", "[load]") {
   const SharedModel model(plain_model(2));
   const Communicator& comm = shared_group();
   const TensorSet loaded = load(model.path(), comm, replicated());

@@ -240,7 +240,7 @@ TEST_CASE("an NCCL communicator that is none is a ConfigError", "[.][nccl]") {
   CHECK_THROWS_AS(borrow(nullptr), ConfigError);
 }
 
-TEST_CASE("a communicator that is still at work cannot be borrowed", "[.][nccl]") {
+TEST_CASE("a communicator with an operation in progress cannot be borrowed", "[.][nccl]") {
   const SharedDevice device = open_gpu();
   const auto group = NcclGroup::create(comm::make_nccl_id(), 0, 2, device->session()->shared_gpu());
   CHECK_THROWS_AS(borrow(group->comm()), ConfigError);  // there is no second rank

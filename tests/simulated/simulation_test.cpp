@@ -177,7 +177,7 @@ TEST_CASE("Copies in the wrong direction are refused", "[simulated]") {
         }) == 0);
 }
 
-TEST_CASE("Pageable memory is staged, page-locked memory is read late", "[simulated]") {
+TEST_CASE("Pageable memory is staged, pinned memory is read late", "[simulated]") {
   CHECK(status_of([] {
           std::byte* const memory = device_memory(2);
           std::byte* const pinned = pinned_memory(1);

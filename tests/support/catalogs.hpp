@@ -1,4 +1,4 @@
-// Catalogs and placements made up for tests of planning.
+// Invented catalogs and placements for tests of planning.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline std::string numbered(std::string name, std::size_t number) {
   return name;
 }
 
-/// A tensor of a made-up file.
+/// A tensor of an invented file.
 struct Made {
   std::string name;
   DType dtype;
@@ -44,7 +44,7 @@ inline Catalog make_catalog(const std::vector<std::vector<Made>>& files) {
   return Catalog(std::move(infos), std::move(tensors));
 }
 
-/// A cut in `units` equal units.
+/// A split into `units` equal units.
 inline Placement cut(std::uint32_t axis, std::uint64_t units, bool uneven = false,
                      bool replicate = false) {
   Placement placement;
@@ -54,7 +54,7 @@ inline Placement cut(std::uint32_t axis, std::uint64_t units, bool uneven = fals
   return placement;
 }
 
-/// A cut of fused parts of these lengths, each in units of one.
+/// A split of fused parts of these lengths, each in units of one element.
 inline Placement fused(std::uint32_t axis, const std::vector<std::uint64_t>& lengths) {
   Placement placement = cut(axis, 1, false, true);
   for (const std::uint64_t length : lengths) {
@@ -94,7 +94,7 @@ inline RandomModel random_model(std::uint32_t seed) {
         case 0:
           placement = cut(axis, made.shape[axis], true);
           break;
-        case 1:  // as KV heads: shared by several ranks where there are more of those
+        case 1:  // as KV heads: shared by several ranks if there are more ranks
           placement = cut(axis, made.shape[axis] % 2 == 0 ? 2 : made.shape[axis], true, true);
           break;
         case 2: {

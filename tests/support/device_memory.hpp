@@ -1,4 +1,4 @@
-// Device memory in tests: there by staging, back by copying.
+// Device memory in tests: filled by staging, read back by copying.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace safeshuffle::testing {
 
 using Bytes = std::vector<std::byte>;
 
-/// Waits for `done`, but not for ever.
+/// Waits for `done`, with a time limit.
 inline void wait_until(const std::function<bool()>& done) {
   const core::Deadline deadline(std::chrono::seconds(20));
   core::Backoff backoff;
@@ -28,7 +28,7 @@ inline void wait_until(const std::function<bool()>& done) {
   }
 }
 
-/// Fills device memory through staging, in pieces that do not line up; not too many of them.
+/// Fills device memory through staging, in a limited number of unaligned pieces.
 inline void upload(device::Device& device, std::byte* destination, const Bytes& data) {
   const std::size_t slot_bytes = std::max<std::size_t>(4096 + 17, data.size() / 64 | 1);
   const auto staging = device.make_staging(slot_bytes, 2);

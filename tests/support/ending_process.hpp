@@ -7,8 +7,8 @@
 
 namespace safeshuffle::testing {
 
-/// Runs `work` in a process of its own. It should end that by `_exit` while it still has what it
-/// works with: as a signal does, without destructors. Whether the process ended well.
+/// Runs `work` in a process of its own. It should end the process with `_exit` while its objects
+/// exist: as a signal does, without destructors. Returns whether the process succeeded.
 inline bool in_ending_process(const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {

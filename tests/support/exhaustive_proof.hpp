@@ -1,5 +1,5 @@
-// What plan::prove proves, by looking at every slab, pack item and message of every rank in every
-// wave: for small schedules only.
+// Proves the same as plan::prove by examining every slab, pack item and message of every rank in
+// every wave: for small schedules only.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 
 namespace safeshuffle::testing {
 
-/// Throws PlanError where the schedule is not sound. Its tables must have the right sizes, its cuts
-/// and types must be right.
+/// Throws PlanError if the schedule is not correct. Its tables must have the right sizes, and its
+/// cuts and types must be correct.
 class ExhaustiveProof {
  public:
   explicit ExhaustiveProof(const plan::Schedule& schedule)
@@ -53,7 +53,7 @@ class ExhaustiveProof {
  private:
   static void require(bool condition, const char* cause) { plan::require(condition, cause); }
 
-  // Without this a slab could not even be computed.
+  // Otherwise a slab cannot even be computed.
   void check_reads() const {
     for (const std::uint32_t tensor : schedule_.arena_order) {
       require(tensor < tensors_.size(), "an unknown tensor is in the arena");
@@ -128,7 +128,7 @@ class ExhaustiveProof {
     }
   }
 
-  // What lies at the same place of the broadcast run must be at the right place on every rank.
+  // Data at the same place of the broadcast run must be at the right place on every rank.
   void check_broadcast(const PackItem& item, const std::vector<plan::Incoming>& incoming,
                        std::uint32_t root, std::uint32_t rank) {
     const plan::Run& mine = at(incoming[root].broadcasts, root);

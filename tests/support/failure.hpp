@@ -1,4 +1,4 @@
-// What a call that must fail says about it.
+// The error of a call that must fail.
 #pragma once
 
 #include "safeshuffle/error.hpp"

@@ -1,4 +1,4 @@
-// All ranks of a test as the library sees them, each with the device that is tested.
+// All ranks of a test as a communicator, each with the device under test.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace safeshuffle::testing {
 
-/// By the environment: TEST_DEVICE=cuda, else the host.
+/// Selected by the environment: TEST_DEVICE=cuda, else the host.
 inline Device device_under_test() {
   const char* const name = std::getenv("TEST_DEVICE");
   return name != nullptr && std::string_view(name) == "cuda" ? Device::cuda() : Device::host();
@@ -29,14 +29,14 @@ inline std::optional<Communicator>& kept_group() {
   return group;
 }
 
-/// One for all tests that leave it usable: making one over NCCL takes seconds where ranks share a
-/// GPU. Collective. Kept until `drop_shared_group`.
+/// One group for all tests that leave it usable: creating one over NCCL takes seconds if ranks
+/// share a GPU. Collective. Kept until `drop_shared_group`.
 inline const Communicator& shared_group() {
   if (!kept_group()) kept_group() = world_group();
   return *kept_group();
 }
 
-/// Before MPI ends. Collective.
+/// Call before MPI is finalised. Collective.
 inline void drop_shared_group() {
   kept_group().reset();
 }

@@ -1,4 +1,4 @@
-// Memory between two pages that must not be touched.
+// Memory between two inaccessible pages.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A load in memory: executes a schedule's own items and runs, byte by byte, on made-up files.
+// A load in memory: executes a schedule's own items and runs, byte by byte, on invented files.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// For test programs that need nothing set up.
+// For test programs that need no set-up.
 #include "support/run_tests.hpp"
 
 int main(int argc, char** argv) {

@@ -14,10 +14,10 @@
 
 namespace safeshuffle::testing {
 
-/// Objects by absolute path. Not to be changed while it is read.
+/// Objects by absolute path. Must not be changed while it is read.
 class MemorySource final : public source::Source {
  public:
-  /// In place of an earlier object of that name, which handles still have.
+  /// Replaces an earlier object of that name, which open handles still refer to.
   void put(const std::string& path, std::string bytes) {
     const core::FileIdentity identity{bytes.size(), 0, ++puts_};
     objects_[path] = {std::make_shared<const std::string>(std::move(bytes)), identity};

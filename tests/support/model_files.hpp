@@ -1,4 +1,4 @@
-// Made-up models as files, and what a rank must hold of them, by definition.
+// Invented models as files, and what a rank must hold of them, by definition.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ inline void write_model_file(const std::string& path, std::span<const TensorInfo
   writer.commit();
 }
 
-/// The files of a made-up model; the directory must exist.
+/// The files of an invented model; the directory must exist.
 inline void write_model(const std::string& directory, const Catalog& catalog, std::uint64_t seed) {
   PseudoRandom random(seed);
   for (std::size_t i = 0; i < catalog.files().size(); ++i) {
@@ -47,8 +47,8 @@ inline void write_model(const std::string& directory, const Catalog& catalog, st
   }
 }
 
-/// The placements of a made-up model in the order of its files' catalog, in which empty tensors may
-/// stand elsewhere.
+/// The placements of an invented model in the order of its files' catalog, in which empty tensors
+/// may be at another position.
 inline std::vector<Placement> placements_for(const Catalog& stored,
                                              const testing::RandomModel& model) {
   std::vector<Placement> placements;

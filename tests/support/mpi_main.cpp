@@ -1,8 +1,8 @@
-// Catch2 on every rank: all run the same tests in the same order, rank 0 reports, the others speak
-// only if they fail. The exit code, the same on all ranks, is the largest of all.
+// Catch2 on every rank: all run the same tests in the same order, rank 0 reports, the others print
+// only failures. The exit code, the same on all ranks, is the largest of all.
 //
-// A test must finish what is collective before it asserts: a rank that leaves a test early would
-// meet its peers' next collective call with another one.
+// A test must finish its collective calls before it asserts: a rank that leaves a test early would
+// make a different collective call from its peers.
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
@@ -20,8 +20,8 @@
 
 namespace {
 
-// Looks for leaks while the parts of MPI are still loaded: afterwards theirs have no name any more
-// by which lsan.supp could tell them from ours.
+// Looks for leaks while MPI's components are still loaded: afterwards, their leaks have no names by
+// which lsan.supp could distinguish them from ours.
 void check_leaks() {
 #if SAFESHUFFLE_ASAN
   __lsan_do_leak_check();

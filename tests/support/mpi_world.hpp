@@ -1,4 +1,4 @@
-// All ranks of a test, and what they share.
+// All ranks of a test, and the data they share.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace safeshuffle::testing {
 
-/// For what all ranks do together at once.
+/// The time limit of short collective steps.
 inline constexpr std::chrono::seconds mpi_patience{60};
 
 inline std::uint32_t world_rank() {
@@ -51,7 +51,7 @@ inline bool same_on_all(const std::string& mine) {
   return std::all_of(all.begin(), all.end(), [&](const auto& text) { return text == all.front(); });
 }
 
-/// A directory that rank 0 makes and, once all ranks are done with it, removes. Collective.
+/// A directory that rank 0 creates and, when all ranks have finished with it, removes. Collective.
 class SharedDirectory {
  public:
   SharedDirectory() {
@@ -77,8 +77,8 @@ class SharedDirectory {
   std::string path_;
 };
 
-/// The error that `call` throws on all ranks; empty if it throws none, or not the same on all.
-/// Collective, if `call` is.
+/// The error that `call` throws on all ranks; empty if it throws none, or different ones.
+/// Collective if `call` is.
 template <typename Call>
 std::optional<ErrorRecord> common_error(const Call& call) {
   std::optional<ErrorRecord> error;

@@ -1,4 +1,4 @@
-// A made-up model in files of its own, for a group of one rank.
+// An invented model in files of its own, for a group of one rank.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the test's own process holds: descriptors and threads.
+// The descriptors and threads of the test's own process.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ inline std::ptrdiff_t running_threads() {
   return entries_of("/proc/self/task");
 }
 
-/// Whether there are soon no more threads than `count`: /proc lists one for a moment after it was
-/// joined, and detached ones take a while to end.
+/// Whether the number of threads soon drops to `count`: /proc lists a thread for a moment after it
+/// was joined, and detached ones take some time to end.
 inline bool threads_come_down_to(std::ptrdiff_t count) {
   const core::Deadline deadline(std::chrono::seconds(5));
   while (running_threads() > count && !deadline.expired()) std::this_thread::yield();

@@ -1,5 +1,5 @@
-// Pack tables to test with: what goes in, and what the CPU makes of it. Whole targets are compared,
-// gaps included, so that a byte written outside its row shows.
+// Pack tables for tests: the input, and the result on the CPU. Whole targets are compared,
+// including gaps, so that a byte written outside its row is detected.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline std::uint64_t element_bytes(DType dtype) {
   return std::max(bits(dtype), 8U) / 8;
 }
 
-/// All conversions, and types of several widths that stay what they are.
+/// All conversions, and types of several widths that are not converted.
 inline std::vector<ConvertPair> pack_pairs() {
   std::vector<ConvertPair> pairs = convert_pairs();
   for (const DType same : {DType::U8, DType::F4, DType::BF16, DType::F32, DType::F64}) {
@@ -34,8 +34,8 @@ inline std::vector<ConvertPair> pack_pairs() {
   return pairs;
 }
 
-/// The shape of an item, and where it starts: at the next place in the slab and in the target that
-/// has the misalignment asked for.
+/// The shape of an item, and where it starts: at the next place in the slab and in the target with
+/// the requested misalignment.
 struct PackShape {
   ConvertPair types{DType::U8, DType::U8};
   std::uint64_t rows = 1;
@@ -52,7 +52,7 @@ struct PackTargets {
   Bytes send;
 };
 
-/// Where two targets of one size first differ; empty if they do not.
+/// Where two targets of the same size first differ; empty if they are equal.
 inline std::string difference(const Bytes& actual, const Bytes& expected) {
   const auto [left, right] = std::mismatch(actual.begin(), actual.end(), expected.begin());
   if (left == actual.end()) return "";
@@ -71,7 +71,7 @@ inline std::string difference(const PackTargets& actual, const PackTargets& expe
 /// A table under construction: items lie one after the other in slab and targets.
 class PackTable {
  public:
-  /// Appends an item of random elements, not without bytes between it and the one before.
+  /// Appends an item of random elements, with a gap after the previous one.
   void add(const PackShape& shape) {
     PackItem item{.rows = shape.rows,
                   .row_bytes = shape.elements * element_bytes(shape.types.from),
@@ -85,7 +85,7 @@ class PackTable {
     append(item);
   }
 
-  /// Appends an item that has its places.
+  /// Appends an item whose places are given.
   void append(const PackItem& item) {
     const std::uint64_t source_end =
         item.source + (item.rows - 1) * item.source_stride + item.row_bytes;
@@ -169,7 +169,7 @@ inline PackTable random_table(std::uint64_t seed) {
   return table;
 }
 
-/// Rows shorter and longer than a vector, a warp's vectors and a tile, that lie close or apart.
+/// Rows shorter and longer than a vector, a warp's vectors and a tile, with and without gaps.
 inline PackTable row_shapes(ConvertPair types) {
   PackTable table;
   for (const unsigned elements :
@@ -184,8 +184,8 @@ inline PackTable row_shapes(ConvertPair types) {
   return table;
 }
 
-/// Every 16-bit pattern in order and out of order, so that NaN and numbers come to lie together; as
-/// F32, these with what decides about rounding in the lower half.
+/// Every 16-bit pattern in order and out of order, so that NaN and numbers are adjacent; as F32,
+/// with the bits that decide the rounding in the lower half.
 inline PackTable every_value(ConvertPair types) {
   PackTable table;
   for (const std::uint32_t factor : {1U, 40503U}) {

@@ -1,4 +1,4 @@
-// Short ways to make tensors and to look at placements.
+// Helpers to create tensors and examine placements.
 #pragma once
 
 #include <string>

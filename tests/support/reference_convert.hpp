@@ -29,7 +29,7 @@ inline FloatFormat float_format(DType dtype) {
   return {8, 23};
 }
 
-/// The number a finite, non-negative pattern stands for.
+/// The number that a finite, non-negative pattern represents.
 inline double decode(FloatFormat format, std::uint32_t magnitude) {
   const auto exponent = static_cast<int>(magnitude >> format.fraction_bits);
   const double fraction = magnitude & format.fraction_mask();

@@ -17,7 +17,7 @@ inline std::string header_length(std::uint64_t length) {
   return bytes;
 }
 
-/// A file with this header text, whatever it says, and `payload` bytes of data.
+/// A file with this header text, valid or not, and `payload` bytes of data.
 inline std::string raw_file(const std::string& json, std::size_t payload) {
   return header_length(json.size()) + json + std::string(payload, '\x2a');
 }

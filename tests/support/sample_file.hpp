@@ -20,7 +20,7 @@
 
 namespace safeshuffle::testing {
 
-/// A directory that goes with all it holds.
+/// A directory that is removed with everything in it.
 class ScratchDirectory {
  public:
   explicit ScratchDirectory(
@@ -46,7 +46,7 @@ inline std::byte sample_byte(std::uint64_t file, std::uint64_t offset) {
   return static_cast<std::byte>((offset * 31 + (offset >> 12) * 7 + file * 101) & 0xff);
 }
 
-/// Describes the file as it is now.
+/// The current description of the file.
 inline FileInfo describe_file(const std::string& path) {
   const core::FileIdentity identity = core::identify(path);
   FileInfo info;

@@ -1,4 +1,4 @@
-// A made-up model in files that all ranks of a test share.
+// An invented model in files that all ranks of a test share.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace safeshuffle::testing {
 
-/// Written by rank 0. Collective, its end as well.
+/// Written by rank 0. Creation and destruction are collective.
 struct SharedModel {
   explicit SharedModel(const testing::RandomModel& made, std::uint64_t seed = 1) {
     directory.fill([&] { write_model(path(), made.catalog, seed); });
@@ -30,7 +30,7 @@ struct SharedModel {
   std::vector<Placement> placements;
 };
 
-/// Files of two tensors, 40 KiB to cut and 8 KiB to replicate.
+/// Files of two tensors, 40 KiB to split and 8 KiB to replicate.
 inline testing::RandomModel plain_model(std::uint32_t files) {
   std::vector<std::vector<testing::Made>> made;
   std::vector<Placement> placements;

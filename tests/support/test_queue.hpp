@@ -1,4 +1,4 @@
-// A queue with nothing to do, that is idle when told.
+// A queue without work, idle when the test says so.
 #pragma once
 
 #include "device/device.hpp"
@@ -9,7 +9,7 @@ class TestQueue final : public device::Queue {
  public:
   bool idle() override { return busy_polls == 0 || --busy_polls == 0; }
 
-  int busy_polls = 0;  ///< how often it is found busy before it is idle
+  int busy_polls = 0;  ///< number of polls that find it busy
 };
 
 }  // namespace safeshuffle::testing

@@ -1,5 +1,4 @@
-// Two ways of staging: as on a device whose memory the host can write, and as on one where it
-// cannot.
+// Two kinds of staging: for a device whose memory the host can write, and for one where it cannot.
 #pragma once
 
 #include <algorithm>
@@ -72,7 +71,7 @@ class DelayedStaging final : public device::Staging {
 
   std::uint64_t pinned_bytes() const noexcept override { return slot_bytes_ * memory_.size(); }
 
-  /// Slots that are with nobody.
+  /// The number of free slots.
   std::size_t free_slots() {
     const std::scoped_lock lock(mutex_);
     return free_.size();

@@ -1,4 +1,4 @@
-// A system that starts no more threads.
+// Makes the system start no more threads.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace safeshuffle::testing {
 
-/// While it lives, no thread can be started in this process: none gets the stack it asks for.
+/// While it exists, no thread can be started in this process, because no stack can be allocated.
 class NoMoreThreads {
  public:
   NoMoreThreads() {

@@ -158,7 +158,7 @@ TEST_CASE("a committed file takes the place of the earlier one for good", "[core
   CHECK(directory.names() == only_x);
 }
 
-TEST_CASE("what was published but not committed is taken back", "[core][atomic]") {
+TEST_CASE("what was published but not committed is rolled back", "[core][atomic]") {
   const TemporaryDirectory directory;
   const std::string path = directory / "x";
   const auto publish = [&] {

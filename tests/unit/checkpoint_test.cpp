@@ -286,19 +286,19 @@ TEST_CASE("what was stored in place of a file is named, with what to do", "[form
     std::string content;
     const char* cause;
   };
-  const auto row = GENERATE(
-      Row{"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
-          "this is a Git LFS pointer, not the file that it stands for; run 'git lfs pull'"},
-      Row{"\n <!DOCTYPE html>\n<html>",
-          "this is an HTML page, saved in place of the file; download"},
-      Row{"<HTML lang=en>", "this is an HTML page"},
-      Row{"{ \"error\": \"Repository not found\"}",
-          "this is a server's error message, saved in place of the file: '{ \"error\": "
-          "\"Repository not "
-          "found\"}'; download it again"},
-      Row{std::string("PK\x03\x04\0\0\x08\x08", 8) + "archive/data.pkl",
-          "this looks like a PyTorch file; convert"},
-      Row{std::string("GGUF\x03\0\0\0\0", 9), "this is a GGUF file; convert"});
+  const auto row =
+      GENERATE(Row{"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+                   "this is a Git LFS pointer, not the actual file; run 'git lfs pull'"},
+               Row{"\n <!DOCTYPE html>\n<html>",
+                   "this is an HTML page, saved in place of the file; download"},
+               Row{"<HTML lang=en>", "this is an HTML page"},
+               Row{"{ \"error\": \"Repository not found\"}",
+                   "this is a server's error message, saved in place of the file: '{ \"error\": "
+                   "\"Repository not "
+                   "found\"}'; download it again"},
+               Row{std::string("PK\x03\x04\0\0\x08\x08", 8) + "archive/data.pkl",
+                   "this looks like a PyTorch file; convert"},
+               Row{std::string("GGUF\x03\0\0\0\0", 9), "this is a GGUF file; convert"});
   const TemporaryDirectory directory;
   const std::string file = directory.write("a.safetensors", row.content);
   const ErrorRecord header = failure<FormatError>([&] { read_header(file); });
@@ -313,9 +313,9 @@ TEST_CASE("a text in place of a file is quoted", "[format][checkpoint]") {
     const std::string file = directory.write("a.safetensors", content);
     return failure<FormatError>([&] { read_header(file); }).cause;
   };
-  CHECK(
-      cause("Entry not found\n").starts_with("this is a text, not safetensors: 'Entry not found'"));
-  CHECK(cause("Hi").starts_with("this is a text, not safetensors: 'Hi'"));
+  CHECK(cause("Entry not found\n")
+            .starts_with("this is a text file, not safetensors: 'Entry not found'"));
+  CHECK(cause("Hi").starts_with("this is a text file, not safetensors: 'Hi'"));
   CHECK(cause("").starts_with("the file has 0 bytes"));
   CHECK(cause(std::string(20, '\xff')).starts_with("the header length of 18446744073709551615"));
   CHECK(cause(testing::header_length(99)).starts_with("the header length of 99 bytes reaches"));
@@ -362,7 +362,7 @@ TEST_CASE("a Hugging Face cache stands for its main revision", "[format][checkpo
     const ErrorRecord record = io_error(directory / given);
     CHECK(record.file == directory / (model + "/snapshots"));
     CHECK(record.cause.ends_with(
-        "of which refs/main names none; give the directory of one: aaaa, bbbb"));
+        "and refs/main selects none of them; pass the directory of one: aaaa, bbbb"));
   }
 }
 
@@ -377,7 +377,7 @@ TEST_CASE("a Hugging Face cache without a checkpoint is an error", "[format][che
         "the Hugging Face cache has no revision of this model");
   directory.write("models--c--d/refs/main", "x");
   CHECK(io_error(directory.path().string()).cause ==
-        "this is a Hugging Face cache; give the directory of a model in it: models--a--b, "
+        "this is a Hugging Face cache; pass the directory of a model in it: models--a--b, "
         "models--c--d");
   // Not a cache, but a directory that is called like a part of one.
   directory.write("other/snapshots/a.safetensors", byte_tensors({"x"}));

@@ -116,7 +116,8 @@ TEST_CASE("rules that are chosen for another model are an error", "[placement]")
                   tensor("bert.pooler.dense.weight", {8, 8})});
   const ErrorRecord record = failure<ConfigError>([&] { plan.place_all(bert, 2); });
   CHECK(record.file == "built-in rules 'llama'");
-  CHECK(record.cause.find("the model_type in config.json chose these rules") != std::string::npos);
+  CHECK(record.cause.find("the model_type in config.json selected these rules") !=
+        std::string::npos);
 }
 
 TEST_CASE("looking for a similar name takes hostile names", "[placement]") {

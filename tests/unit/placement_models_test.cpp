@@ -317,11 +317,11 @@ TEST_CASE("a config.json that gives no model type says why", "[placement]") {
     return failure<ConfigError>([&] { TpPlan::automatic(config); }).cause;
   };
   CHECK(
-      cause("").starts_with("config.json, by which built-in rules are chosen, is missing or empty; "
-                            "copy the model's beside its files, or give a rule file"));
-  CHECK(cause("{}").starts_with("config.json has no model_type; give a rule file"));
+      cause("").starts_with("config.json, which selects the built-in rules, is missing or empty; "
+                            "copy the model's config.json next to its files, or pass a rule file"));
+  CHECK(cause("{}").starts_with("config.json has no model_type; pass a rule file"));
   CHECK(cause(R"({"model_type": "opt"})")
-            .starts_with("no built-in rules for model_type 'opt'; give"));
+            .starts_with("no built-in rules for model_type 'opt'; pass"));
   CHECK(cause(R"({"error": "Entry not found"})")
             .starts_with("config.json: this is a server's error message"));
   CHECK(cause("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")

@@ -112,12 +112,12 @@ TEST_CASE("a parameter named bias is a bias, however many dimensions it has", "[
   CHECK(is_replicated(one_word("rowwise"), tensor("m.scale", {8})));
 }
 
-TEST_CASE("words that do not tell a tensor-parallel placement are refused", "[placement]") {
+TEST_CASE("styles that do not define a tensor-parallel placement are refused", "[placement]") {
   CHECK(contains(config_error(R"({"a.b": "colwize"})"),
-                 "rules.json: line 1, column 2: \"a.b\": unknown word 'colwize'"));
+                 "rules.json: line 1, column 2: \"a.b\": unknown style 'colwize'"));
   const auto word = GENERATE(as<std::string>{}, "grouped_gemm", "ep_router", "ep_dispatch_experts");
   const std::string message = config_error(R"({"tp_plan": {"experts": ")" + word + "\"}}");
-  CHECK(contains(message, "\"tp_plan.experts\": '" + word + "' is expert parallelism"));
+  CHECK(contains(message, "\"tp_plan.experts\": '" + word + "' means expert parallelism"));
 }
 
 TEST_CASE("digits become stars, in whole components or everywhere", "[placement]") {
@@ -247,7 +247,7 @@ TEST_CASE("what applies to a built-in rule can be followed", "[placement]") {
   CHECK(contains(plan_error([&] { plan.place(odd, 4); }),
                  "save these rules as a file ('safeshuffle rules MODEL > rules.json', or "
                  "TpPlan::to_json), add "
-                 "\"uneven\": true at its top, and give it as tp_plan (--tp-plan)"));
+                 "\"uneven\": true at its top, and pass it as tp_plan (--tp-plan)"));
   const std::string edited = "{\"uneven\": true," + plan.to_json().substr(1);
   CHECK(shard(parse(edited, config), odd, 3, 4) == Shape{1, 8});
 }
@@ -264,11 +264,11 @@ TEST_CASE("a field of a rule file where it has no effect is an error", "[placeme
       Row{R"({"optional": ["m"], "m": "colwise"})", "\"optional\": a field"},
       Row{R"({"base_model_prefix": "x", "m": "colwise"})", "\"base_model_prefix\": a field"},
       Row{R"({"tp_plan": {"uneven": true, "m": "colwise"}})",
-          "\"tp_plan.uneven\": a field of a rule file; it goes beside"},
+          "\"tp_plan.uneven\": a field of a rule file; it belongs beside"},
       Row{R"({"model_type": "x", "tp_plan": {"m": "colwise"}, "uneven": true})",
-          "\"uneven\": a field of a rule file, without effect in a config.json"},
+          "\"uneven\": this file was recognised as a config.json, in which this rule-file field"},
       Row{R"({"model_type": "x", "tp_plan": {"m": "colwise"}, "rules": []})",
-          "\"rules\": a field"});
+          "\"rules\": this file was recognised"});
   CHECK(contains(config_error(row.rules), row.message));
 }
 
@@ -405,10 +405,10 @@ TEST_CASE("defects of a rule file are named", "[placement]") {
       {rule(R"("units": 2)"), "exactly one of"},
       {rule(R"("dim": 0, "style": "colwise")"), "exactly one of"},
       {rule(R"("dim": 1.5)"), "\"rules[0].dim\": not an integer"},
-      {rule(R"("dim": 9999999999)"), "\"rules[0].dim\": no tensor"},
-      {rule(R"("dim": 18446744073709551615)"), "\"rules[0].dim\": no tensor"},
-      {rule(R"("dim": -65)"), "\"rules[0].dim\": no tensor"},
-      {rule(R"("style": "nope")"), "\"rules[0].style\": unknown word 'nope'"},
+      {rule(R"("dim": 9999999999)"), "\"rules[0].dim\": the dimension is out of range"},
+      {rule(R"("dim": 18446744073709551615)"), "\"rules[0].dim\": the dimension is out of range"},
+      {rule(R"("dim": -65)"), "\"rules[0].dim\": the dimension is out of range"},
+      {rule(R"("style": "nope")"), "\"rules[0].style\": unknown style 'nope'"},
       {rule(R"("style": "replicate", "units": 2)"), "\"rules[0].units\": unknown field"},
       {rule(R"("dim": 0, "units": 0)"), "\"rules[0].units\": not a positive integer"},
       {rule(R"("dim": 0, "units": -1)"), "\"rules[0].units\": not a positive integer"},

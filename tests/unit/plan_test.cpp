@@ -240,7 +240,7 @@ TEST_CASE(
   };
   CHECK(warnings(65536).empty());
   REQUIRE(warnings(65537).size() == 1);
-  CHECK(warnings(65537)[0].starts_with("the window of 65536 bytes makes 2 waves"));
+  CHECK(warnings(65537)[0].starts_with("a window of 65536 bytes needs 2 waves"));
   options.window = std::uint64_t{1} << 20;
   CHECK(warnings(std::uint64_t{4} << 20).empty());
   options.window -= 1;

@@ -313,7 +313,7 @@ TEST_CASE("whatever is read buffered instead of directly is accounted for", "[io
   SECTION("reads that stop within a block") {
     bench.source.at_most = 1000;
     buffered = file_size - 7 * 1000;
-    reason = " for 93000 of 100000 bytes: a direct read stopped short";
+    reason = " for 93000 of 100000 bytes: a direct read returned fewer bytes than requested";
   }
   const AlignedMemory memory(file_size, shift);
   CHECK_FALSE(bench.read({bench.file}, {{0, 0, file_size, memory.data()}}).error);

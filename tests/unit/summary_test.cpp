@@ -100,7 +100,7 @@ TEST_CASE("The summary does not list all fallbacks of a large group", "[summary]
   const std::string text = app::summary(report);
   CAPTURE(text);
   CHECK(contains(text, "fallback: file 0: refused\n"));
-  CHECK(contains(text, "fallback: 84 more of other ranks, see --report\n"));
+  CHECK(contains(text, "fallback: 84 more on other ranks, see --report\n"));
   CHECK_FALSE(contains(text, "fallback: file 99: refused\n"));
 }
 

@@ -1,4 +1,4 @@
-// core: what is taken back before a signal ends the process.
+// core: what is rolled back before a signal ends the process.
 #include "core/unfinished.hpp"
 
 #include <chrono>
@@ -29,7 +29,7 @@ const std::vector<std::string> only_x{"x"};
 
 }  // namespace
 
-TEST_CASE("unfinished files are taken back, and earlier ones put back", "[core][unfinished]") {
+TEST_CASE("unfinished files are rolled back, and earlier ones restored", "[core][unfinished]") {
   const TemporaryDirectory directory;
   directory.write("x", "earlier");
   const bool publish = GENERATE(false, true);
@@ -40,19 +40,19 @@ TEST_CASE("unfinished files are taken back, and earlier ones put back", "[core][
       x.publish();
       y.publish();
     }
-    core::take_back_unfinished();
+    core::roll_back_unfinished();
     ::_exit(0);
   }));
   CHECK(directory.names() == only_x);
   CHECK(read_file(directory / "x") == "earlier");
 }
 
-TEST_CASE("finished files are not taken back", "[core][unfinished]") {
+TEST_CASE("finished files are not rolled back", "[core][unfinished]") {
   const TemporaryDirectory directory;
   REQUIRE(in_ending_process([&] {
     AtomicFile x(directory / "x");
     x.commit();
-    core::take_back_unfinished();
+    core::roll_back_unfinished();
     ::_exit(0);
   }));
   CHECK(directory.names() == only_x);
@@ -64,17 +64,18 @@ TEST_CASE("what was created for unfinished files goes with them", "[core][unfini
     const core::NewDirectory created(directory / "a/b");
     const core::DirectoryLock lock(directory / "a/b", "group", 0);
     const AtomicFile x(directory / "a/b/x");
-    core::take_back_unfinished();
+    core::roll_back_unfinished();
     ::_exit(0);
   }));
   CHECK(directory.names().empty());
 }
 
-TEST_CASE("nothing is begun, published or committed once all is taken back", "[core][unfinished]") {
+TEST_CASE("nothing is begun, published or committed once everything is rolled back",
+          "[core][unfinished]") {
   const TemporaryDirectory directory;
   REQUIRE(in_ending_process([&] {
     AtomicFile x(directory / "x");
-    core::take_back_unfinished();
+    core::roll_back_unfinished();
     std::thread([&] { x.commit(); }).detach();
     std::thread([&] { AtomicFile(directory / "y").commit(); }).detach();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -92,7 +93,7 @@ TEST_CASE("published files get a moment to be committed", "[core][unfinished]") 
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       x.commit();
     }).detach();
-    core::take_back_unfinished();
+    core::roll_back_unfinished();
     ::_exit(0);
   }));
   CHECK(directory.names() == only_x);

@@ -1,6 +1,6 @@
-// A checkpoint behind a few C functions, so that Python can load it and take its tensors: see
-// safeshuffle_dlpack.py beside this file. No function throws; one that fails returns null and
-// leaves a message for `model_error`, per thread.
+// A few C functions through which Python can load a checkpoint and take its tensors: see
+// safeshuffle_dlpack.py next to this file. No function throws; one that fails returns null and
+// stores a message for `model_error`, per thread.
 #include <string>
 
 #include <safeshuffle/dlpack.hpp>
@@ -8,7 +8,7 @@
 
 namespace {
 
-/// The name by which consumers know a capsule with a tensor.
+/// The name by which consumers recognise a capsule with a tensor.
 constexpr char unconsumed[] = "dltensor";
 
 thread_local std::string message;
@@ -33,7 +33,7 @@ auto null_on_failure(Step step) noexcept -> decltype(step()) {
 
 extern "C" {
 
-// Of Python's stable ABI; in the interpreter that loads this library.
+// Functions of Python's stable ABI, in the interpreter that loads this library.
 // NOLINTBEGIN(readability-identifier-naming)
 extern void* PyExc_BufferError;
 void PyErr_SetString(void* type, const char* message);
@@ -42,14 +42,14 @@ int PyCapsule_IsValid(void* capsule, const char* name);
 void* PyCapsule_GetPointer(void* capsule, const char* name);
 // NOLINTEND(readability-identifier-naming)
 
-/// A capsule that nobody has consumed still owns its tensor; a consumer has renamed it.
+/// A capsule that was not consumed still owns its tensor; a consumer renames it.
 static void discard(void* capsule) {
   if (PyCapsule_IsValid(capsule, unconsumed) == 0) return;
   auto* const tensor = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, unconsumed));
   tensor->deleter(tensor);
 }
 
-/// The whole checkpoint on one device, "host" or "cuda"; to be freed with `model_free`.
+/// The whole checkpoint on one device, "host" or "cuda"; free it with `model_free`.
 safeshuffle::TensorSet* model_load(const char* path, const char* device) {
   return null_on_failure([&] {
     safeshuffle::Options options;
@@ -76,14 +76,14 @@ const char* model_name(const safeshuffle::TensorSet* model, std::size_t index,
   return view.name.data();
 }
 
-/// Where the tensors are: DLPack's type of the device, and its number.
+/// The device of the tensors: DLPack's device type, and its number.
 int model_device(const safeshuffle::TensorSet* model, int* number) {
   *number = model->ordinal();
   return model->device() == safeshuffle::DeviceKind::cuda ? kDLCUDA : kDLCPU;
 }
 
-/// A new Python object that holds the tensor as DLPack has it. Null, with Python's error set, if
-/// there is none. Needs the interpreter's lock.
+/// A new Python object that holds the tensor in DLPack's form. Null, with Python's error set, if
+/// that fails. Needs the interpreter's lock.
 void* model_export(const safeshuffle::TensorSet* model, std::size_t index) {
   DLManagedTensor* const tensor =
       null_on_failure([&] { return safeshuffle::to_dlpack(*model, model->begin()[index]); });

@@ -18,8 +18,8 @@ struct Float {
   static constexpr Bits mask = (Bits{1} << exponent_bits) - 1;
   static constexpr Bits bias = mask >> 1;
 
-  // Sixteen exponents around 1. Instead of those, one value in 32 gives small numbers, and up to as
-  // many give large ones. F16 has five bits only: its small ones are its subnormals.
+  // Sixteen exponents around 1, but one value in 32 gives small numbers, and up to as many give
+  // large ones. F16 has only five bits: its small numbers are its subnormals.
   static constexpr bool wide = exponent_bits > 5;
   static constexpr Bits lowest = wide ? static_cast<Bits>(bias - 24) : Bits{0};
   static constexpr Bits highest = static_cast<Bits>(wide ? bias + 15 : mask - 1);
@@ -40,7 +40,7 @@ struct Float {
   }
 };
 
-// In blocks, so that the compiler can vectorize what is done to each element.
+// In blocks, so that the compiler can vectorise the operations on elements.
 template <typename Lane, typename Map>
 void fill_lanes(std::uint64_t key, std::uint64_t offset, std::span<std::byte> destination,
                 Map&& map) {
@@ -66,7 +66,7 @@ void Contents::fill(std::uint64_t offset, std::span<std::byte> destination) cons
     using Bits = typename Type::Word;
     fill_lanes<Bits>(key_, offset, destination, [](Bits bits) { return Type::finite(bits); });
   };
-  // Random bytes, but where the bits of `mask` equal `pattern`, those of `flip` are inverted.
+  // Random bytes; if the bits of `mask` equal `pattern`, those of `flip` are inverted.
   const auto bytes = [&](std::uint8_t mask, std::uint8_t pattern, std::uint8_t flip) {
     fill_lanes<std::uint8_t>(key_, offset, destination, [=](std::uint8_t byte) {
       return static_cast<std::uint8_t>(byte ^ ((byte & mask) == pattern ? flip : 0));

@@ -1,4 +1,4 @@
-// The made-up numbers in a synthetic tensor.
+// The contents of a synthetic tensor.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace safeshuffle::synth {
 ///
 /// Integers have random bits and BOOL is 0 or 1. Floating-point elements are finite, with random
 /// sign and mantissa. In types of at least five exponent bits and 16 bits in all, most magnitudes
-/// lie between 2^-12 and 2^4; about one in thirty lies outside F16's normal range, where the type
-/// has such values, so that conversions meet underflow, subnormal numbers and overflow. Smaller
-/// floating-point types have random bits, less the patterns of infinity and NaN. Thread-safe.
+/// lie between 2^-12 and 2^4; about one in thirty lies outside F16's normal range, if the type has
+/// such values, so that conversions encounter underflow, subnormal numbers and overflow. Smaller
+/// floating-point types have random bits except the patterns of infinity and NaN. Thread-safe.
 class Contents {
  public:
   Contents(std::uint64_t seed, std::string_view tensor, DType dtype);

@@ -1,4 +1,4 @@
-// Arithmetic over named numbers, in which layouts state shapes: `4 * (heads + 2) * head_dim`.
+// Arithmetic over named numbers, with which layouts define shapes: `4 * (heads + 2) * head_dim`.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ void FileSet::add_text(const std::string& name, std::string_view text) {
 std::filesystem::path FileSet::vacant(const std::string& name) const {
   std::filesystem::path path = directory_ / name;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path))) return path;
-  throw ConfigError(ErrorRecord{.file = path.string(), .cause = "exists already"});
+  throw ConfigError(ErrorRecord{.file = path.string(), .cause = "already exists"});
 }
 
 void FileSet::commit() {

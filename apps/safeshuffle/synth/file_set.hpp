@@ -12,19 +12,19 @@
 
 namespace safeshuffle::synth {
 
-/// A directory and the new files in it. Destroyed without a `commit` that succeeded, it removes the
-/// files, and the directory if it created that, with its parents. Not thread-safe; distinct writers
-/// may be used by distinct threads.
+/// A directory and the new files in it. If destroyed without a successful `commit`, it removes the
+/// files and the directories that it created. Not thread-safe; different writers may be used by
+/// different threads.
 class FileSet {
  public:
   /// Creates `directory` if needed. Throws IoError.
   explicit FileSet(std::filesystem::path directory);
 
-  /// Adds a file; the reference is valid as long as the set. Throws ConfigError if a file of that
+  /// Adds a file; the reference is valid as long as the set. Throws ConfigError if a file with that
   /// name exists.
   pipeline::FileWriter& add(const std::string& name, format::HeaderLayout layout);
 
-  /// Adds a file that holds just `text`. Throws as `add`.
+  /// Adds a file that contains just `text`. Throws as `add`.
   void add_text(const std::string& name, std::string_view text);
 
   /// Makes all files appear under their names, the texts last. Throws IoError.

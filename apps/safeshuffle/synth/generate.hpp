@@ -16,10 +16,10 @@ struct GenerateOptions {
   std::uint64_t seed = 0;                 ///< of the contents; see synth/contents.hpp
   bool sparse = false;                    ///< leave holes, which read as zeros and take no space
   DTypePolicy dtype = DTypePolicy::keep;  ///< stores F16, BF16 and F32 tensors as this type instead
-  std::size_t threads = 0;                ///< that write, one file each; 0: one per core
+  std::size_t threads = 0;                ///< number of writers, one file each; 0: one per core
 
-  /// Called now and then with the tensor bytes written so far and in all, by one thread at a time.
-  /// What it throws ends the work, and leaves `generate` after everything written is removed.
+  /// Called from time to time with the tensor bytes written so far and in total, by one thread at a
+  /// time. What it throws stops the work and is rethrown by `generate` after removing all files.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};
 };
 

@@ -99,7 +99,7 @@ void apply_known_style(Layout& layout) {
       return apply_style(layout, style);
     }
   }
-  apply_style(layout, known_styles().front());  // throws, in terms of today's style
+  apply_style(layout, known_styles().front());  // throws the error for the current style
 }
 
 }  // namespace safeshuffle::synth

@@ -1,5 +1,5 @@
-// How the writers of real checkpoints lay out a header. Layouts that do not state it are matched
-// against the known styles by their declared file sizes.
+// How the writers of real checkpoints lay out a header. For layouts that do not specify it, the
+// style is inferred from the declared file sizes.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,8 @@ namespace safeshuffle::synth {
 struct HeaderStyle {
   enum class Order : std::uint8_t {
     sorted,  ///< by type, widest first, then by name: the reference library since 0.3
-    /// The order of a hash map, another one in each file, as early versions of the reference
-    /// library wrote. The true order is lost; a shuffle that gives the file's declared size is
-    /// used.
+    /// The order of a hash map, different in each file, as early versions of the reference library
+    /// wrote it. The true order is lost; a shuffle that gives the file's declared size is used.
     hashed,
   };
   Order order = Order::sorted;
@@ -24,7 +23,7 @@ struct HeaderStyle {
   bool fill = false;            ///< pad further, by up to `max_fill`, to the declared size
 };
 
-/// A page: more padding than that no writer is known to use, so the declared size must be wrong.
+/// A page: no known writer uses more padding, so with more the declared size must be wrong.
 inline constexpr std::uint64_t max_fill = 4096;
 
 /// Puts the tensors of each file into the order of `style` and sets metadata and alignment. Throws

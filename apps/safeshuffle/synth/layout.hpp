@@ -1,8 +1,8 @@
-// Layouts: what a real model's checkpoint looks like, without its data (docs/layouts.md).
+// Layouts: the structure of a real model's checkpoint, without its data (docs/layouts.md).
 //
-// A layout knows the names, types and shapes of all tensors, the files they lie in, and how the
+// A layout has the names, types and shapes of all tensors, the files they are in, and how the
 // headers of those files are written, so that a checkpoint of exactly the same form can be made.
-// All types here are plain values; the functions are pure but for reading a layout file.
+// All types here are plain values; the functions are pure except for reading a layout file.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace safeshuffle::synth {
 /// One file of a layout.
 struct LayoutFile {
   std::string name;                         ///< without directory
-  std::optional<std::uint64_t> size;        ///< true size in bytes, where known
+  std::optional<std::uint64_t> size;        ///< true size in bytes, if known
   std::vector<format::TensorSpec> tensors;  ///< in the order of their data
 };
 

@@ -101,14 +101,15 @@ std::vector<LayoutFile> listed_files(const Json& doc) {
   for (const auto& [tensor, file] : doc.at("weight_map").items()) {
     const auto found = index.find(file.get<std::string>());
     if (found == index.end()) {
-      throw ConfigError("weight_map names file '" + file.get<std::string>() + "', files does not");
+      throw ConfigError("weight_map names file '" + file.get<std::string>() +
+                        "', which is not in files");
     }
     add_tensor(files[found->second], tensor);
   }
   return files;
 }
 
-// Neighbouring patterns with a `*` are one layer, and repeated together.
+// Adjacent patterns with a `*` form one layer and are repeated together.
 std::vector<std::string> tensor_names(const Json& tensors, std::uint64_t layers) {
   std::vector<std::string> names;
   std::vector<std::string> block;
@@ -138,7 +139,7 @@ std::vector<LayoutFile> cut_into_files(std::vector<std::string> names,
   for (std::string& name : names) {
     const std::string start = all.contains(name) ? name : pattern_of(name);
     if (all.contains(start)) files.emplace_back();
-    if (files.empty()) throw ConfigError("the first tensor, '" + name + "', starts no file");
+    if (files.empty()) throw ConfigError("no file starts with the first tensor, '" + name + "'");
     unused.erase(start);
     add_tensor(files.back(), std::move(name));
   }
@@ -213,10 +214,10 @@ void check_names(const Layout& layout) {
     if (!is_plain_file_name(file.name)) {
       throw ConfigError("'" + file.name + "' is not the name of a .safetensors file");
     }
-    if (!files.insert(file.name).second) throw ConfigError("two files '" + file.name + "'");
+    if (!files.insert(file.name).second) throw ConfigError("duplicate file '" + file.name + "'");
     for (const auto& tensor : file.tensors) {
       if (!tensors.insert(tensor.name).second)
-        throw ConfigError("two tensors '" + tensor.name + "'");
+        throw ConfigError("duplicate tensor '" + tensor.name + "'");
     }
   }
   if (files.empty()) throw ConfigError("a layout needs at least one file");

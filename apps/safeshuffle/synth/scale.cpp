@@ -76,7 +76,7 @@ std::uint64_t nearest(double ideal, std::uint64_t step, std::uint64_t original) 
 }
 
 // Weights are mostly products of the main width, which comes first, and another one: the others
-// make up for what the main width lost or won by rounding.
+// compensate for the rounding of the main width.
 std::string scaled_config(const Layout& layout, double scale) {
   const Divisibility divisibility(layout);
   const Values values = values_of(layout.config, layout.rules).value();

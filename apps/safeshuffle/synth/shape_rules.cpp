@@ -50,7 +50,7 @@ std::optional<Values> values_of(const std::string& config_json, const ShapeRules
 
 Shape shape_of(const std::string& name, const ShapeRules& rules, const Values& values) {
   const auto rule = rules.extents.find(pattern_of(name));
-  if (rule == rules.extents.end()) fail(name, "no rule gives its shape");
+  if (rule == rules.extents.end()) fail(name, "no rule defines its shape");
   Shape shape;
   for (const std::string& expression : rule->second) {
     const auto extent = evaluate(expression, values);

@@ -1,4 +1,4 @@
-// What takes the place of open.cpp in a build without CUDA.
+// Replaces open.cpp in a build without CUDA.
 #include "safeshuffle/error.hpp"
 
 #include "device/cuda/open.hpp"

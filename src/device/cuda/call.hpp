@@ -10,11 +10,11 @@
 
 namespace safeshuffle::device {
 
-/// The record of a failed call: CUDA's name and words for it, and where in the source it was made.
+/// The record of a failed call: CUDA's name and message for the error, and the source line.
 ErrorRecord cuda_error(cudaError_t code, const std::string& operation, core::SourceLine where);
 
 /// Throws TransportError unless `code` is cudaSuccess. `operation` names the call. Errors that are
-/// not sticky are cleared, so that a later cudaGetLastError of the caller's does not see them.
+/// not sticky are cleared, so that a later cudaGetLastError of the caller does not return them.
 inline void check_cuda(cudaError_t code, const char* operation,
                        core::SourceLine where = core::SourceLine::here()) {
   if (code == cudaSuccess) return;

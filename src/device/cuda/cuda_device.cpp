@@ -8,12 +8,13 @@
 namespace safeshuffle::device {
 namespace {
 
-// Asked before anything is made: an allocation would spoil the capture.
+// Checked before anything is created: an allocation would invalidate the capture.
 void require_not_capturing(const Gpu& gpu, cudaStream_t stream) {
   const GpuScope scope(gpu);
   auto status = cudaStreamCaptureStatusNone;
   const cudaError_t code = cudaStreamIsCapturing(stream, &status);
-  // Of the legacy stream: another one is captured, which work on it would have to wait for.
+  // For the legacy stream: another stream, which its work would have to wait for, is being
+  // captured.
   const bool implicitly = code == cudaErrorStreamCaptureImplicit;
   if (!implicitly) check_cuda(code, "cudaStreamIsCapturing");
   if (implicitly || status != cudaStreamCaptureStatusNone) {

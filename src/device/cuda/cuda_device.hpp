@@ -12,11 +12,11 @@
 
 namespace safeshuffle::device {
 
-/// Memory by cudaMalloc, packing by one kernel, staging through page-locked memory. Thread-safe.
+/// Memory by cudaMalloc, packing by one kernel, staging through pinned memory. Thread-safe.
 class CudaDevice final : public Device {
  public:
-  /// `after`: a stream of the caller's; work on queues made from now on comes after what is
-  /// enqueued on it when the queue is made. Throws ConfigError, also while it is captured into a
+  /// `after`: a stream of the caller; work on a queue runs after the work that was enqueued on this
+  /// stream when the queue was made. Throws ConfigError, also while the stream is captured into a
   /// graph; TransportError.
   explicit CudaDevice(int ordinal, std::optional<cudaStream_t> after = {});
 
@@ -27,7 +27,7 @@ class CudaDevice final : public Device {
   /// "NVIDIA H200 at 0000:1B:00.0".
   std::string description() const override;
 
-  /// Of its NUMA node, as the kernel tells for its PCI address.
+  /// The CPUs of its NUMA node, which the kernel reports for its PCI address.
   core::CpuSet near_cpus(const core::CpuSet& cpus) const override;
   std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override;
   std::unique_ptr<Queue> make_queue() override;

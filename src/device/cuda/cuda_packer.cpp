@@ -31,7 +31,7 @@ void CudaPacker::pack(std::span<const PackItem> items, const PackBuffers& buffer
 
 CudaPacker::Table& CudaPacker::next_table() {
   Table& table = tables_[turn_++ % tables_.size()];
-  wait_for(table.free);  // only kernels of this queue: they end by themselves
+  wait_for(table.free);  // cannot hang: only kernels of this queue
   return table;
 }
 

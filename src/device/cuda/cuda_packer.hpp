@@ -13,8 +13,8 @@
 
 namespace safeshuffle::device {
 
-/// Everything it needs is allocated when it is made, the kernel loaded: neither may happen while
-/// NCCL kernels run. One kernel per table of up to `most_items` items, more for longer ones.
+/// The constructor allocates everything and loads the kernel: neither may happen while NCCL kernels
+/// run. One kernel per table of up to `most_items` items, more for longer ones.
 class CudaPacker final : public Packer {
  public:
   static constexpr std::size_t most_items = std::size_t{1} << 14;
@@ -26,7 +26,7 @@ class CudaPacker final : public Packer {
   /// Throws MemoryError, TransportError.
   CudaPacker(SharedSession session, cudaStream_t stream);
 
-  /// Waits where tables are long: until the last but one of the queue's kernels has ended.
+  /// For long tables, waits until the last but one of the queue's kernels has ended.
   void pack(std::span<const PackItem> items, const PackBuffers& buffers) override;
 
  private:

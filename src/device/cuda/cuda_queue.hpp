@@ -17,7 +17,7 @@ class CudaQueue final : public Queue {
   void* native_handle() const noexcept override { return stream_.get(); }
   void abandon() noexcept override { session_->abandon(); }
 
-  /// What is enqueued from now on comes after what is on `stream` now. Throws TransportError.
+  /// Work enqueued from now on runs after the work now on `stream`. Throws TransportError.
   void follow(cudaStream_t stream);
 
  private:

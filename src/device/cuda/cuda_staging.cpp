@@ -42,7 +42,7 @@ StagingSlot CudaStaging::acquire(std::byte* device_destination, std::size_t byte
 }
 
 void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {
-  std::list<Copy> copy;  // memory for it is had before there is a copy that must be waited for
+  std::list<Copy> copy;  // allocated before the copy is enqueued, which must then be waited for
   try {
     copy.push_back({slot.index, std::move(landed)});
     start(slot);

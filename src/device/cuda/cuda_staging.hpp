@@ -1,4 +1,4 @@
-// The way of file data through page-locked memory.
+// Staging of file data through pinned memory.
 #pragma once
 
 #include <condition_variable>
@@ -19,8 +19,8 @@
 namespace safeshuffle::device {
 
 /// A ring of slots, one copy stream, and a thread that waits for copies in order. A copy that fails
-/// counts as landed, and every later call throws its error: the GPU is lost to this process, and
-/// the next use of any queue says so as well. The destructor waits for copies under way.
+/// counts as landed, and every later call throws its error: the process can no longer use the GPU,
+/// and the next use of any queue fails, too. The destructor waits for copies in progress.
 /// Thread-safe.
 class CudaStaging final : public Staging {
  public:
@@ -54,7 +54,7 @@ class CudaStaging final : public Staging {
   std::vector<Event> events_;        // by slot
   mutable std::mutex mutex_;         // guards what follows
   std::condition_variable freed_;    // a slot, for any reader; or there is an error, for all
-  std::condition_variable copying_;  // a copy has begun, or none will; for the waiter
+  std::condition_variable copying_;  // a copy has begun, or none will; for `waiter_`
   std::vector<std::size_t> free_;
   std::list<Copy> copies_;
   std::optional<ErrorRecord> error_;

@@ -1,5 +1,5 @@
-// What code needs that is compiled for the GPU and, so that it can be tested anywhere, for the CPU:
-// qualifiers, and the machine's instructions with their equivalent on the CPU.
+// Support for code that is compiled for the GPU and, so that it can be tested anywhere, for the
+// CPU: qualifiers, and GPU instructions with their CPU equivalents.
 #pragma once
 
 #include <cassert>
@@ -47,7 +47,7 @@ SAFESHUFFLE_DEVICE_CODE std::uint64_t multiply_high(std::uint64_t a, std::uint64
 #endif
 }
 
-/// Loads from an aligned address that nobody writes to while the kernel runs.
+/// Loads from an aligned address whose content is constant while the kernel runs.
 SAFESHUFFLE_DEVICE_CODE Vector load_vector(std::uintptr_t address) {
 #ifdef __CUDA_ARCH__
   const uint4 loaded = __ldg(reinterpret_cast<const uint4*>(address));
@@ -60,7 +60,7 @@ SAFESHUFFLE_DEVICE_CODE Vector load_vector(std::uintptr_t address) {
 #endif
 }
 
-/// Stores to an aligned address what will not be read again soon.
+/// Stores data that will not be read again soon to an aligned address.
 SAFESHUFFLE_DEVICE_CODE void store_vector(std::uintptr_t address, const Vector& value) {
 #ifdef __CUDA_ARCH__
   __stcs(reinterpret_cast<uint4*>(address),

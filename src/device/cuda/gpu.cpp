@@ -11,8 +11,7 @@ namespace {
 /// The oldest driver interface that is used.
 constexpr unsigned driver_version = 12000;
 
-/// A function of the driver, looked up at run time: there may be none, and programs start all the
-/// same.
+/// A function of the driver, looked up at run time, so that programs also start without a driver.
 template <class Function>
 Function driver_function(const char* name) {
   void* function = nullptr;
@@ -60,15 +59,16 @@ CUcontext retain_primary_context(int ordinal) {
 void require_gpu(int ordinal) {
   const int count = count_gpus();
   if (ordinal >= 0 && ordinal < count) return;
-  throw ConfigError("there is no GPU " + std::to_string(ordinal) + ": this process sees " +
+  throw ConfigError("GPU " + std::to_string(ordinal) +
+                    " does not exist: the number of GPUs visible to this process is " +
                     std::to_string(count));
 }
 
-// What the runtime says of it in many more words.
+// Shorter than the runtime's own message.
 [[noreturn]] void fail_without_driver() {
   cudaGetLastError();
   throw TransportError(ErrorRecord{.code = cudaErrorInsufficientDriver,
-                                   .cause = "no CUDA driver, or one that is too old"});
+                                   .cause = "the CUDA driver is missing or too old"});
 }
 
 std::string name_of(int ordinal) {

@@ -8,8 +8,8 @@
 namespace safeshuffle::device {
 
 /// A GPU's primary context, which the CUDA runtime and every other library in the process share. It
-/// is retained when first asked for and never released, as the runtime itself does it: others may
-/// have handles into it. Immutable, thread-safe.
+/// is retained on first use and never released, as the runtime does: others may have handles into
+/// it. Immutable, thread-safe.
 class Gpu {
  public:
   /// Creates a context on this GPU only. Throws TransportError.
@@ -33,9 +33,9 @@ class Gpu {
   std::string bus_id_;
 };
 
-/// Makes a GPU current on this thread, and in the end whatever was current before, also nothing at
-/// all. cudaSetDevice cannot do that: restoring the device that a thread has by default would
-/// create a context on GPU 0, whose memory no rank but one has a use for.
+/// Makes a GPU current on this thread, and afterwards restores what was current before, even if
+/// that was nothing. cudaSetDevice cannot do that: restoring the device that a thread has by
+/// default would create a context on GPU 0, whose memory only one rank needs.
 class GpuScope {
  public:
   /// Throws TransportError.
@@ -49,8 +49,8 @@ class GpuScope {
 /// GPU, TransportError.
 std::string bus_id_of(int ordinal);
 
-/// GPUs that this process sees. Creates no context. Throws TransportError where there is no driver,
-/// or one that is too old.
+/// The number of GPUs visible to this process. Creates no context. Throws TransportError if the
+/// driver is missing or too old.
 int count_gpus();
 
 }  // namespace safeshuffle::device

@@ -1,6 +1,6 @@
 // Conversion of one vector of destination elements. On the GPU its instructions round numbers to
-// nearest even and keep subnormals, as convert_element does, but replace every NaN by one and the
-// same; vectors with a NaN are therefore left to convert_element, as is everything on the CPU.
+// nearest even and keep subnormals, as convert_element does, but replace every NaN by the same one;
+// vectors with a NaN are therefore left to convert_element, as is everything on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct ConvertSizes {
   }
 };
 
-/// No conversion; any element is as good as bytes.
+/// No conversion; elements are treated as bytes.
 struct CopyVector : ConvertSizes<1, 1> {
   SAFESHUFFLE_DEVICE_CODE static Vector run(const std::uint32_t (&source)[source_words]) {
     return {{source[0], source[1], source[2], source[3]}};

@@ -1,8 +1,8 @@
-// What the pack kernel knows of one pack item: plain numbers, made by the host, read by the device.
+// A pack item as the pack kernel reads it: plain numbers, computed by the host.
 //
 // Work is counted in vectors, the 16 aligned bytes that one store fills. Every destination row is
-// cut into its own vectors, of which the first and the last may belong to it only in part. The
-// vectors of an item are numbered row after row, and cut into tiles, one for each block of threads.
+// divided into its own vectors, of which the first and the last may belong to it only in part. The
+// vectors of an item are numbered row by row and grouped into tiles, one for each block of threads.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ enum class Conversion : std::uint8_t {
   f32_to_bf16,
 };
 
-/// Sizes in bytes, if they do not say otherwise. A step is what lies between two vectors of one
+/// Sizes in bytes unless stated otherwise. A step is the distance between two vectors of one
 /// thread: the `warp_threads` vectors of its warp.
 struct PackEntry {
   const std::byte* source = nullptr;  ///< of the first row

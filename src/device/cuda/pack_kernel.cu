@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(pack_threads, blocks_per_multiprocessor)
 
 }  // namespace
 
-// One block per tile: the hardware hands them out as others end, whatever each of them takes.
+// One block per tile: the hardware schedules them as others end, however long each one takes.
 cudaError_t launch_pack(const PackEntry* entries, std::uint32_t count, std::uint64_t tiles,
                         cudaStream_t stream) {
   if (tiles == 0) return cudaSuccess;

@@ -1,4 +1,4 @@
-// The pack kernel: one launch works through a whole table.
+// The pack kernel: one launch processes a whole table.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace safeshuffle::device {
 cudaError_t launch_pack(const PackEntry* entries, std::uint32_t count, std::uint64_t tiles,
                         cudaStream_t stream);
 
-/// Loads the kernel on the current device. Otherwise its first launch would, waiting for everything
-/// that runs there: a deadlock, if that is a collective that waits for this rank.
+/// Loads the kernel on the current device. Otherwise its first launch would do so, and wait for all
+/// running work: a deadlock if that is a collective that waits for this rank.
 cudaError_t load_pack_kernel();
 
 }  // namespace safeshuffle::device

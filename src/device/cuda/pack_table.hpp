@@ -1,4 +1,4 @@
-// From pack items to the table that the pack kernel works through.
+// Builds the pack kernel's table from pack items.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace safeshuffle::device {
 
 /// Writes one entry per item, in the same order, to the start of `entries`, which must have room
-/// for them; returns how many tiles they are. `buffers` hold addresses as the kernel sees them, and
-/// are not accessed. Offsets are not checked: the plan is proven.
+/// for them; returns the number of tiles. `buffers` hold addresses as the kernel sees them, and are
+/// not accessed. Offsets are not checked: the plan is proved.
 std::uint64_t make_pack_entries(std::span<const PackItem> items, const PackBuffers& buffers,
                                 std::span<PackEntry> entries);
 

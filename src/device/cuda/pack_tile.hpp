@@ -1,9 +1,9 @@
-// The pack kernel's work, thread by thread: no thread needs another one, so that the CPU can run
-// the same code in any order.
+// The pack kernel's work, thread by thread: threads are independent, so the CPU can run the same
+// code in any order.
 //
 // A warp takes consecutive vectors, its threads neighbouring ones, and each thread several of them
-// at a distance of one warp, whose loads are all under way before the first is used. Where these
-// lie within one row, as nearly all do in long rows, only the first has to be located.
+// one warp apart; all their loads are issued before the first is used. If these lie within one row,
+// as nearly all do in long rows, only the first has to be located.
 //
 // Each thread loads the aligned vectors that contain its source bytes and shifts them into place;
 // it loads no vector that contains none. Adjacent threads both load the vector at their boundary;
@@ -38,7 +38,7 @@ SAFESHUFFLE_DEVICE_CODE PackCursor locate(const PackEntry& entry, std::uint64_t 
           vector};
 }
 
-/// Goes on by one step: `warp_threads` vectors.
+/// Advances by one step: `warp_threads` vectors.
 SAFESHUFFLE_DEVICE_CODE void step(const PackEntry& entry, PackCursor& cursor) {
   cursor.source += entry.source_step;
   cursor.destination += entry.destination_step;

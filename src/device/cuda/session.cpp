@@ -87,7 +87,7 @@ std::shared_ptr<std::byte> allocate_on_gpu(const SharedSession& session, std::ui
 
 std::shared_ptr<std::byte> allocate_pinned(const SharedSession& session, std::uint64_t bytes) {
   const GpuScope scope(session->gpu());
-  const std::string where = "page-locked host memory";
+  const std::string where = "pinned host memory";
   void* memory = nullptr;
   const cudaError_t code = cudaHostAlloc(&memory, padded(bytes, where), cudaHostAllocDefault);
   if (code != cudaSuccess) fail_to_allocate(code, bytes, where);

@@ -20,7 +20,7 @@ class CudaSession {
   const Gpu& gpu() const noexcept { return *gpu_; }
   const std::shared_ptr<const Gpu>& shared_gpu() const noexcept { return gpu_; }
 
-  /// From now on nothing is freed: freeing would wait for work that may never end.
+  /// From now on, nothing is freed: freeing would wait for work that may never end.
   void abandon() const noexcept { abandoned_ = true; }
 
   /// Calls `release` with the GPU current, unless the session is abandoned. Its errors are dropped.
@@ -30,7 +30,7 @@ class CudaSession {
     try {
       const GpuScope scope(*gpu_);
       release();
-    } catch (...) {  // the GPU cannot be reached: there is nothing left to free
+    } catch (...) {  // the GPU cannot be reached, so there is nothing left to free
     }
   }
 
@@ -60,19 +60,19 @@ Stream make_stream(const SharedSession& session);
 /// An event without timing; `wait_for` sleeps instead of spinning. Throws TransportError.
 Event make_event(const SharedSession& session);
 
-/// Marks what is enqueued on `stream` up to now.
+/// Records the work enqueued on `stream` so far.
 void record(const Event& event, cudaStream_t stream);
 
-/// Whether what was marked is done; true if nothing was. Throws TransportError.
+/// Whether the recorded work is done; true if nothing was recorded. Throws TransportError.
 bool is_done(const Event& event);
 
-/// Blocks until what was marked is done. Throws TransportError.
+/// Blocks until the recorded work is done. Throws TransportError.
 void wait_for(const Event& event);
 
 /// `bytes` > 0 of device memory, aligned to core::page_bytes. Throws MemoryError.
 std::shared_ptr<std::byte> allocate_on_gpu(const SharedSession& session, std::uint64_t bytes);
 
-/// `bytes` > 0 of page-locked host memory, aligned to core::page_bytes. Throws MemoryError.
+/// `bytes` > 0 of pinned host memory, aligned to core::page_bytes. Throws MemoryError.
 std::shared_ptr<std::byte> allocate_pinned(const SharedSession& session, std::uint64_t bytes);
 
 }  // namespace safeshuffle::device

@@ -14,8 +14,8 @@ namespace safeshuffle::device {
 /// destination itself, so that nothing is copied and nothing waits. Thread-safe.
 class HostDevice final : public Device {
  public:
-  /// `threads` pack at once, the calling one among them; at least 1. `remark` says in reports why
-  /// it is this device.
+  /// `threads` pack at once, including the calling one; at least 1. `remark` states in reports why
+  /// this device was chosen.
   explicit HostDevice(std::size_t threads = default_threads(), std::string remark = {});
 
   DeviceKind kind() const noexcept override { return DeviceKind::host; }

@@ -24,7 +24,7 @@ constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
 }  // namespace
 
 std::shared_ptr<std::byte> allocate_pages(std::uint64_t bytes) {
-  // Room to align within the mapping; what is never touched takes no memory.
+  // Extra space to align within the mapping; untouched pages take no memory.
   const auto length = core::checked_add(bytes, huge_page);
   if (!length) fail(bytes, ENOMEM);
   void* mapping =
@@ -32,7 +32,7 @@ std::shared_ptr<std::byte> allocate_pages(std::uint64_t bytes) {
   if (mapping == MAP_FAILED) fail(bytes, errno);
   const auto skip = -reinterpret_cast<std::uintptr_t>(mapping) & (huge_page - 1);
   std::byte* start = static_cast<std::byte*>(mapping) + skip;
-  // Only a hint: first touch is several times faster with huge pages, and works without.
+  // Only a hint: first touch is several times faster with huge pages, but works without them.
   madvise(start, bytes, MADV_HUGEPAGE);
   return {start, [mapping, length = *length](std::byte*) { munmap(mapping, length); }};
 }

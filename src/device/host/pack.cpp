@@ -11,13 +11,13 @@
 namespace safeshuffle::device {
 namespace {
 
-/// Source bytes of one task: large against the cost of handing it out, small against a slab.
+/// Source bytes of one task: large relative to the cost of scheduling it, small relative to a slab.
 constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
 
-/// Tasks start at multiples of this within an item: no element is cut.
+/// Tasks start at multiples of this within an item, so that no element is split.
 constexpr std::uint64_t cut_alignment = 64;
 
-/// Prefetching between converted rows: shorter rows lose by it, longer ones gain nothing more.
+/// Prefetching between converted rows: it slows down shorter rows and does not help longer ones.
 constexpr std::uint64_t cache_line = 64;
 constexpr std::uint64_t prefetch_minimum = 256;
 constexpr std::uint64_t prefetch_reach = 4096;
@@ -97,8 +97,8 @@ class ItemMover {
     }
   }
 
-  /// Fetches the start of the next row, which the hardware cannot foresee. memcpy is far enough
-  /// ahead by itself; converting rows of 2 KiB becomes more than twice as fast.
+  /// Prefetches the start of the next row, which the hardware cannot predict. memcpy does not need
+  /// it; converting rows of 2 KiB becomes more than twice as fast.
   void prefetch(const std::byte* row) const {
     const std::uint64_t reach = std::min(item_.row_bytes, prefetch_reach);
     for (std::uint64_t i = 0; i < reach; i += cache_line) __builtin_prefetch(row + i);

@@ -10,7 +10,7 @@
 namespace safeshuffle::device {
 
 /// Executes the table on the pool's workers and the calling thread; returns when all is done.
-/// Small tables do not leave the calling thread. Offsets are not checked: the plan is proven.
+/// Small tables stay on the calling thread. Offsets are not checked: the plan is proved.
 void pack_on_host(std::span<const PackItem> items, const PackBuffers& buffers,
                   core::ThreadPool& pool);
 

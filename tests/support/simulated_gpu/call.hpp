@@ -1,4 +1,4 @@
-// What all functions of the CUDA runtime do alike.
+// What all functions of the CUDA runtime have in common.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace simulated_gpu {
 
-/// Ends a runtime call with this code.
+/// Makes a runtime call return this code.
 struct CudaFailure {
   cudaError_t code;
 };
@@ -18,10 +18,10 @@ inline void require(bool condition, cudaError_t otherwise) {
   if (!condition) throw CudaFailure{otherwise};
 }
 
-/// The last error of this thread, unless it is already what its GPU has failed with.
+/// The last error of this thread. The one that its GPU has failed with, if any, is not stored here.
 cudaError_t& last_error();
 
-/// Throws CudaFailure if no CUDA function can be used here and now.
+/// Throws CudaFailure if CUDA functions cannot be used at this point.
 void require_callable(const std::string& function);
 
 /// A call that creates no context. The body throws CudaFailure.
@@ -36,8 +36,8 @@ cudaError_t runtime_call(const char* function, const Body& body) noexcept {
   }
 }
 
-/// A call that creates the primary context of the current GPU, which the body is given; on a GPU
-/// that has failed it only returns the error.
+/// A call that creates the primary context of the current GPU, which is passed to the body; on a
+/// GPU that has failed, it only returns the error.
 template <class Body>
 cudaError_t device_call(const char* function, const Body& body) noexcept {
   return runtime_call(function, [&body] {

@@ -1,4 +1,4 @@
-// Seeded chance, so that what a GPU leaves open happens in many orders, and again in the same one.
+// Seeded randomness, so that events that a GPU does not order happen in many, reproducible orders.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace simulated_gpu {
 
-/// Not thread-safe: each user has its own, told apart by `user`.
+/// Not thread-safe: each user has its own, identified by `user`.
 class Chance {
  public:
   explicit Chance(std::uint64_t user) : numbers_(settings().seed * 0x9E3779B97F4A7C15U + user) {}

@@ -1,4 +1,4 @@
-// The GPUs of this process, and which of them a thread uses.
+// The GPUs of this process, and the one that a thread uses.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ class Device {
   cudaError_t error() const noexcept { return error_; }
   void fail(cudaError_t error) noexcept;
 
-  /// Whether `bytes` more fit; then they are taken.
+  /// Takes `bytes` more if they fit; returns whether they do.
   bool take(std::uint64_t bytes);
   void give_back(std::uint64_t bytes) noexcept { used_bytes_ -= bytes; }
   std::uint64_t used_bytes() const noexcept { return used_bytes_; }
@@ -70,8 +70,7 @@ int device_count();
 /// Null if there is no such GPU.
 Device* find_device(int ordinal);
 
-/// The stack of contexts that the driver keeps for each thread; its top is the runtime's current
-/// GPU.
+/// The driver's stack of contexts for each thread; its top is the runtime's current GPU.
 class ContextStack {
  public:
   static ContextStack& of_this_thread();
@@ -83,7 +82,7 @@ class ContextStack {
   /// Null if there was none.
   Device* pop();
 
-  /// Null takes the top away.
+  /// Null removes the top.
   void replace_top(Device* device);
 
  private:

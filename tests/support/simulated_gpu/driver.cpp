@@ -1,4 +1,4 @@
-// The functions of the CUDA driver that the runtime hands out by name.
+// The functions of the CUDA driver that the runtime provides by name.
 #include <array>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@ CUcontext context_of(Device* device) {
   return reinterpret_cast<CUcontext>(device);
 }
 
-/// Null for what is no context.
+/// Null if the handle is not a context.
 Device* device_of(CUcontext context) {
   for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
     Device* const device = find_device(ordinal);

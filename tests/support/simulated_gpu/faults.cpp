@@ -8,7 +8,7 @@
 namespace simulated_gpu {
 namespace {
 
-/// Operations up to and with the one that fails; 0: none does.
+/// Operations up to and including the one that fails; 0: none fails.
 std::atomic<std::uint64_t>& countdown() {
   static std::atomic<std::uint64_t> remaining{settings().fail_after};
   return remaining;

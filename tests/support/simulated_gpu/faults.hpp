@@ -3,10 +3,10 @@
 
 namespace simulated_gpu {
 
-/// Thrown by an operation that touches memory it must not; ends the work of its GPU.
+/// Thrown by an operation that accesses memory it must not; ends the work of its GPU.
 struct DeviceFault {};
 
-/// Counts one operation; whether it is the one that fail_after has chosen.
+/// Counts one operation; returns whether it is the one selected by fail_after.
 bool next_operation_fails();
 
 }  // namespace simulated_gpu

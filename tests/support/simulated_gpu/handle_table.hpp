@@ -10,7 +10,7 @@
 
 namespace simulated_gpu {
 
-/// Handles are numbers that are never used again, so that a stale one is known as such.
+/// Handles are numbers that are never reused, so that a stale one is recognised.
 /// Thread-safe.
 template <class Handle, class Object>
 class HandleTable {
@@ -29,7 +29,7 @@ class HandleTable {
     return found == objects_.end() ? nullptr : found->second;
   }
 
-  /// The object, which has no handle from now on; null if it had none.
+  /// Removes the handle and returns its object; null if there is no such handle.
   std::shared_ptr<Object> remove(Handle handle) {
     const std::scoped_lock lock(mutex_);
     auto node = objects_.extract(handle);

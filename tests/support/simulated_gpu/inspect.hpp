@@ -1,4 +1,4 @@
-// What a test may ask about the simulated GPUs of its process, and make them do. Thread-safe.
+// How a test can inspect and control the simulated GPUs of its process. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ std::vector<int> devices_with_context();
 /// Bytes that are allocated on one GPU by this process.
 std::uint64_t device_bytes(int ordinal);
 
-/// Bytes of page-locked host memory.
+/// Bytes of pinned host memory.
 std::uint64_t pinned_bytes();
 
 /// Handles that were made and not destroyed; the default streams do not count.
@@ -30,7 +30,7 @@ std::uint64_t kernel_launches();
 std::uint64_t unaligned_nccl_operations();
 
 /// Rules that the program has broken so far, one text each. If there are any when the process
-/// exits, its status is `violation_status`, whatever it was going to be.
+/// exits, its status is `violation_status`, whatever it would have been.
 std::vector<std::string> violations();
 inline constexpr int violation_status = 86;
 

@@ -42,7 +42,7 @@ class DeviceAddresses {
  public:
   bool contains(std::uintptr_t address) const { return address - begin_ < device_space; }
 
-  /// As the driver does it: only large allocations are aligned to more than 512 bytes.
+  /// As the driver does: only large allocations are aligned to more than 512 bytes.
   std::uintptr_t take(std::uint64_t bytes) {
     constexpr std::uint64_t large = std::uint64_t{1} << 20;
     const std::uint64_t alignment = bytes < large ? page : 2 * large;
@@ -50,7 +50,7 @@ class DeviceAddresses {
     const std::scoped_lock lock(mutex_);
     const std::uintptr_t address = round_up(next_, alignment) + skip;
     require(contains(address + bytes + page), cudaErrorMemoryAllocation);
-    next_ = address + bytes + page;  // a gap, so that neighbours are told apart
+    next_ = address + bytes + page;  // a gap, so that overruns are detected
     return address;
   }
 
@@ -163,7 +163,7 @@ std::byte* host_view(const void* device_pointer) {
   try {
     if (const auto region = find_region(device_pointer, 1, "kernel")) return region->data;
     report_violation("kernel: " + text(device_pointer, 1) + " is memory of the host alone");
-  } catch (const CudaFailure&) {  // a violation is reported
+  } catch (const CudaFailure&) {  // the violation has been reported
   }
   throw DeviceFault{};
 }

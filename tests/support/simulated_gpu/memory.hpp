@@ -1,6 +1,6 @@
 // The memory of simulated GPUs. A device address is reserved and not accessible, so that host code
-// that follows a device pointer crashes; the bytes lie elsewhere, where the simulation works on
-// them. Device addresses are never used again. Thread-safe.
+// that follows a device pointer crashes; the bytes are elsewhere, where the simulation accesses
+// them. Device addresses are never reused. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace simulated_gpu {
 
-/// Where a kernel's implementation finds the bytes behind a pointer that the kernel was given:
-/// device or page-locked memory. What is neither is a violation and fails the GPU, as a stray
-/// access does.
+/// Where a kernel's implementation finds the bytes behind a pointer argument of the kernel:
+/// device or pinned memory. Any other pointer is a violation and fails the GPU, as a stray access
+/// does.
 std::byte* host_view(const void* device_pointer);
 
-/// One allocation; its bytes go with it.
+/// One allocation; owns its bytes.
 struct Allocation {
   enum class Kind { device, pinned };
 
@@ -51,12 +51,12 @@ void* allocate_pinned(Device& device, std::uint64_t bytes);
 /// violation, if there is none.
 std::shared_ptr<Allocation> require_allocation(const void* pointer, Allocation::Kind kind);
 
-/// Nobody finds it from now on.
+/// From now on, the allocation cannot be found.
 void forget(const Allocation& allocation);
 
-/// The bytes [pointer, pointer + bytes) of one allocation; none if the pointer is to memory that
-/// CUDA knows nothing of. Throws CudaFailure, and reports a violation that begins with `what`, if
-/// they are out of bounds or in device memory that was freed.
+/// The bytes [pointer, pointer + bytes) of one allocation; none if the pointer is to memory that is
+/// unknown to CUDA. Throws CudaFailure, and reports a violation that begins with `what`, if they
+/// are out of bounds or in device memory that was freed.
 std::optional<Region> find_region(const void* pointer, std::uint64_t bytes,
                                   const std::string& what);
 

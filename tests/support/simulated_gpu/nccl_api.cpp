@@ -53,7 +53,7 @@ void require_ready(const Communicator& communicator, const char* function) {
   require(state == ncclSuccess, state, "the communicator has an error");
 }
 
-/// A call that needs a communicator that is ready and nobody else is using.
+/// A call that needs a communicator that is ready and not in use by another thread.
 template <class Body>
 ncclResult_t use_communicator(const char* function, ncclComm_t handle, const Body& body) noexcept {
   return nccl_call(function, [&] {
@@ -93,7 +93,7 @@ Region require_device_memory(const void* pointer, std::uint64_t bytes, const Dev
   throw NcclFailure{ncclInvalidArgument, "not device memory"};
 }
 
-/// What a caller says of an operation.
+/// A caller's description of an operation.
 struct Request {
   Operation::Kind kind;
   const void* source = nullptr;
@@ -148,7 +148,7 @@ Operation make_operation(const char* function, const Request& request,
   return operation;
 }
 
-/// Adds an operation to the open group; whatever goes wrong makes the group fail.
+/// Adds an operation to the open group; any error makes the group fail.
 ncclResult_t add(const char* function, const Request& request, ncclComm_t handle,
                  cudaStream_t stream) noexcept {
   const ncclResult_t result =
@@ -167,7 +167,7 @@ bool is_blocking(const ncclConfig_t* config) {
   return config->blocking != 0;
 }
 
-/// The communicator is made behind the program's back.
+/// The communicator is created in the background.
 ncclResult_t join_later(const SharedCommunicator& communicator, const ncclUniqueId& id,
                         ncclComm_t* handle) {
   *handle = communicators().add(communicator);
@@ -183,7 +183,7 @@ ncclResult_t join_now(const SharedCommunicator& communicator, const ncclUniqueId
   return ncclSuccess;
 }
 
-/// What either way to part from a communicator ends with.
+/// The last step of both ways to leave a communicator.
 void wait_for_peers_to_part() {
   if (!settings().stuck_parting) return;
   forbid_exit("runs exit handlers while ncclCommDestroy or ncclCommAbort is at work");

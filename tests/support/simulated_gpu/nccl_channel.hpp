@@ -1,4 +1,4 @@
-// What one group sends to one peer and receives from it.
+// The data that one group sends to one peer and receives from it.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace simulated_gpu {
 
-/// Goes before the data of each message, so that ranks that do not do the same are found out.
+/// Precedes the data of each message, so that ranks with different calls are detected.
 struct MessageHeader {
   std::uint32_t kind = 0;
   std::uint32_t type = 0;
@@ -24,12 +24,12 @@ struct MessageHeader {
 /// What both ends of a message must agree on; the ends of a send and a receive look alike.
 MessageHeader header_of(const Operation& operation);
 
-/// Thrown when a peer sends something else than is to be received.
+/// Thrown when a peer sends a message that does not match what is expected.
 struct Mismatch {
   std::string text;
 };
 
-/// Messages in order, both ways at once, without ever waiting.
+/// Messages in order, in both directions at once, without ever blocking.
 class Channel {
  public:
   explicit Channel(int socket) : socket_(socket) {}
@@ -46,7 +46,7 @@ class Channel {
   /// What to poll the socket for; 0 when all is done.
   short events() const noexcept;
 
-  /// Moves what can be moved. Throws PeerLost, Mismatch.
+  /// Sends and receives as much as possible. Throws PeerLost, Mismatch.
   void progress();
 
  private:

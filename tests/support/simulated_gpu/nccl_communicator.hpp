@@ -16,8 +16,8 @@
 
 namespace simulated_gpu {
 
-/// Thread-safe, although NCCL lets one thread use it at a time: whether the program keeps to that
-/// is what is watched here. Operations that are in flight keep it alive.
+/// Thread-safe, although NCCL allows only one thread to use it at a time, in order to check that
+/// the program obeys that rule. Operations in flight keep it alive.
 class Communicator {
  public:
   Communicator(Device& device, int rank, int size, bool blocking)
@@ -28,7 +28,7 @@ class Communicator {
   int size() const noexcept { return size_; }
   bool blocking() const noexcept { return blocking_; }
 
-  /// Meets the other ranks; the state tells how that ended. Blocks.
+  /// Connects to the other ranks; the state tells the result. Blocks.
   void join(const ncclUniqueId& id);
 
   /// What ncclCommGetAsyncError says: ncclInProgress from `begin` to `settle`; the first error
@@ -38,11 +38,11 @@ class Communicator {
   void settle(ncclResult_t result);
   void fail(ncclResult_t error);
 
-  /// No operation may begin any more.
+  /// From now on, no operation may begin.
   void finalize() noexcept { finalized_ = true; }
   bool finalized() const noexcept { return finalized_; }
 
-  /// Ends all waiting: operations in flight are done from then on, however far they came.
+  /// Ends all waiting: operations in flight then count as done, whatever their progress.
   void abort() { abort_.raise(); }
   const AbortSignal& abort_signal() const noexcept { return abort_; }
 
@@ -78,7 +78,8 @@ class Communicator {
     Communicator& communicator_;
   };
 
-  /// From the first operation of a group to its end the communicator belongs to its thread.
+  /// From the first operation of a group to its end, the communicator belongs to the group's
+  /// thread.
   void enter_group();
   void leave_group();
 

@@ -1,4 +1,4 @@
-// The words of the last NCCL failure of this process.
+// The message of the last NCCL failure of this process.
 #pragma once
 
 #include <string>

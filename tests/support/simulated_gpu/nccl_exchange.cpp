@@ -19,7 +19,7 @@ void copy_bytes(std::byte* target, const std::byte* source, std::uint64_t bytes)
   if (bytes > 0) std::memmove(target, source, bytes);
 }
 
-/// Those with the rank itself, in order.
+/// The operations between the rank and itself, in order.
 std::vector<const Operation*> own_messages(const std::vector<Operation>& operations, Kind kind,
                                            int rank) {
   std::vector<const Operation*> result;
@@ -40,7 +40,7 @@ Exchange::Exchange(const std::vector<Operation>& operations)
   for (int peer = 0; peer < communicator_.size(); ++peer) {
     channels_.emplace_back(communicator_.socket(peer));
   }
-  // Within a group NCCL matches collectives with collectives and messages with messages.
+  // Within a group, NCCL matches collectives with collectives and messages with messages.
   std::stable_partition(operations_.begin(), operations_.end(),
                         [](const Operation& operation) { return operation.collective(); });
   for (const Operation& operation : operations_) post(operation);
@@ -51,7 +51,7 @@ void Exchange::run() {
     copy_own_messages();
     run_channels();
     for (const Reduction& reduction : reductions_) finish(reduction);
-  } catch (const Aborted&) {  // what NCCL's kernels do then: they end
+  } catch (const Aborted&) {  // NCCL's kernels just end
   } catch (const PeerLost&) {
     remember({ncclRemoteError, "a peer has closed its connection"});
     fail(ncclRemoteError);

@@ -16,9 +16,9 @@ class Exchange {
   /// `operations` is not empty, all of one communicator.
   explicit Exchange(const std::vector<Operation>& operations);
 
-  /// Ends when all is done, or the communicator is aborted. When a peer is lost, or does not do the
-  /// same, the communicator has an error from then on, and only an abort ends the waiting, as with
-  /// the real kernels.
+  /// Ends when everything is done, or the communicator is aborted. If a peer is lost, or makes
+  /// different calls, the communicator has an error from then on, and only an abort ends the
+  /// waiting, as with the real kernels.
   void run();
 
  private:

@@ -44,14 +44,14 @@ void require_one_stream(const std::vector<Operation>& operations) {
   }
 }
 
-// The count of operations in flight goes from hand to hand: whoever kept a copy would make the
-// operation last longer than it does.
+// The token that counts an operation as in flight is moved, never copied: a copy would make the
+// operation appear to last longer.
 void enqueue(const Batch& batch, InFlight in_flight) {
   batch.front().stream->enqueue_work(
       [batch, in_flight = std::move(in_flight)] { Exchange(batch).run(); });
 }
 
-/// As a non-blocking communicator does it: behind the program's back.
+/// In the background, as a non-blocking communicator does.
 void enqueue_later(const Batch& batch, InFlight in_flight, std::uint64_t turn) {
   Chance chance(turn);
   chance.pause(longest_launch);

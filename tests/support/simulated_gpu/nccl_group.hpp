@@ -8,21 +8,21 @@
 
 namespace simulated_gpu {
 
-/// One per thread. What is added without a group is a group by itself.
+/// One per thread. An operation that is added without a group is a group by itself.
 class Group {
  public:
   static Group& of_this_thread();
 
   void start() { ++depth_; }
 
-  /// Launches what was added once the outermost group ends: one stream operation per communicator.
-  /// Throws NcclFailure if there is no group, or a call in it has failed; nothing is launched then.
-  /// ncclInProgress if a non-blocking communicator is still at it.
+  /// When the outermost group ends, launches the added operations: one stream operation per
+  /// communicator. Throws NcclFailure if there is no group, or a call in it has failed; then
+  /// nothing is launched. Returns ncclInProgress if a non-blocking communicator has not finished.
   ncclResult_t end();
 
   ncclResult_t add(Operation operation);
 
-  /// Makes the open group, if any, fail in the end.
+  /// Makes the open group, if any, fail when it ends.
   void fail(ncclResult_t error);
 
  private:

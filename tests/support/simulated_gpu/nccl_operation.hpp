@@ -1,4 +1,4 @@
-// One operation of an NCCL group, as the program has asked for it.
+// One operation of an NCCL group, as the program requested it.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ struct Operation {
   ncclRedOp_t reduction = ncclSum;
   int peer = 0;             ///< of a send or receive; the root of a broadcast
   std::uint64_t bytes = 0;  ///< that one rank contributes
-  Region source;            ///< empty where the rank sends nothing
-  Region target;            ///< empty where it receives nothing
+  Region source;            ///< empty if the rank sends nothing
+  Region target;            ///< empty if it receives nothing
 
   bool collective() const { return kind != Kind::send && kind != Kind::receive; }
 };
 
-/// Bytes of one element; 0 for what is no type.
+/// Bytes of one element; 0 for an unknown type.
 std::uint64_t size_of(ncclDataType_t type);
 
 }  // namespace simulated_gpu

@@ -28,7 +28,7 @@ void reduce_elements(ncclRedOp_t reduction, std::byte* target, const std::byte* 
   }
 }
 
-/// Null for types without one.
+/// Null for types that do not support it.
 ReduceFunction function_for(ncclDataType_t type) {
   switch (type) {
     case ncclInt32:

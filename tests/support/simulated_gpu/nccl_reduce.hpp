@@ -7,7 +7,7 @@
 
 namespace simulated_gpu {
 
-/// Whether there is a function for this.
+/// Whether this reduction is supported for this type.
 bool can_reduce(ncclDataType_t type, ncclRedOp_t reduction);
 
 /// target = target (reduction) operand, element by element.

@@ -23,13 +23,13 @@ std::string host_identity() {
   return name;
 }
 
-/// This rank's listening socket, and its name while it is needed.
+/// This rank's listening socket, and its name as long as it is needed.
 class Lobby {
  public:
   Lobby(std::string directory, int rank)
       : directory_(std::move(directory)), listener_(listen_at(path_of(rank))), rank_(rank) {}
 
-  /// The last to leave removes the directory: no rank leaves before all have come.
+  /// The last rank to leave removes the directory: no rank leaves before all have arrived.
   ~Lobby() {
     std::error_code ignored;
     std::filesystem::remove(path_of(rank_), ignored);

@@ -1,5 +1,5 @@
-// How the ranks of a communicator meet: each listens at a socket in a directory that the unique id
-// names, connects to all ranks below its own, and accepts all above.
+// How the ranks of a communicator connect: each listens on a socket in a directory named by the
+// unique id, connects to all lower ranks, and accepts connections from all higher ones.
 #pragma once
 
 #include <nccl.h>
@@ -10,7 +10,7 @@
 
 namespace simulated_gpu {
 
-/// What a rank says of itself to all others.
+/// What a rank tells all others about itself.
 struct Introduction {
   int rank = 0;
   int size = 0;
@@ -24,7 +24,7 @@ Introduction introduce(int rank, int size, const std::string& bus_id);
 /// A name for a directory that does not exist yet.
 ncclUniqueId make_unique_id();
 
-/// One socket per rank, without one for itself. What was needed to meet is removed in the end.
+/// One socket per rank, except for itself. Removes the files that were needed to connect.
 /// Throws NcclFailure, PeerLost, Aborted.
 std::vector<Descriptor> meet(const ncclUniqueId& id, const Introduction& self,
                              const AbortSignal& abort);

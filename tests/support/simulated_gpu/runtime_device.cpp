@@ -97,7 +97,7 @@ ErrorText text_of(cudaError_t code) {
   return {code, "unrecognized error code", "unrecognized error code"};
 }
 
-/// What a GPU failed with comes before what a single call did.
+/// The error that ended a GPU's work takes precedence over that of a single call.
 cudaError_t current_error() {
   const bool usable = settings().driver && device_count() > 0;
   const cudaError_t of_device = usable ? current_device().error() : cudaSuccess;

@@ -77,13 +77,13 @@ std::atomic<std::uint64_t>& launches() {
   return count;
 }
 
-/// Kernels are loaded by the first function that asks for them. Throws CudaFailure.
+/// Kernels are loaded by the first function that uses them. Throws CudaFailure.
 void load(const void* kernel, Device& device) {
   const std::string name = kernels().name(kernel);
   if (kernels().load(kernel, device)) device.require_no_nccl("loading kernel " + name);
 }
 
-/// Copies of a launch's arguments: those of the caller end with the call.
+/// Copies of a launch's arguments: the caller's exist only during the call.
 class Arguments {
  public:
   Arguments(void** arguments, const std::vector<std::size_t>& sizes) {
@@ -187,7 +187,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
                                                                 shared_memory, 0);
 }
 
-// What follows is called by nvcc's host code only, with the signatures of crt/host_runtime.h.
+// The functions below are called by nvcc's host code only; signatures as in crt/host_runtime.h.
 extern "C" {
 
 void** __cudaRegisterFatBinary(void* binary) {

@@ -14,7 +14,7 @@
 namespace simulated_gpu {
 namespace {
 
-/// One side of a copy: in an allocation, or anywhere in the memory of the host.
+/// One side of a copy: in an allocation, or anywhere in host memory.
 struct Side {
   Region region;
   bool pageable() const { return region.allocation == nullptr; }
@@ -48,7 +48,7 @@ void enqueue_copy(Stream& stream, Side target, Side source, std::uint64_t bytes)
   });
 }
 
-/// The runtime has copied pageable memory to a place of its own when it returns.
+/// When the runtime returns, it has copied pageable memory to its own buffer.
 void enqueue_staged_copy(Stream& stream, Side target, const Side& source, std::uint64_t bytes) {
   std::vector<std::byte> staged(source.region.data, source.region.data + bytes);
   stream.enqueue_work([target = std::move(target), staged = std::move(staged)] {
@@ -71,7 +71,7 @@ void copy(void* to, const void* from, std::uint64_t bytes, cudaMemcpyKind kind, 
 void release(void* pointer, Allocation::Kind kind, const char* function) {
   if (pointer == nullptr) return;
   const auto allocation = require_allocation(pointer, kind);
-  // Waiting would be a deadlock where the NCCL operation needs this thread to go on.
+  // Waiting would be a deadlock if the NCCL operation needs this thread to continue.
   if (allocation->device.require_no_nccl(function)) allocation->device.synchronize();
   forget(*allocation);
 }

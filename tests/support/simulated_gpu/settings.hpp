@@ -19,8 +19,8 @@ struct Settings {
   /// SIMULATED_GPU_FAIL_AFTER: see fail_after in inspect.hpp (default 0).
   std::uint64_t fail_after = 0;
 
-  /// SIMULATED_NCCL_PARTING: "stuck" if ncclCommDestroy and ncclCommAbort are not to return, as
-  /// where a peer of the same node is stopped: they wait until it parts as well.
+  /// SIMULATED_NCCL_PARTING: "stuck" if ncclCommDestroy and ncclCommAbort must not return, as when
+  /// a peer on the same node is stopped: they wait until it does the same.
   bool stuck_parting = false;
 };
 

@@ -103,7 +103,7 @@ Descriptor listen_at(const std::string& path) {
   while (!bind_to(socket, unready)) {
   }
   if (listen(socket.number(), SOMAXCONN) != 0) fail("listen");
-  std::filesystem::rename(unready, path);  // whoever finds the name can connect
+  std::filesystem::rename(unready, path);  // once the name exists, ranks can connect
   return socket;
 }
 

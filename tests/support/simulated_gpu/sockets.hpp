@@ -37,7 +37,7 @@ class AbortSignal {
   Descriptor event_;
 };
 
-/// Thrown where waiting was ended by the signal.
+/// Thrown if the signal ended the waiting.
 struct Aborted {};
 
 /// Thrown when the other end is gone.
@@ -46,25 +46,25 @@ struct PeerLost {};
 /// Waits until `socket` can be read. Throws Aborted.
 void wait_readable(const Descriptor& socket, const AbortSignal& abort);
 
-/// Waits a little before something is tried again. Throws Aborted.
+/// Waits briefly before a retry. Throws Aborted.
 void wait_before_retry(const AbortSignal& abort);
 
-/// A socket with this path to which others can connect; its directory is made if need be.
+/// A socket with this path to which others can connect; creates its directory if necessary.
 Descriptor listen_at(const std::string& path);
 
-/// Connects as soon as somebody listens there. Throws Aborted.
+/// Connects as soon as there is a listener. Throws Aborted.
 Descriptor connect_to(const std::string& path, const AbortSignal& abort);
 
-/// The next that connects. Throws Aborted.
+/// The next incoming connection. Throws Aborted.
 Descriptor accept_from(const Descriptor& listener, const AbortSignal& abort);
 
-/// A few bytes, which fit in a socket's buffer. Throws PeerLost.
+/// Sends a few bytes, which fit in a socket's buffer. Throws PeerLost.
 void send_small(const Descriptor& socket, const void* data, std::size_t bytes);
 
 /// Throws PeerLost, Aborted.
 void receive_all(const Descriptor& socket, void* data, std::size_t bytes, const AbortSignal& abort);
 
-/// Bytes that could be moved without waiting. Throw PeerLost.
+/// Return the number of bytes that could be transferred without waiting. Throw PeerLost.
 std::size_t send_some(int socket, const void* data, std::size_t bytes);
 std::size_t receive_some(int socket, void* data, std::size_t bytes);
 

@@ -91,7 +91,7 @@ void Stream::work() {
   while (Operation operation = next()) {
     if (chance.once_in(4)) chance.pause(longest_delay);
     operation();
-    operation = nullptr;  // what it keeps alive ends before the stream is idle
+    operation = nullptr;  // releases what it keeps alive before the stream is idle
     end_operation();
   }
 }

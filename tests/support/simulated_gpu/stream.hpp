@@ -37,8 +37,8 @@ class Marker {
 };
 
 /// Operations that run one after the other, with small delays between them. Thread-safe. Its thread
-/// ends by itself once the stream is closed and has no operation left: nobody can wait for it,
-/// because an operation may never end.
+/// ends by itself once the stream is closed and has no operation left: it is never joined, because
+/// an operation may never end.
 class Stream {
  public:
   using Operation = std::function<void()>;
@@ -49,23 +49,23 @@ class Stream {
 
   Device& device() const noexcept { return device_; }
 
-  /// Whether its work and that of the legacy default stream would wait for each other. Only that
-  /// captures know of it is simulated.
+  /// Whether its work and that of the legacy default stream would wait for each other. Only the
+  /// effect on captures is simulated.
   bool blocking() const noexcept { return (flags_ & cudaStreamNonBlocking) == 0; }
 
-  /// What belongs to no memory: it takes place even after the GPU has failed.
+  /// For operations that access no memory: they run even after the GPU has failed.
   void enqueue(Operation operation);
 
-  /// Work of the GPU: left out after the GPU has failed, counted by fail_after.
+  /// Work of the GPU: skipped after the GPU has failed, counted by fail_after.
   void enqueue_work(Operation operation);
 
   bool idle() const;
   void wait() const;
 
-  /// No operation may come after.
+  /// No operation may be added afterwards.
   void close();
 
-  /// Whether its work goes into a graph. Only that others ask is simulated, no graph.
+  /// Whether its work is captured into a graph. Only the query is simulated, no graph.
   std::atomic<bool>& capturing() noexcept { return capturing_; }
 
  private:
@@ -83,7 +83,7 @@ class Stream {
   std::atomic<bool> capturing_{false};
 };
 
-/// What cudaEvent_t stands for: the marker of its last record, null before the first.
+/// The object behind a cudaEvent_t: the marker of its last record, null before the first.
 struct Event {
   Device& device;
   unsigned flags = 0;
@@ -100,11 +100,12 @@ HandleTable<cudaEvent_t, Event>& events();
 /// The stream of a handle; the current GPU's default stream for null. Throws CudaFailure.
 std::shared_ptr<Stream> find_stream(cudaStream_t handle);
 
-/// Streams that this thread captures, in the global mode: while there are some, it must not
-/// allocate.
+/// The number of streams that this thread captures in global mode: unless it is 0, the thread must
+/// not allocate.
 int& captures_of_this_thread();
 
-/// Blocking streams that are captured: the legacy default stream must not be used meanwhile.
+/// The number of blocking streams being captured: meanwhile, the legacy default stream must not be
+/// used.
 std::atomic<int>& captures_of_blocking_streams();
 
 /// Whether this thread runs a callback that the program has enqueued.

@@ -14,7 +14,7 @@ namespace {
 struct Violations {
   std::mutex mutex;
   std::vector<std::string> texts;
-  std::string of_exit;  // empty: it is allowed
+  std::string of_exit;  // empty: a normal exit is allowed
 };
 
 // Never destroyed: streams may still work while the process exits.
@@ -38,7 +38,7 @@ void exit_with_violations() {
   _exit(violation_status);
 }
 
-// Before main, so that it comes after everything that the program itself does at exit.
+// Registered before main, so that it runs after everything that the program itself does at exit.
 [[maybe_unused]] const int registered = std::atexit(exit_with_violations);
 
 }  // namespace
