@@ -1,6 +1,5 @@
 // The reader contract on the posix engine: buffered and direct, both ways of staging.
 #include "contract/reader_contract.hpp"
-#include "source/files.hpp"
 #include "support/test_staging.hpp"
 
 using namespace safeshuffle;
@@ -12,14 +11,14 @@ TEST_CASE("the posix reader keeps the contract", "[io][contract]") {
 
   SECTION("into memory that the host can write") {
     testing::DirectStaging staging;
-    testing::check_reader_contract([&](std::vector<FileInfo> files) {
-      return io::make_reader(options, source::files(), std::move(files), staging);
+    testing::check_reader_contract([&](const source::Source& source, std::vector<FileInfo> files) {
+      return io::make_reader(options, source, std::move(files), staging);
     });
   }
   SECTION("through slots that land later") {
     testing::DelayedStaging staging(testing::contract_chunk, 3);
-    testing::check_reader_contract([&](std::vector<FileInfo> files) {
-      return io::make_reader(options, source::files(), std::move(files), staging);
+    testing::check_reader_contract([&](const source::Source& source, std::vector<FileInfo> files) {
+      return io::make_reader(options, source, std::move(files), staging);
     });
     CHECK(staging.free_slots() == 3);
   }
