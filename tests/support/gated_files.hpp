@@ -3,27 +3,19 @@
 
 #include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "source/files.hpp"
+#include "support/wrapped_files.hpp"
 
 namespace safeshuffle::testing {
 
 /// Reads wait until `open_gate`. Thread-safe.
-class GatedFiles final : public source::Source {
+class GatedFiles final : public WrappedFiles {
  public:
   void open_gate() { gate_.set_value(); }
 
-  source::Entry look_up(const std::string& path) const override { return files_.look_up(path); }
-  std::vector<std::string> names_in(const std::string& directory) const override {
-    return files_.names_in(directory);
-  }
-  std::string canonical(const std::string& path) const override { return files_.canonical(path); }
-  core::FileIdentity identify(const std::string& path) const override {
-    return files_.identify(path);
-  }
   std::unique_ptr<source::Handle> open(const std::string& path,
                                        source::Access access) const override {
     return std::make_unique<Gated>(opened_, files_.open(path, access));
@@ -46,7 +38,6 @@ class GatedFiles final : public source::Source {
     const std::unique_ptr<source::Handle> file_;
   };
 
-  const source::Source& files_ = source::files();
   std::promise<void> gate_;
   std::shared_future<void> opened_ = gate_.get_future().share();
 };

@@ -19,6 +19,7 @@
 #include "support/catch.hpp"
 #include "support/sample_file.hpp"
 #include "support/test_staging.hpp"
+#include "support/wrapped_files.hpp"
 
 using namespace safeshuffle;
 using safeshuffle::testing::AlignedMemory;
@@ -27,17 +28,8 @@ using safeshuffle::testing::ScratchDirectory;
 namespace {
 
 /// Files that cannot be opened and read as told.
-class FaultySource final : public source::Source {
+class FaultySource final : public testing::WrappedFiles {
  public:
-  source::Entry look_up(const std::string& path) const override { return files_.look_up(path); }
-  std::vector<std::string> names_in(const std::string& directory) const override {
-    return files_.names_in(directory);
-  }
-  std::string canonical(const std::string& path) const override { return files_.canonical(path); }
-  core::FileIdentity identify(const std::string& path) const override {
-    return files_.identify(path);
-  }
-
   std::unique_ptr<source::Handle> open(const std::string& path,
                                        source::Access access) const override {
     const bool direct = access == source::Access::direct;
@@ -103,7 +95,6 @@ class FaultySource final : public source::Source {
     offsets_.push_back(offset);
   }
 
-  const source::Source& files_ = source::files();
   mutable std::mutex mutex_;
   mutable std::vector<std::uint64_t> offsets_;
 };
