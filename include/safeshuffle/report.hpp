@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "safeshuffle/placement.hpp"
+#include "safeshuffle/target.hpp"
 
 namespace safeshuffle {
 
