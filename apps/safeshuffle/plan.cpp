@@ -66,7 +66,7 @@ Json rank_json(const Plan& plan, const RankSummary& rank) {
 }
 
 // Printed only after the proof: an unprovable plan is an error.
-void print_json(const Plan& plan) {
+void print_json(const Plan& plan, const Selection& selection) {
   Json json{{"world", plan.world()},
             {"assignment", name(plan.assignment())},
             {"window", plan.window()},
@@ -77,6 +77,7 @@ void print_json(const Plan& plan) {
             {"placement", pipeline::placement_json(summarize(plan.catalog(), plan.placements()))},
             {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
+  if (selection.stage) json["pipeline_stage"] = pipeline::stage_json(*selection.stage);
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
   print_result(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
@@ -116,7 +117,7 @@ void plan(const PlanCommand& command) {
                               plan_options(command));
   plan.prove();
   print_warnings(plan.warnings());
-  command.json ? print_json(plan) : print_table(plan);
+  command.json ? print_json(plan, command.options.selection) : print_table(plan);
 }
 
 }  // namespace

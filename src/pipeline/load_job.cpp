@@ -190,6 +190,7 @@ TensorSet hand_over(const Plan& plan, const Communicator& comm, const Executor& 
     return pipeline::encode(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
   });
   state->report = make_report(plan, comm, reports);
+  state->report.stage = options.selection.stage;
   return TensorSet(std::move(state));
 }
 
@@ -216,6 +217,7 @@ LoadJob::LoadJob(const source::Source& source, const Plan& plan, const Communica
     : LoadJob(source, comm, options) {
   const comm::CollectiveCall call(comm_);
   clock_.enter(Phase::plan);
+  options_.selection = {};  // not used, see loader.hpp
   check_together(options_, comm_);
   plan_ = plan;
   sharers_ = agree_on_plan(plan, comm_, options_);
