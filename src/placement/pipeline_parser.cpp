@@ -103,13 +103,15 @@ std::optional<Pipeline> parse_pp_plan(const JsonObject& config, const Quantities
   constexpr const char* field = "base_model_pp_plan";
   if (!config.has(field) || config.find(field)->is_null()) return std::nullopt;
   const JsonObject plan(*config.find(field), field, config.document());
-  if (!plan.has(layers_module)) return std::nullopt;
   Pipeline pipeline;
   pipeline.matcher = Matcher(std::move(prefixes));
   const auto ordered = nlohmann::ordered_json::parse(config.document().text);
   for (const auto& item : ordered.at(field).items()) {
     const Role role = role_in_plan(pipeline, item.key());
     add_module(pipeline, item.key(), role, plan.path(item.key()), config.document());
+  }
+  if (!has_role(pipeline, Role::embedding) || !has_role(pipeline, Role::layers)) {
+    return std::nullopt;
   }
   if (!has_role(pipeline, Role::head)) {
     add_module(pipeline, head_module, Role::head, field, config.document());

@@ -278,8 +278,10 @@ TEST_CASE("the pipeline of a config.json", "[placement]") {
 }
 
 TEST_CASE("a config.json without a usable pipeline has none", "[placement]") {
-  const auto pipeline = GENERATE(as<std::string>{}, "", R"(, "base_model_pp_plan": null)",
-                                 R"(, "base_model_pp_plan": {"blocks": [[], []]})");
+  const auto pipeline =
+      GENERATE(as<std::string>{}, "", R"(, "base_model_pp_plan": null)",
+               R"(, "base_model_pp_plan": {"blocks": [[], []]})",
+               R"(, "base_model_pp_plan": {"layers": [[], []], "norm": [[], []]})");
   const std::string config =
       R"({"model_type": "x", "tp_plan": {}, "num_layers": 2)" + pipeline + "}";
   const TpPlan plan = TpPlan::from_json(config, config, "config.json");
