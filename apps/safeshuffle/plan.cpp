@@ -67,7 +67,7 @@ Json rank_json(const Plan& plan, const RankSummary& rank) {
 }
 
 // Printed only after the proof: an unprovable plan is an error.
-void print_json(const Plan& plan) {
+void print_json(const Plan& plan, const Selection& selection) {
   Json json{{"world", plan.world()},
             {"assignment", name(plan.assignment())},
             {"window", plan.window()},
@@ -78,6 +78,7 @@ void print_json(const Plan& plan) {
             {"placement", pipeline::placement_json(summarize(plan.catalog(), plan.targets()))},
             {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
+  if (selection.stage) json["pipeline_stage"] = pipeline::stage_json(*selection.stage);
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
   print_result(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
@@ -110,14 +111,14 @@ PlanOptions plan_options(const PlanCommand& command) {
 
 void plan(const PlanCommand& command) {
   Checkpoint checkpoint = open_checkpoint(command.paths);
-  const TpPlan rules = select_tp_plan(command.options.tp_plan, checkpoint, command.world);
+  const TpPlan rules = select_tp_plan(command.options, checkpoint, command.world);
   auto placements = rules.place_all(checkpoint.catalog, command.world,
-                                    select(command.options.selection, checkpoint.catalog));
+                                    select(command.options.selection, checkpoint.catalog, rules));
   const Plan plan = make_plan(std::move(checkpoint.catalog), std::move(placements), command.world,
                               plan_options(command));
   plan.prove();
   print_warnings(plan.warnings());
-  command.json ? print_json(plan) : print_table(plan);
+  command.json ? print_json(plan, command.options.selection) : print_table(plan);
 }
 
 }  // namespace

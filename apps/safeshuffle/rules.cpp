@@ -52,7 +52,9 @@ void print_rules_of(const RulesCommand& command) {
   // The rules do not depend on the number of ranks, except that a single rank needs none.
   constexpr std::uint32_t some_ranks = 2;
   const Checkpoint checkpoint = open_checkpoint(command.paths);
-  print_result(select_tp_plan(command.tp_plan, checkpoint, some_ranks).to_json() + "\n");
+  Options options;
+  options.tp_plan = command.tp_plan;
+  print_result(select_tp_plan(options, checkpoint, some_ranks).to_json() + "\n");
 }
 
 void rules(const RulesCommand& command) {

@@ -1,6 +1,10 @@
 #include "shared_options.hpp"
 
+#include <charconv>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -25,6 +29,28 @@ void add_patterns(CLI::App& parser, const std::string& name, std::vector<std::st
   parser.add_option(name, patterns, help)->type_name("GLOB")->allow_extra_args(false);
 }
 
+// "1/4": a whole number on either side.
+std::optional<PipelineStage> parse_stage(std::string_view text) {
+  const char* const end = text.data() + text.size();
+  PipelineStage stage;
+  const auto index = std::from_chars(text.data(), end, stage.index);
+  if (index.ec != std::errc() || index.ptr == end || *index.ptr != '/') return std::nullopt;
+  const auto count = std::from_chars(index.ptr + 1, end, stage.count);
+  if (count.ec != std::errc() || count.ptr != end) return std::nullopt;
+  return stage.index < stage.count ? std::optional(stage) : std::nullopt;
+}
+
+void add_pipeline_stage(CLI::App& parser, std::optional<PipelineStage>& stage) {
+  const std::string name = "--pipeline-stage";
+  const auto set = [&stage, name](const std::string& text) {
+    stage = parse_stage(text);
+    if (stage) return;
+    throw CLI::ValidationError(
+        name, "'" + text + "' is not a stage I/N: 0/4 is the first of four, 3/4 the last");
+  };
+  add_value(parser, name, "I/N", set, "Load only stage I, counted from 0, of N pipeline stages");
+}
+
 }  // namespace
 
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help) {
@@ -46,10 +72,15 @@ CLI::Option* add_tp_plan(CLI::App& parser, std::string& tp_plan) {
 
 void add_plan_options(CLI::App& parser, Options& options) {
   add_tp_plan(parser, options.tp_plan);
+  add_choice<ExpertPlacement>(
+      parser, "--experts", "HOW", options.experts,
+      {{"cut", ExpertPlacement::cut}, {"parallel", ExpertPlacement::parallel}},
+      "Whether experts are split, or whole experts dealt to ranks");
   add_patterns(parser, "--only", options.selection.only,
                "Load only tensors whose names match, such as 'model.layers.0.*'; repeatable");
   add_patterns(parser, "--skip", options.selection.skip,
                "Leave out tensors whose names match; repeatable");
+  add_pipeline_stage(parser, options.selection.stage);
   add_dtype(parser, options.plan.dtype, "Convert F16, BF16 and F32 tensors");
   add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),
              "Which rank reads which files");

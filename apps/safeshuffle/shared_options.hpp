@@ -14,7 +14,8 @@
 
 namespace safeshuffle::app {
 
-/// --tp-plan, --only, --skip, --dtype, --assign, --window, --memory-budget.
+/// --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --assign, --window,
+/// --memory-budget.
 void add_plan_options(CLI::App& parser, Options& options);
 
 /// --tp-plan.

@@ -36,11 +36,12 @@ struct Checkpoint {
 Checkpoint open_checkpoint(const std::vector<std::string>& paths);
 Checkpoint open_checkpoint(const std::string& path);
 
-/// The rules that `Options::tp_plan` selects, with the numbers of the checkpoint's config, for a
-/// group of `world` ranks. "auto" requires a config.json with a known model_type only if `world` >
-/// 1: a single rank keeps every tensor of any model. Throws ConfigError, or IoError if the rule
-/// file cannot be read.
-TpPlan select_tp_plan(std::string_view tp_plan, const Checkpoint& checkpoint, std::uint32_t world);
+/// The rules that `options.tp_plan` and `options.experts` select, with the numbers of the
+/// checkpoint's config, for a group of `world` ranks. "auto" requires a config.json with a known
+/// model_type if `world` > 1, if a pipeline stage is selected, or if experts are dealt; otherwise,
+/// a single rank keeps every tensor of any model. Throws ConfigError, or IoError if the rule file
+/// cannot be read.
+TpPlan select_tp_plan(const Options& options, const Checkpoint& checkpoint, std::uint32_t world);
 
 /// Loads a checkpoint. Collective. `paths` are used only on rank 0, which finds the files; every
 /// rank must be able to open the files under the paths that rank 0 finds.
@@ -76,7 +77,7 @@ class PlannedLoad {
 };
 
 /// Loads according to an existing plan; `plan.world()` must equal `comm.size()`. Collective.
-/// `options.plan`, `options.tp_plan` and `options.selection` are not used.
+/// `options.plan`, `options.tp_plan`, `options.experts` and `options.selection` are not used.
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options = {});
 
 /// Re-reads the files through an independent, slow path and compares every byte that this rank

@@ -44,6 +44,12 @@ struct PlanOptions {
   std::uint64_t reserved_bytes = 0;
 };
 
+/// How experts are placed in a group of ranks.
+enum class ExpertPlacement : std::uint8_t {
+  cut,       ///< every expert is split among the ranks, as the rules say
+  parallel,  ///< whole experts are dealt to the ranks, see TpPlan::deal_experts (placement.hpp)
+};
+
 /// The I/O engine.
 enum class IoEngine : std::uint8_t { automatic, posix };
 
@@ -68,6 +74,9 @@ struct Options {
   /// Placement rules: "auto" (from config.json's model_type), "replicate", or the path of a rule
   /// file, which rank 0 reads.
   std::string tp_plan = "auto";
+
+  /// Whether experts are split or dealt whole.
+  ExpertPlacement experts = ExpertPlacement::cut;
 
   /// The tensors to load; the others are not read. The same on all ranks.
   Selection selection;

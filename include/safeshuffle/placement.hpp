@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "safeshuffle/metadata.hpp"
+#include "safeshuffle/selection.hpp"
 
 namespace safeshuffle {
 
@@ -99,9 +100,15 @@ class TpPlan {
   /// Every tensor on every rank.
   static TpPlan replicate_all();
 
+  /// The same rules, but with the tensors of experts placed as expert parallelism needs them: every
+  /// rank gets whole experts, consecutive and the same number of them. Throws ConfigError if the
+  /// rules do not say which tensors are experts (docs/placement.md). To place tensors that do not
+  /// divide this way is a PlanError, unless the rules allow it.
+  TpPlan deal_experts() const;
+
   /// The rules as the text of a rule file, without a final newline, to save and edit. `from_json`
-  /// with this text and the same `config_json` makes the same TpPlan. Works for built-in rules, a
-  /// bare `tp_plan` and that of a config.json as well.
+  /// with this text and the same `config_json` makes the same TpPlan, except for the effect of
+  /// `deal_experts`. Works for built-in rules, a bare `tp_plan` and that of a config.json as well.
   std::string to_json() const;
 
   /// The placement of `tensor` in a group of `world` ranks. Throws PlanError, naming the tensor,
@@ -116,6 +123,15 @@ class TpPlan {
   /// model.
   std::vector<Placement> place_all(const Catalog& catalog, std::uint32_t world,
                                    const std::vector<bool>& selected = {}) const;
+
+  /// Whether each tensor of a catalog, in its order, belongs to a stage of a pipeline. Those that
+  /// are not `selected` (as for `place_all`) do not, whatever the rules say. The embedding, or an
+  /// output head that replaces it, belongs to both the first and the last stage if they share it.
+  /// Throws ConfigError if there is no such stage, there are more stages than layers, or the rules
+  /// do not say which modules belong to which stage (docs/placement.md); PlanError naming a
+  /// selected tensor that belongs to none.
+  std::vector<bool> in_stage(const Catalog& catalog, PipelineStage stage,
+                             const std::vector<bool>& selected = {}) const;
 
  private:
   struct Rules;

@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "safeshuffle/selection.hpp"
 #include "safeshuffle/target.hpp"
 
 namespace safeshuffle {
@@ -84,6 +86,7 @@ struct Report {
   double seconds = 0;                 ///< the slowest rank's total, without verification
   std::vector<std::string> warnings;  ///< Plan::warnings
   PlacementSummary placement;
+  std::optional<PipelineStage> stage;  ///< of a load by path, Selection::stage
   std::vector<RankReport> ranks;
 };
 

@@ -47,6 +47,10 @@ std::string enumerate(const std::vector<std::string>& names) {
                               : text + " and " + std::to_string(names.size() - most) + " more";
 }
 
+std::string plural(std::uint64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 std::string seconds_text(std::chrono::milliseconds time) {
   std::ostringstream text;
   text << std::chrono::duration<double>(time).count() << " s";

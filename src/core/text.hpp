@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ std::string line_and_column(std::string_view text, std::size_t offset);
 
 /// "a, b, c and 4 more".
 std::string enumerate(const std::vector<std::string>& names);
+
+/// "1 rank", "4 ranks"; `noun` takes an s.
+std::string plural(std::uint64_t count, std::string_view noun);
 
 /// "3 s", "0.5 s".
 std::string seconds_text(std::chrono::milliseconds time);

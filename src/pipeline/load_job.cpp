@@ -48,8 +48,8 @@ Plan plan_together(Opened opened, const Communicator& comm, const Options& optio
   std::optional<Plan> plan;
   comm::agree_on_computation(comm.transport(), timeout_of(options), [&]() -> std::string {
     const Catalog& catalog = opened.checkpoint.catalog;
-    auto placements =
-        opened.tp_plan.place_all(catalog, comm.size(), select(options.selection, catalog));
+    auto placements = opened.tp_plan.place_all(catalog, comm.size(),
+                                               select(options.selection, catalog, opened.tp_plan));
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
                      on_device(options.plan, comm));
     return {};
@@ -190,6 +190,7 @@ TensorSet hand_over(const Plan& plan, const Communicator& comm, const Executor& 
     return pipeline::encode(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
   });
   state->report = make_report(plan, comm, reports);
+  state->report.stage = options.selection.stage;
   return TensorSet(std::move(state));
 }
 
@@ -203,8 +204,7 @@ LoadJob::LoadJob(const source::Source& source, const std::vector<std::string>& p
     : LoadJob(source, comm, options) {
   const comm::CollectiveCall call(comm_);
   check_together(options_, comm_);
-  Opened opened =
-      open_together(source, paths, options.tp_plan, comm_.transport(), timeout_of(options_));
+  Opened opened = open_together(source, paths, options_, comm_.transport());
   inputs_ = std::move(opened.inputs);
   clock_.enter(Phase::plan);
   plan_ = plan_together(std::move(opened), comm_, options_);
@@ -217,6 +217,7 @@ LoadJob::LoadJob(const source::Source& source, const Plan& plan, const Communica
     : LoadJob(source, comm, options) {
   const comm::CollectiveCall call(comm_);
   clock_.enter(Phase::plan);
+  options_.selection = {};  // not used, see loader.hpp
   check_together(options_, comm_);
   plan_ = plan;
   sharers_ = agree_on_plan(plan, comm_, options_);

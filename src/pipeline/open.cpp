@@ -6,6 +6,7 @@
 #include "comm/agreement.hpp"
 #include "core/wire.hpp"
 #include "format/checkpoint.hpp"
+#include "pipeline/limits.hpp"
 #include "pipeline/tp_rules.hpp"
 #include "source/discover.hpp"
 #include "source/files.hpp"
@@ -88,11 +89,11 @@ std::vector<format::RawHeader> decode_headers(const std::vector<std::string>& by
 }  // namespace
 
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
-                     const std::string& tp_plan, comm::Transport& transport,
-                     std::chrono::milliseconds timeout) {
+                     const Options& options, comm::Transport& transport) {
+  const std::chrono::milliseconds timeout = timeout_of(options);
   const auto find = [&](const comm::Heartbeat& beat) -> std::string {
     if (transport.rank() != 0) return {};
-    const Found found{source::discover(source, paths, pulse_of(beat)), read_rules(tp_plan)};
+    const Found found{source::discover(source, paths, pulse_of(beat)), read_rules(options.tp_plan)};
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = encode(found); });
     return encoded;
@@ -111,10 +112,10 @@ Opened open_together(const source::Source& source, const std::vector<std::string
   TpPlan rules = TpPlan::replicate_all();
   comm::agree_on_computation(transport, timeout, [&]() -> std::string {
     checkpoint.catalog = format::make_catalog(found.listing, decode_headers(raw, inodes));
-    rules = make_tp_plan(tp_plan, found.rules_json, checkpoint.config_json, transport.size());
+    rules = make_tp_plan(options, found.rules_json, checkpoint.config_json, transport.size());
     return {};
   });
-  return {std::move(checkpoint), std::move(rules), inputs_of(found.listing, tp_plan)};
+  return {std::move(checkpoint), std::move(rules), inputs_of(found.listing, options.tp_plan)};
 }
 
 }  // namespace pipeline
@@ -132,9 +133,9 @@ Checkpoint open_checkpoint(const std::string& path) {
   return open_checkpoint(std::vector<std::string>{path});
 }
 
-TpPlan select_tp_plan(std::string_view tp_plan, const Checkpoint& checkpoint, std::uint32_t world) {
-  return pipeline::make_tp_plan(tp_plan, pipeline::read_rules(tp_plan), checkpoint.config_json,
-                                world);
+TpPlan select_tp_plan(const Options& options, const Checkpoint& checkpoint, std::uint32_t world) {
+  return pipeline::make_tp_plan(options, pipeline::read_rules(options.tp_plan),
+                                checkpoint.config_json, world);
 }
 
 }  // namespace safeshuffle

@@ -1,7 +1,6 @@
 // Opening a checkpoint together: each file's header is read by one rank, all ranks get the catalog.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,6 @@ struct Opened {
 /// Collective. Rank 0 finds the files and reads the rules; rank r reads the headers of files
 /// r, r + N, … All ranks throw the same error.
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
-                     const std::string& tp_plan, comm::Transport& transport,
-                     std::chrono::milliseconds timeout);
+                     const Options& options, comm::Transport& transport);
 
 }  // namespace safeshuffle::pipeline

@@ -18,4 +18,8 @@ nlohmann::ordered_json placement_json(const PlacementSummary& summary) {
           {"dropped", count_json(summary.dropped)}};
 }
 
+nlohmann::ordered_json stage_json(const PipelineStage& stage) {
+  return {{"index", stage.index}, {"count", stage.count}};
+}
+
 }  // namespace safeshuffle::pipeline

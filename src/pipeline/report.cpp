@@ -94,6 +94,7 @@ std::string to_json(const Report& report) {
       {"gigabytes_per_second", gigabytes_per_second(report.tensor_bytes, report.seconds)}};
   json["warnings"] = report.warnings;
   json["placement"] = pipeline::placement_json(report.placement);
+  if (report.stage) json["pipeline_stage"] = pipeline::stage_json(*report.stage);
   json["ranks"] = nlohmann::ordered_json::array();
   for (const RankReport& rank : report.ranks) json["ranks"].push_back(rank_json(rank));
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

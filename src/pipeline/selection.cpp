@@ -6,6 +6,7 @@
 #include <span>
 
 #include "safeshuffle/error.hpp"
+#include "safeshuffle/placement.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -30,12 +31,13 @@ std::vector<bool> matching(const std::vector<std::string>& patterns, const Catal
 
 }  // namespace
 
-std::vector<bool> select(const Selection& selection, const Catalog& catalog) {
+std::vector<bool> select(const Selection& selection, const Catalog& catalog, const TpPlan& rules) {
   std::vector<bool> selected = matching(selection.only, catalog);
   if (selection.only.empty()) selected.assign(selected.size(), true);
   const std::vector<bool> skipped = matching(selection.skip, catalog);
   std::transform(selected.begin(), selected.end(), skipped.begin(), selected.begin(),
                  [](bool chosen, bool left_out) { return chosen && !left_out; });
+  if (selection.stage) selected = rules.in_stage(catalog, *selection.stage, selected);
   const bool none = std::find(selected.begin(), selected.end(), true) == selected.end();
   if (none && !selected.empty()) throw ConfigError("no tensor is left to load");
   return selected;

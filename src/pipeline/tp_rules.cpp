@@ -15,6 +15,21 @@ bool is_builtin(std::string_view tp_plan) {
   return tp_plan == "auto" || tp_plan == "replicate";
 }
 
+// A single rank keeps everything, whatever the model, so it needs no config.json, unless the rules
+// say which tensors it loads.
+bool needs_no_rules(const Options& options, std::uint32_t world) {
+  return world == 1 && !options.selection.stage && options.experts == ExpertPlacement::cut;
+}
+
+TpPlan choose_rules(const Options& options, std::string_view rules_json,
+                    std::string_view config_json, std::uint32_t world) {
+  if (options.tp_plan == "auto" && !needs_no_rules(options, world)) {
+    return TpPlan::automatic(config_json);
+  }
+  if (is_builtin(options.tp_plan)) return TpPlan::replicate_all();
+  return TpPlan::from_json(rules_json, config_json, options.tp_plan);
+}
+
 }  // namespace
 
 std::string rules_path(std::string_view tp_plan) {
@@ -26,14 +41,10 @@ std::string read_rules(std::string_view tp_plan) {
   return path.empty() ? std::string() : core::read_text(path, largest_rules);
 }
 
-TpPlan make_tp_plan(std::string_view tp_plan, std::string_view rules_json,
+TpPlan make_tp_plan(const Options& options, std::string_view rules_json,
                     std::string_view config_json, std::uint32_t world) {
-  if (tp_plan == "auto") {
-    // A single rank keeps everything, whatever the model, so it needs no config.json.
-    return world == 1 ? TpPlan::replicate_all() : TpPlan::automatic(config_json);
-  }
-  if (tp_plan == "replicate") return TpPlan::replicate_all();
-  return TpPlan::from_json(rules_json, config_json, tp_plan);
+  const TpPlan rules = choose_rules(options, rules_json, config_json, world);
+  return options.experts == ExpertPlacement::parallel ? rules.deal_experts() : rules;
 }
 
 }  // namespace safeshuffle::pipeline

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "safeshuffle/options.hpp"
 #include "safeshuffle/placement.hpp"
 
 namespace safeshuffle::pipeline {
@@ -15,8 +16,9 @@ std::string rules_path(std::string_view tp_plan);
 /// The text of the rule file that `tp_plan` names; empty for the built-in choices. Throws IoError.
 std::string read_rules(std::string_view tp_plan);
 
-/// Rules from the option and, if it names a file, the file's text. Throws ConfigError.
-TpPlan make_tp_plan(std::string_view tp_plan, std::string_view rules_json,
+/// select_tp_plan (loader.hpp), if `options.tp_plan` names a file, with that file's text. Throws
+/// ConfigError.
+TpPlan make_tp_plan(const Options& options, std::string_view rules_json,
                     std::string_view config_json, std::uint32_t world);
 
 }  // namespace safeshuffle::pipeline

@@ -36,6 +36,7 @@ std::string how_to_allow_absence(const RuleSet& rules, const Key& key) {
     return "if it may be absent, save the plan as a rule file (" + how_to_save(rules) +
            "), list the key in \"optional\" there, and pass that file instead";
   }
+  if (key.in_experts) return "correct or remove it in the section \"experts\"";
   if (is_rule(key)) return "if it may be absent, add \"optional\": true to the rule";
   return "if it may be absent, add it to the list \"optional\" of the file";
 }
@@ -50,8 +51,23 @@ std::string how_to_allow_uneven(const RuleSet& rules, const Key& key) {
     return either + "save the plan as a rule file (" + how_to_save(rules) +
            "), add \"uneven\": true at its top, and pass that file instead";
   }
-  if (is_rule(key)) return either + "add \"uneven\": true to " + place_of(rules, key);
+  if (is_rule(key) || key.in_experts)
+    return either + "add \"uneven\": true to " + place_of(rules, key);
   return either + "add \"uneven\": true at the top of " + rules.document.name;
+}
+
+std::string how_to_add_section(const RuleSet& rules, const std::string& section) {
+  const std::string example = "for example " + section;
+  if (rules.is_replicate) {
+    return "write a rule file, " + example +
+           " beside \"tp_plan\": {}, and pass it as tp_plan "
+           "(--tp-plan)";
+  }
+  if (rules.built_in || rules.form != Form::rule_file) {
+    return "save the rules as a file (" + how_to_save(rules) + "), add " + example +
+           " at its top, and pass it as tp_plan (--tp-plan)";
+  }
+  return "add " + example + " at the top of " + rules.document.name;
 }
 
 }  // namespace safeshuffle::placement

@@ -7,10 +7,13 @@
 #include "safeshuffle/placement.hpp"
 
 #include "core/arithmetic.hpp"
+#include "core/text.hpp"
 #include "placement/rule.hpp"
 
 namespace safeshuffle {
 namespace {
+
+using core::plural;
 
 /// The units one rank holds. `sharers` ranks hold them together; this one is number `index` of
 /// them.
@@ -33,10 +36,6 @@ struct Member {
   std::uint32_t rank = 0;
   std::uint32_t world = 1;
 };
-
-std::string plural(std::uint64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 std::string describe_range(const Range& range) {
   const std::string axis = "axis " + std::to_string(range.axis);

@@ -38,6 +38,17 @@ std::string JsonObject::text(std::string_view field) const {
   return value->get<std::string>();
 }
 
+std::vector<std::string> JsonObject::strings(std::string_view field) const {
+  const nlohmann::json* value = find(field);
+  if (value == nullptr) return {};
+  std::vector<std::string> list;
+  for (const auto& item : value->is_array() ? *value : nlohmann::json::array({*value})) {
+    if (!item.is_string()) fail(field, "not a string or a list of strings");
+    list.push_back(item.get<std::string>());
+  }
+  return list;
+}
+
 std::string JsonObject::path(std::string_view field) const {
   return (path_.empty() ? "" : path_ + ".") + std::string(field);
 }

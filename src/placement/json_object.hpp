@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -32,6 +33,9 @@ class JsonObject {
   /// Throw ConfigError if the field has another type or, for `text`, is absent.
   bool flag(std::string_view field, bool otherwise) const;
   std::string text(std::string_view field) const;
+
+  /// A string or a list of strings; empty if absent. Throws ConfigError if it is something else.
+  std::vector<std::string> strings(std::string_view field) const;
 
   /// "rules[2].units"
   std::string path(std::string_view field) const;

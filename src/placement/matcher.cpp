@@ -1,6 +1,9 @@
 #include "placement/matcher.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <system_error>
 
 namespace safeshuffle::placement {
 namespace {
@@ -34,6 +37,16 @@ std::string generic(std::string_view text) {
   return result;
 }
 
+std::optional<std::uint64_t> leading_number(std::string_view name) {
+  const std::string_view component = take_component(name);
+  if (component.empty() || !std::all_of(component.begin(), component.end(), is_digit)) {
+    return std::nullopt;
+  }
+  std::uint64_t number = 0;
+  const auto read = std::from_chars(component.data(), component.data() + component.size(), number);
+  return read.ec == std::errc() ? number : UINT64_MAX;
+}
+
 Matcher::Matcher(std::vector<std::string> prefixes) : prefixes_(std::move(prefixes)) {
   std::sort(prefixes_.begin(), prefixes_.end(),
             [](const auto& a, const auto& b) { return a.size() > b.size(); });
@@ -53,6 +66,15 @@ std::optional<std::size_t> Matcher::find(std::string_view name, std::vector<bool
   Best best{.depth = 0, .value = std::nullopt, .covering = covering};
   search(root_, without_prefix(name), 0, best);
   return best.value;
+}
+
+std::string_view Matcher::below(std::string_view key, std::string_view name) const {
+  std::string_view rest = without_prefix(name);
+  for (std::string_view matched = without_prefix(key); !matched.empty();) {
+    take_component(matched);
+    take_component(rest);
+  }
+  return rest;
 }
 
 std::string_view Matcher::without_prefix(std::string_view name) const {

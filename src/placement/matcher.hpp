@@ -20,6 +20,10 @@ namespace safeshuffle::placement {
 /// `text` with every run of digits replaced by `*`.
 std::string generic(std::string_view text);
 
+/// The first component of `name` as a number; none if it does not consist of digits. Numbers that
+/// are too large become the largest one.
+std::optional<std::uint64_t> leading_number(std::string_view name);
+
 /// Immutable once filled; `find` is safe to call from several threads.
 class Matcher {
  public:
@@ -32,6 +36,9 @@ class Matcher {
   /// The value of the best key for `name`; none if no key matches. Sets `covering[value]` for every
   /// key that matches, the best or not; it must have an element for every value.
   std::optional<std::size_t> find(std::string_view name, std::vector<bool>& covering) const;
+
+  /// The components of `name` after those that `key`, which matches it, stands for.
+  std::string_view below(std::string_view key, std::string_view name) const;
 
   /// `name`, or a key, without its base-model prefix, if any.
   std::string_view without_prefix(std::string_view name) const;

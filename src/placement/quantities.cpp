@@ -34,6 +34,10 @@ std::optional<std::uint64_t> Quantities::find(std::string_view name) const {
   if (name == "query_heads") return first_of({"num_attention_heads", "n_head", "num_heads"});
   if (name == "kv_heads") return kv_heads();
   if (name == "group") return group();
+  if (name == "layers") return first_of({"num_hidden_layers", "n_layer", "num_layers"});
+  if (name == "experts") {
+    return first_of({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"});
+  }
   return count(name);
 }
 
@@ -60,9 +64,13 @@ std::optional<std::uint64_t> Quantities::first_of(
   return std::nullopt;
 }
 
-bool Quantities::flag(std::string_view name, bool otherwise) const {
+std::optional<bool> Quantities::tied() const {
+  return flag("tie_word_embeddings");
+}
+
+std::optional<bool> Quantities::flag(std::string_view name) const {
   const json* value = field(name);
-  if (value == nullptr) return otherwise;
+  if (value == nullptr) return std::nullopt;
   if (!value->is_boolean()) fail_config(document_, std::string(name), "not true or false");
   return value->get<bool>();
 }
@@ -79,9 +87,9 @@ std::optional<std::uint64_t> Quantities::kv_heads() const {
 // Falcon's first generation ignores num_kv_heads: it has either one KV head or one per query head.
 // RefinedWeb is the second generation's type from before the flag existed.
 std::optional<std::uint64_t> Quantities::falcon_kv_heads() const {
-  if (flag("new_decoder_architecture", model_type() == "RefinedWeb")) {
+  if (flag("new_decoder_architecture").value_or(model_type() == "RefinedWeb")) {
     if (const auto heads = first_of({"num_kv_heads", "n_head_kv"})) return heads;
-  } else if (flag("multi_query", true)) {
+  } else if (flag("multi_query").value_or(true)) {
     return 1;
   }
   return find("query_heads");

@@ -23,15 +23,20 @@ class Quantities {
   /// `model_type`; empty if absent.
   std::string model_type() const;
 
-  /// A derived quantity (`query_heads`, `kv_heads`, `group`) or else the field of that name; none
-  /// if config.json does not have it. Throws ConfigError if it is not a positive integer.
+  /// A derived quantity (`query_heads`, `kv_heads`, `group`, `layers`, `experts`) or else the field
+  /// of that name; none if config.json does not have it. Throws ConfigError if it is not a positive
+  /// integer.
   std::optional<std::uint64_t> find(std::string_view name) const;
+
+  /// `tie_word_embeddings`: whether the output head is the embedding; none if config.json does not
+  /// say. Throws ConfigError.
+  std::optional<bool> tied() const;
 
  private:
   const nlohmann::json* field(std::string_view name) const;
   std::optional<std::uint64_t> count(std::string_view name) const;
   std::optional<std::uint64_t> first_of(std::initializer_list<std::string_view> names) const;
-  bool flag(std::string_view name, bool otherwise) const;
+  std::optional<bool> flag(std::string_view name) const;
   std::optional<std::uint64_t> kv_heads() const;
   std::optional<std::uint64_t> falcon_kv_heads() const;
   std::optional<std::uint64_t> group() const;

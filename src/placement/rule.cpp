@@ -4,6 +4,10 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/arithmetic.hpp"
+#include "core/text.hpp"
+#include "placement/matcher.hpp"
+
 namespace safeshuffle::placement {
 namespace {
 
@@ -109,11 +113,63 @@ Placement apply_keep(const Keep& keep, const TensorInfo& tensor, std::uint32_t w
   return {.kind = keep.kind, .split = {}, .rank = keep.rank};
 }
 
+void check_deal(const DealRule& deal, std::uint64_t experts, const TensorInfo& tensor,
+                std::uint32_t world) {
+  if (experts % world == 0 || deal.uneven) return;
+  fail(tensor,
+       core::plural(experts, "expert") +
+           (experts < world ? " cannot be dealt to " : " do not divide among ") +
+           core::plural(world, "rank"),
+       indivisible);
+}
+
+/// One expert's tensor, named by its number.
+Placement place_expert(const DealRule& deal, std::uint64_t expert, const TensorInfo& tensor,
+                       std::uint32_t world) {
+  if (world == 1) return {};
+  if (!deal.experts) {
+    throw ConfigError(
+        ErrorRecord{.tensor = tensor.name,
+                    .cause = "config.json does not give the number of experts (num_local_experts, "
+                             "num_experts, n_routed_experts or moe_num_experts); write it as "
+                             "\"count\" in the section \"experts\" of the rule file"});
+  }
+  if (expert >= *deal.experts) {
+    fail(tensor, "it belongs to expert " + std::to_string(expert) + ", counted from 0, of " +
+                     core::plural(*deal.experts, "expert"));
+  }
+  check_deal(deal, *deal.experts, tensor, world);
+  const std::uint64_t each = core::ceil_div(*deal.experts, world);
+  return {.kind = Placement::Kind::single,
+          .split = {},
+          .rank = static_cast<std::uint32_t>(expert / each)};
+}
+
+/// All experts in one tensor.
+Placement place_stack(const DealRule& deal, const TensorInfo& tensor, std::uint32_t world) {
+  const std::uint64_t extent = tensor.shape.empty() ? 0 : tensor.shape.front();
+  const std::uint64_t experts = deal.experts.value_or(extent);
+  if (world > 1 && extent != 0) {
+    if (extent % experts != 0) {
+      fail(tensor, "axis 0 (" + core::plural(extent, "element") + ") does not consist of " +
+                       core::plural(experts, "equal expert"));
+    }
+    check_deal(deal, experts, tensor, world);
+  }
+  return apply_cut(
+      {.weight = 0, .bias = 0, .sharing = {.units = experts, .uneven = deal.uneven}, .parts = {}},
+      tensor, world);
+}
+
 }  // namespace
 
-Placement apply(const Rule& rule, const TensorInfo& tensor, std::uint32_t world) {
+Placement apply(const Rule& rule, const TensorInfo& tensor, std::string_view below,
+                std::uint32_t world) {
   if (const auto* keep = std::get_if<Keep>(&rule)) return apply_keep(*keep, tensor, world);
-  return apply_cut(std::get<CutRule>(rule), tensor, world);
+  if (const auto* cut = std::get_if<CutRule>(&rule)) return apply_cut(*cut, tensor, world);
+  const auto& deal = std::get<DealRule>(rule);
+  const auto expert = leading_number(below);
+  return expert ? place_expert(deal, *expert, tensor, world) : place_stack(deal, tensor, world);
 }
 
 }  // namespace safeshuffle::placement

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -36,13 +38,22 @@ struct Keep {
   std::uint32_t rank = 0;
 };
 
-using Rule = std::variant<Keep, CutRule>;
+/// Whole experts, dealt to the ranks in order, the same number to each.
+struct DealRule {
+  std::optional<std::uint64_t> experts;  ///< how many there are; none: unknown
+  bool uneven = false;  ///< allowed: ceil(experts / world) each, fewer or none for the last
+};
 
-/// ErrorRecord::code of the PlanError that an axis does not divide: the advice depends on where the
-/// rule comes from, which only its file knows.
+using Rule = std::variant<Keep, CutRule, DealRule>;
+
+/// ErrorRecord::code of the PlanError that an axis, or the experts, do not divide: the advice
+/// depends on where the rule comes from, which only its file knows.
 inline constexpr std::int32_t indivisible = 1;
 
-/// Applies `rule` to `tensor` in a group of `world` ranks. Throws PlanError naming the tensor.
-Placement apply(const Rule& rule, const TensorInfo& tensor, std::uint32_t world);
+/// Applies `rule` to `tensor` in a group of `world` ranks. `below` is the part of the tensor's name
+/// after the rule's key. Throws PlanError, or ConfigError if the number of experts is needed but
+/// unknown, naming the tensor.
+Placement apply(const Rule& rule, const TensorInfo& tensor, std::string_view below,
+                std::uint32_t world);
 
 }  // namespace safeshuffle::placement

@@ -26,12 +26,23 @@ Json as_rule_file(const RuleSet& rules, Json plan) {
   return file;
 }
 
+Json pipeline_section(const Pipeline& pipeline) {
+  Json section = Json::object();
+  for (const auto& [field, role] : pipeline_fields) {
+    for (const Pipeline::Module& module : pipeline.modules) {
+      if (module.role == role) section[std::string(field)].push_back(module.key);
+    }
+  }
+  return section;
+}
+
 Json from_model_config(const RuleSet& rules, const Json& config) {
   Json plan = Json::object();
   for (const char* field : {"base_model_tp_plan", "tp_plan"}) {
     if (config.contains(field) && config[field].is_object()) plan.update(config[field]);
   }
   Json file = as_rule_file(rules, std::move(plan));
+  if (rules.pipeline) file["pipeline"] = pipeline_section(*rules.pipeline);
   if (config.contains("base_model_prefix")) file["base_model_prefix"] = config["base_model_prefix"];
   return file;
 }

@@ -28,6 +28,10 @@ CutRule cut_by_style(const Style& style, bool uneven) {
   return cut;
 }
 
+const Style& style_of(const JsonObject& entry) {
+  return parse_style(entry.text("style"), entry.path("style"), entry.document());
+}
+
 bool is_dim(const json& value) {
   if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= max_dim;
   return value.get<std::int64_t>() >= -std::int64_t{max_dim};
@@ -70,7 +74,22 @@ void check_total(const JsonObject& entry, const std::vector<PartRule>& parts) {
 }  // namespace
 
 Rule RuleParser::parse_word(const Style& style) const {
+  if (style.deals_experts) return DealRule{quantities_.find("experts"), uneven_};
   return make_rule(cut_by_style(style, uneven_));
+}
+
+DealRule RuleParser::parse_experts(const JsonObject& section) const {
+  section.allow_only({"match", "count", "uneven"});
+  return {parse_count(section, "count", "experts"), section.flag("uneven", uneven_)};
+}
+
+std::optional<std::uint64_t> RuleParser::parse_count(const JsonObject& section,
+                                                     std::string_view field,
+                                                     std::string_view quantity) const {
+  if (!section.has(field)) return quantities_.find(quantity);
+  const std::uint64_t count = parse_units(section, field);
+  if (count == per_element) section.fail(field, "\"elements\" has no meaning here");
+  return count;
 }
 
 Rule RuleParser::parse_entry(const JsonObject& entry) const {
@@ -80,15 +99,20 @@ Rule RuleParser::parse_entry(const JsonObject& entry) const {
   if (entry.has("style") == entry.has("dim")) {
     entry.fail("style", R"(a rule has exactly one of "style", "dim" and "place")");
   }
+  if (entry.has("style") && style_of(entry).deals_experts) return parse_deal(entry);
   return make_rule(parse_cut(entry));
+}
+
+DealRule RuleParser::parse_deal(const JsonObject& entry) const {
+  entry.allow_only({"match", "optional", "style", "uneven"});
+  return {quantities_.find("experts"), entry.flag("uneven", uneven_)};
 }
 
 CutRule RuleParser::parse_cut(const JsonObject& entry) const {
   const bool uneven = entry.flag("uneven", uneven_);
   CutRule cut;
   if (entry.has("style")) {
-    cut = cut_by_style(parse_style(entry.text("style"), entry.path("style"), entry.document()),
-                       uneven);
+    cut = cut_by_style(style_of(entry), uneven);
     if (!cut.weight && !cut.bias) entry.allow_only({"match", "optional", "style"});
   } else {
     cut.weight = cut.bias = parse_dim(entry);

@@ -1,7 +1,11 @@
 // One entry of `rules`, or one style of a `tp_plan`, as a Rule.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "placement/json_object.hpp"
 #include "placement/quantities.hpp"
@@ -18,7 +22,15 @@ class RuleParser {
   Rule parse_entry(const JsonObject& entry) const;
   Rule parse_word(const Style& style) const;
 
+  /// The section `experts`, except its keys.
+  DealRule parse_experts(const JsonObject& section) const;
+
+  /// The count in a field; if the field is absent, the quantity, or none if that is unknown.
+  std::optional<std::uint64_t> parse_count(const JsonObject& section, std::string_view field,
+                                           std::string_view quantity) const;
+
  private:
+  DealRule parse_deal(const JsonObject& entry) const;
   CutRule parse_cut(const JsonObject& entry) const;
   Sharing parse_sharing(const JsonObject& entry, bool uneven) const;
   std::vector<PartRule> parse_parts(const JsonObject& entry, bool uneven) const;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <variant>
 
 #include <nlohmann/json.hpp>
 
+#include "placement/advice.hpp"
 #include "placement/json_object.hpp"
 #include "placement/rule_parser.hpp"
 #include "placement/strict_json.hpp"
@@ -13,9 +15,6 @@ namespace safeshuffle::placement {
 namespace {
 
 using nlohmann::json;
-
-// Far above any model's; bounds the recursion over components.
-constexpr std::ptrdiff_t max_components = 64;
 
 // Hugging Face writes plans for a class of models, and each checkpoint omits the tensors it ties.
 constexpr const char* output_head = "lm_head";
@@ -27,21 +26,8 @@ const std::vector<std::string>& default_prefixes() {
   return prefixes;
 }
 
-/// A string or a list of strings; empty if absent.
-std::vector<std::string> string_list(const JsonObject& file, std::string_view field) {
-  const json* value = file.find(field);
-  if (value == nullptr) return {};
-  std::vector<std::string> list;
-  for (const json& item : value->is_array() ? *value : json::array({*value})) {
-    if (!item.is_string()) file.fail(field, "not a string or a list of strings");
-    list.push_back(item.get<std::string>());
-  }
-  return list;
-}
-
 std::vector<std::string> parse_prefixes(const JsonObject& file) {
-  return file.has("base_model_prefix") ? string_list(file, "base_model_prefix")
-                                       : default_prefixes();
+  return file.has("base_model_prefix") ? file.strings("base_model_prefix") : default_prefixes();
 }
 
 bool parse_strictness(const JsonObject& file) {
@@ -55,7 +41,7 @@ bool parse_strictness(const JsonObject& file) {
 
 /// The keys of `tp_plan` that are marked as optional.
 std::vector<std::string> parse_optional(const JsonObject& file) {
-  std::vector<std::string> keys = string_list(file, "optional");
+  std::vector<std::string> keys = file.strings("optional");
   const json* plan = file.find("tp_plan");
   for (const std::string& key : keys) {
     if (plan != nullptr && plan->is_object() && plan->contains(key)) continue;
@@ -65,8 +51,9 @@ std::vector<std::string> parse_optional(const JsonObject& file) {
 }
 
 /// Fields of a rule file, except `tp_plan` and `rules`, by which a rule file is recognised.
-constexpr std::array<std::string_view, 5> other_fields{"optional", "on_unmatched", "uneven",
-                                                       "base_model_prefix", "model_types"};
+constexpr std::array<std::string_view, 7> other_fields{
+    "optional",    "on_unmatched", "uneven",  "base_model_prefix",
+    "model_types", "experts",      "pipeline"};
 
 bool is_other_field(std::string_view name) {
   return std::find(other_fields.begin(), other_fields.end(), name) != other_fields.end();
@@ -91,14 +78,26 @@ void refuse_fields_of_rule_files(const JsonObject& config) {
   }
 }
 
+/// A key that goes as far as the experts' numbers would take each expert for a stack of experts.
+void refuse_single_expert(const Key& key, const Document& document) {
+  const std::string name = "." + generic(key.name) + ".";
+  if (!name.ends_with(".*.") && name.find(".experts.*.") == std::string::npos) return;
+  fail_config(document, key.path,
+              "\"" + key.name +
+                  "\" stands for single experts; name the module that contains them, "
+                  "such as \"layers.*.mlp.experts\"");
+}
+
 /// Fills a RuleSet. Rules are added before plans, because they take precedence over equal keys.
 class Builder {
  public:
-  Builder(const Quantities& quantities, bool uneven, const Document& document)
-      : parser_(quantities, uneven), document_(document) {}
-
-  void use_prefixes(std::vector<std::string> prefixes) {
-    set_.matcher = Matcher(std::move(prefixes));
+  Builder(const Quantities& quantities, bool uneven, std::vector<std::string> prefixes,
+          const Document& document)
+      : quantities_(quantities),
+        parser_(quantities, uneven),
+        prefixes_(std::move(prefixes)),
+        document_(document) {
+    set_.matcher = set_.experts = Matcher(prefixes_);
   }
 
   void add_rules(const json& list) {
@@ -106,7 +105,8 @@ class Builder {
     for (std::size_t i = 0; i < list.size(); ++i) {
       const JsonObject entry(list[i], "rules[" + std::to_string(i) + "]", document_);
       const bool optional = entry.flag("optional", false);
-      add({entry.text("match"), entry.path("match"), optional}, parser_.parse_entry(entry));
+      add(set_.matcher, {entry.text("match"), entry.path("match"), optional},
+          parser_.parse_entry(entry));
     }
     rule_count_ = set_.rules.size();
   }
@@ -117,8 +117,25 @@ class Builder {
       const Style& style = parse_style(plan.text(item.key()), path, document_);
       const bool may_be_absent =
           style.for_activations || std::count(optional.begin(), optional.end(), item.key()) != 0;
-      add({item.key(), path, may_be_absent}, parser_.parse_word(style));
+      add(set_.matcher, {item.key(), path, may_be_absent}, parser_.parse_word(style));
     }
+  }
+
+  void add_experts(const JsonObject& section) {
+    const DealRule rule = parser_.parse_experts(section);
+    const std::vector<std::string> keys = section.strings("match");
+    if (keys.empty()) section.fail("match", "missing");
+    for (const std::string& key : keys) {
+      add(set_.experts, {.name = key, .path = section.path("match"), .in_experts = true}, rule);
+    }
+  }
+
+  void add_pipeline(const JsonObject& section) {
+    set_.pipeline = parse_pipeline(section, parser_, quantities_, prefixes_);
+  }
+
+  void add_pp_plan(const JsonObject& config) {
+    set_.pipeline = parse_pp_plan(config, quantities_, prefixes_);
   }
 
   RuleSet finish(Form form, bool strict) {
@@ -128,14 +145,11 @@ class Builder {
   }
 
  private:
-  void add(Key key, Rule rule) {
-    if (key.name.empty()) fail_config(document_, key.path, "empty");
-    if (std::count(key.name.begin(), key.name.end(), '.') >= max_components) {
-      fail_config(document_, key.path,
-                  "more than " + std::to_string(max_components) + " components");
-    }
+  void add(Matcher& matcher, Key key, Rule rule) {
+    check_key(key, document_);
+    if (std::holds_alternative<DealRule>(rule)) refuse_single_expert(key, document_);
     const std::size_t index = set_.rules.size();
-    const std::size_t standing = set_.matcher.add(key.name, index);
+    const std::size_t standing = matcher.add(key.name, index);
     if (standing == index) {
       set_.rules.push_back(std::move(rule));
       set_.keys.push_back(std::move(key));
@@ -144,17 +158,18 @@ class Builder {
     }
   }
 
+  const Quantities& quantities_;
   RuleParser parser_;
+  std::vector<std::string> prefixes_;
   const Document& document_;
   RuleSet set_;
   std::size_t rule_count_ = 0;
 };
 
 RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities) {
-  file.allow_only({"tp_plan", "optional", "rules", "on_unmatched", "uneven", "base_model_prefix",
-                   "model_types"});
-  Builder builder(quantities, file.flag("uneven", false), file.document());
-  builder.use_prefixes(parse_prefixes(file));
+  file.allow_only({"tp_plan", "optional", "rules", "experts", "pipeline", "on_unmatched", "uneven",
+                   "base_model_prefix", "model_types"});
+  Builder builder(quantities, file.flag("uneven", false), parse_prefixes(file), file.document());
   const std::vector<std::string> optional = parse_optional(file);
   if (const json* rules = file.find("rules")) builder.add_rules(*rules);
   if (const json* plan = file.find("tp_plan")) {
@@ -163,13 +178,18 @@ RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities) {
                              R"(a field of a rule file; it belongs beside "tp_plan", not in it)");
     builder.add_plan(keys, optional);
   }
+  if (const json* experts = file.find("experts")) {
+    builder.add_experts({*experts, "experts", file.document()});
+  }
+  if (const json* pipeline = file.find("pipeline")) {
+    builder.add_pipeline({*pipeline, "pipeline", file.document()});
+  }
   return builder.finish(Form::rule_file, parse_strictness(file));
 }
 
 RuleSet parse_model_config(const JsonObject& file, const Quantities& quantities) {
   refuse_fields_of_rule_files(file);
-  Builder builder(quantities, false, file.document());
-  builder.use_prefixes(parse_prefixes(file));
+  Builder builder(quantities, false, parse_prefixes(file), file.document());
   bool found = false;
   for (const char* field : {"base_model_tp_plan", "tp_plan"}) {
     const json* plan = file.find(field);
@@ -179,6 +199,7 @@ RuleSet parse_model_config(const JsonObject& file, const Quantities& quantities)
   }
   if (!found)
     file.fail("base_model_tp_plan", "missing: this config.json has no tensor-parallel plan");
+  builder.add_pp_plan(file);
   return builder.finish(Form::model_config, false);
 }
 
@@ -187,8 +208,7 @@ RuleSet parse_bare_plan(const JsonObject& file, const Quantities& quantities) {
   refuse_fields_among_keys(
       file, R"(a field of a rule file, but this is a bare plan, in which every name is a key; )"
             R"(write {"uneven": ..., "tp_plan": {...}} instead)");
-  Builder builder(quantities, false, file.document());
-  builder.use_prefixes(default_prefixes());
+  Builder builder(quantities, false, default_prefixes(), file.document());
   builder.add_plan(file, {output_head});
   return builder.finish(Form::bare_plan, false);
 }
@@ -203,7 +223,44 @@ RuleSet parse_form(const JsonObject& file, const Quantities& quantities) {
   return parse_bare_plan(file, quantities);
 }
 
+/// Rules that put a tensor on one rank, or on none, also apply to experts that are dealt.
+bool is_on_one_rank_or_none(const RuleSet& rules, std::optional<std::size_t> index) {
+  const Keep* keep = index ? std::get_if<Keep>(&rules.rules[*index]) : nullptr;
+  return keep != nullptr && keep->kind != Placement::Kind::replicated;
+}
+
 }  // namespace
+
+std::optional<std::size_t> find_rule(const RuleSet& rules, std::string_view name,
+                                     std::vector<bool>& covering) {
+  const auto usual = rules.matcher.find(name, covering);
+  if (!rules.deals_experts) return usual;
+  const auto expert = rules.experts.find(name, covering);
+  return expert && !is_on_one_rank_or_none(rules, usual) ? expert : usual;
+}
+
+RuleSet with_dealt_experts(RuleSet rules) {
+  const bool has_experts = std::ranges::any_of(
+      rules.rules, [](const Rule& rule) { return std::holds_alternative<DealRule>(rule); });
+  if (!has_experts) {
+    fail_config(rules.document, "",
+                "no section \"experts\", which names the modules of the experts that are to be "
+                "dealt to ranks (--experts parallel); a dense model has no experts; otherwise, " +
+                    how_to_add_section(rules, R"("experts": {"match": "layers.*.mlp.experts"})"));
+  }
+  rules.deals_experts = true;
+  return rules;
+}
+
+const Pipeline& pipeline_of(const RuleSet& rules) {
+  if (rules.pipeline) return *rules.pipeline;
+  fail_config(rules.document, "",
+              "no section \"pipeline\", which names the modules of pipeline stages "
+              "(--pipeline-stage); " +
+                  how_to_add_section(
+                      rules, R"("pipeline": {"embedding": "embed_tokens", "layers": "layers", )"
+                             R"("last": "norm", "head": "lm_head"})"));
+}
 
 RuleSet parse_rules(Document document, const Quantities& quantities) {
   const json root = parse_strict(document);
@@ -214,7 +271,7 @@ RuleSet parse_rules(Document document, const Quantities& quantities) {
 
 std::vector<std::string> model_types_of(const Document& document) {
   const json root = parse_strict(document);
-  return string_list({root, "", document}, "model_types");
+  return JsonObject(root, "", document).strings("model_types");
 }
 
 }  // namespace safeshuffle::placement

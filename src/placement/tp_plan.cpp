@@ -63,7 +63,8 @@ placement::Document built_in(const std::string& type, std::string_view config_js
 Placement apply_rule(const RuleSet& rules, std::size_t index, const TensorInfo& tensor,
                      std::uint32_t world) {
   try {
-    return placement::apply(rules.rules[index], tensor, world);
+    const std::string_view below = rules.matcher.below(rules.keys[index].name, tensor.name);
+    return placement::apply(rules.rules[index], tensor, below, world);
   } catch (const PlanError& error) {
     ErrorRecord record = error.record();
     if (std::exchange(record.code, 0) == placement::indivisible) {
@@ -89,7 +90,7 @@ std::vector<Choice> choose_rules(const RuleSet& rules, const Catalog& catalog) {
   choices.reserve(catalog.tensors().size());
   std::vector<bool> covering(rules.rules.size());
   for (const TensorInfo& tensor : catalog.tensors()) {
-    choices.push_back(rules.matcher.find(tensor.name, covering));
+    choices.push_back(placement::find_rule(rules, tensor.name, covering));
   }
   placement::check_keys(rules, catalog, covering);
   return choices;
@@ -125,7 +126,15 @@ TpPlan TpPlan::automatic(std::string_view config_json) {
 }
 
 TpPlan TpPlan::replicate_all() {
-  return from_json(R"({"tp_plan": {}})", "", "replicate");
+  RuleSet rules =
+      placement::parse_rules({"replicate", R"({"tp_plan": {}})"}, Quantities(std::string_view()));
+  rules.is_replicate = true;
+  return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
+}
+
+TpPlan TpPlan::deal_experts() const {
+  RuleSet rules = placement::with_dealt_experts(*rules_);
+  return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
 }
 
 std::string TpPlan::to_json() const {
@@ -135,7 +144,7 @@ std::string TpPlan::to_json() const {
 Placement TpPlan::place(const TensorInfo& tensor, std::uint32_t world) const {
   check_world(world);
   std::vector<bool> covering(rules_->rules.size());
-  return place_by(*rules_, rules_->matcher.find(tensor.name, covering), tensor, world);
+  return place_by(*rules_, placement::find_rule(*rules_, tensor.name, covering), tensor, world);
 }
 
 std::vector<Placement> TpPlan::place_all(const Catalog& catalog, std::uint32_t world,
@@ -157,6 +166,12 @@ std::vector<Placement> TpPlan::place_all(const Catalog& catalog, std::uint32_t w
     }
   }
   return placements;
+}
+
+std::vector<bool> TpPlan::in_stage(const Catalog& catalog, PipelineStage stage,
+                                   const std::vector<bool>& selected) const {
+  return placement::in_stage(placement::pipeline_of(*rules_), rules_->document, catalog, stage,
+                             selected);
 }
 
 }  // namespace safeshuffle

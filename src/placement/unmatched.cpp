@@ -17,7 +17,9 @@ constexpr std::size_t longest_name = 100;
 std::vector<const Key*> unmatched_keys(const RuleSet& rules, const std::vector<bool>& covering) {
   std::vector<const Key*> unmatched;
   for (std::size_t i = 0; i < rules.keys.size(); ++i) {
-    if (!covering[i] && !rules.keys[i].optional) unmatched.push_back(&rules.keys[i]);
+    const Key& key = rules.keys[i];
+    const bool may_be_absent = key.optional || (key.in_experts && !rules.deals_experts);
+    if (!covering[i] && !may_be_absent) unmatched.push_back(&key);
   }
   return unmatched;
 }

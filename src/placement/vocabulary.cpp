@@ -12,8 +12,8 @@ constexpr Style for_activations(std::string_view word) {
   return {word, whole, whole, 1, true};
 }
 
-// Hugging Face transformers 5.23, distributed/tensor_parallel.py, and what integrations/
-// tensor_parallel.py had in 4.x.
+// Hugging Face transformers 5.23, distributed/tensor_parallel.py and expert_parallel.py, and what
+// integrations/tensor_parallel.py had in 4.x.
 constexpr std::array styles{
     Style{"colwise", -2, -1},
     Style{"colwise_rep", -2, -1},
@@ -38,11 +38,10 @@ constexpr std::array styles{
     for_activations("mla_kv_a_proj"),
     for_activations("moe_tp_experts"),
     for_activations("moe_identity_expert"),
+    for_activations("ep_router"),
+    for_activations("ep_dispatch_experts"),
+    Style{"grouped_gemm", whole, whole, 1, false, true},
 };
-
-// These distribute whole experts over ranks, together with a router that knows where they are.
-constexpr std::array<std::string_view, 3> expert_parallel{"grouped_gemm", "ep_router",
-                                                          "ep_dispatch_experts"};
 
 std::string known_styles() {
   std::string list;
@@ -59,14 +58,8 @@ const Style& parse_style(std::string_view word, const std::string& key, const Do
   const auto style = std::find_if(styles.begin(), styles.end(),
                                   [&](const Style& candidate) { return candidate.word == word; });
   if (style != styles.end()) return *style;
-  const std::string quoted = std::string("'").append(word).append("'");
-  if (std::find(expert_parallel.begin(), expert_parallel.end(), word) != expert_parallel.end()) {
-    fail_config(document, key,
-                quoted +
-                    " means expert parallelism, which is not supported; to split along the "
-                    "experts' dimension, write a rule with \"dim\": 0");
-  }
-  fail_config(document, key, "unknown style " + quoted + "; known styles: " + known_styles());
+  fail_config(document, key,
+              "unknown style '" + std::string(word) + "'; known styles: " + known_styles());
 }
 
 }  // namespace safeshuffle::placement

@@ -21,10 +21,12 @@ struct Style {
 
   /// The style describes how activations move, so its module may have no parameters at all.
   bool for_activations = false;
+
+  /// Whole experts are dealt to the ranks; the dimensions do not matter.
+  bool deals_experts = false;
 };
 
-/// Throws ConfigError if `word` is unknown or does not mean tensor parallelism; `key` is the path
-/// of the word in the document.
+/// Throws ConfigError if `word` is unknown; `key` is the path of the word in the document.
 const Style& parse_style(std::string_view word, const std::string& key, const Document& document);
 
 }  // namespace safeshuffle::placement

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 
 #include "safeshuffle/loader.hpp"
@@ -36,6 +37,29 @@ TEST_CASE("a load by path finds, places and loads", "[load]") {
   const TensorSet loaded = load(path, comm, options);
   CHECK(loaded.size() == 6);
   CHECK(is_right(loaded, comm.rank()));
+}
+
+TEST_CASE("a load by path takes the selected stage, a load by plan what is planned", "[load]") {
+  const SharedModel model(plain_model(3));
+  const Communicator& comm = shared_group();
+  const std::string rules = model.directory / "rules.json";
+  if (world_rank() == 0) {
+    std::ofstream(rules) << R"({"tp_plan": {"cut1": "colwise"}, "uneven": true, "pipeline": {
+        "first": ["cut0", "whole0"], "layers": "layers", "last": ["cut1", "whole1", "cut2", "whole2"],
+        "count": 2}})";
+  }
+  Options options;
+  options.tp_plan = rules;
+  options.selection.stage = PipelineStage{1, 2};
+  const TensorSet staged = load(model.path(), comm, options);
+  CHECK(is_right(staged, comm.rank()));
+  CHECK(staged.size() == 4);
+  CHECK(staged.find("cut0") == nullptr);
+  CHECK(staged.report().stage == options.selection.stage);
+  CHECK(staged.report().tensor_bytes == model.catalog.tensor_bytes() / 3 * 2);
+  const TensorSet planned = load(model.plan(), comm, options);
+  CHECK(planned.size() == 6);
+  CHECK(planned.report().stage == std::nullopt);
 }
 
 TEST_CASE("an empty checkpoint is loaded, verified and saved", "[load]") {

@@ -1,9 +1,13 @@
 """The architectures with built-in rules: every tensor's name, its shape, and what a rank keeps of it as
 vLLM cuts it, written down from vLLM's layers and not from the rules under test."""
 
+import json
 from dataclasses import dataclass
 from typing import Callable, Optional
 
+import numpy as np
+
+import checkpoint
 from placement import shard_along
 
 # (rank, world) → pairs (begin, end) along the cut axis.
@@ -153,6 +157,39 @@ def mixtral(c):
     return _decoder(c, {**_attention(c), **moe})
 
 
+def _qwen_experts(c):
+    hidden, wide, experts = c["hidden_size"], c["moe_intermediate_size"], c["num_experts"]
+    moe = {"mlp.gate": {"weight": Weight((experts, hidden))}}
+    for expert in range(experts):
+        path = f"mlp.experts.{expert}."
+        moe[path + "gate_proj"] = column((wide, hidden), even(wide))
+        moe[path + "up_proj"] = column((wide, hidden), even(wide))
+        moe[path + "down_proj"] = row((hidden, wide), even(wide))
+    return moe
+
+
+def qwen2_moe(c):
+    hidden, wide = c["hidden_size"], c["shared_expert_intermediate_size"]
+    shared = {
+        "mlp.shared_expert.gate_proj": column((wide, hidden), even(wide)),
+        "mlp.shared_expert.up_proj": column((wide, hidden), even(wide)),
+        "mlp.shared_expert.down_proj": row((hidden, wide), even(wide)),
+        "mlp.shared_expert_gate": {"weight": Weight((1, hidden))},
+    }
+    return _decoder(c, {**_attention(c, bias=True), **_qwen_experts(c), **shared})
+
+
+def qwen3_moe(c):
+    """Also with a layer without experts."""
+    norms = {f"self_attn.{name}_norm": norm(c["head_dim"]) for name in "qk"}
+    weights = _decoder(c, {**_attention(c), **norms, **_qwen_experts(c)})
+    for layer in c.get("mlp_only_layers", []):
+        prefix = f"model.layers.{layer}."
+        weights = {n: w for n, w in weights.items() if not n.startswith(prefix + "mlp.")}
+        weights.update(named(prefix, _gated_mlp(c)))
+    return weights
+
+
 def phi3(c):
     hidden, wide = c["hidden_size"], c["intermediate_size"]
     heads, kv = c["num_attention_heads"], c["num_key_value_heads"]
@@ -250,10 +287,16 @@ _SMALL = {
     "hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "num_hidden_layers": 2,
     "intermediate_size": 80, "vocab_size": 96,
 }  # fmt: skip
+_QWEN_MOE = {
+    "num_experts": 4, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48,
+}  # fmt: skip
 _FALCON = {
     "model_type": "falcon", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2,
     "vocab_size": 96, "bias": False,
 }  # fmt: skip
+
+
+_DTYPES = ("BF16", "F32", "U8")
 
 
 def _model(build, **config):
@@ -262,6 +305,24 @@ def _model(build, **config):
 
 def small_llama(layers=2):
     return _model(llama, **{**_SMALL, "model_type": "llama", "num_hidden_layers": layers})
+
+
+def write(directory, model):
+    """Writes three files with random bits and a config.json; returns {name: Tensor}."""
+    rng = np.random.default_rng(len(model.weights))
+    tensors = {
+        name: checkpoint.random_tensor(rng, _DTYPES[i % len(_DTYPES)], weight.shape)
+        for i, (name, weight) in enumerate(model.weights.items())
+    }
+    names = list(tensors)
+    files = {
+        f"model-{i + 1:05}-of-00003.safetensors": {n: tensors[n] for n in names[i::3]}
+        for i in range(3)
+    }
+    for name, group in files.items():
+        checkpoint.write_by_reference(directory / name, group)
+    checkpoint.write_index(directory, files, json.dumps(model.config))
+    return tensors
 
 
 def small_models():
@@ -275,6 +336,9 @@ def small_models():
         _model(gemma, **{**_SMALL, "model_type": "gemma", "num_key_value_heads": 1,
                          "head_dim": 16, "tie_word_embeddings": True}),
         _model(mixtral, **{**_SMALL, "model_type": "mixtral", "num_local_experts": 4}),
+        _model(qwen2_moe, **{**_SMALL, **_QWEN_MOE, "model_type": "qwen2_moe"}),
+        _model(qwen3_moe, **{**_SMALL, **_QWEN_MOE, "model_type": "qwen3_moe", "head_dim": 16,
+                             "mlp_only_layers": [1]}),
         _model(phi3, **{**_SMALL, "model_type": "phi3"}),
         _model(falcon, **{**_FALCON, "new_decoder_architecture": True, "multi_query": True,
                           "num_kv_heads": 2}),

@@ -6,15 +6,12 @@ import unittest
 from itertools import product
 from pathlib import Path
 
-import numpy as np
-
 import checkpoint
 import command
 import models
 
 WORLDS = (2, 4, 8)
 PLAN_ERROR = 5
-DTYPES = ("BF16", "F32", "U8")
 
 
 class Models(unittest.TestCase):
@@ -35,7 +32,7 @@ class Models(unittest.TestCase):
         for number, model in enumerate(models.small_models()):
             directory = self.work / f"printed-{number}"
             directory.mkdir()
-            self.write(directory, model)
+            models.write(directory, model)
             printed = command.run("rules", directory)
             self.assertEqual(printed.returncode, 0, printed.stderr)
             rules = self.work / f"rules-{number}.json"
@@ -54,7 +51,7 @@ class Models(unittest.TestCase):
     def test_advice_for_worlds_that_do_not_divide(self):
         directory = self.work / "advised"
         directory.mkdir()
-        self.write(directory, models.small_llama())
+        models.write(directory, models.small_llama())
         result = command.run("plan", directory, "--world", 3)
         self.assertIn("'safeshuffle rules MODEL > rules.json'", result.stderr)
         rules = json.loads(command.run("rules", directory).stdout)
@@ -66,7 +63,7 @@ class Models(unittest.TestCase):
     def test_worlds_that_do_not_divide(self):
         directory = self.work / "indivisible"
         directory.mkdir()
-        self.write(directory, models.small_llama())
+        models.write(directory, models.small_llama())
         for world in (3, 5, 7, 64):
             with self.subTest(world):
                 result = command.run("plan", directory, "--world", world)
@@ -77,29 +74,13 @@ class Models(unittest.TestCase):
         (number, model), world = case
         directory = self.work / f"{number}-{world}"
         directory.mkdir()
-        tensors = self.write(directory, model)
+        tensors = models.write(directory, model)
         saved = directory / "saved"
         result = command.run_ranks(
             world, "load", directory, "--window", "4KiB", "--save-sharded", saved
         )
         self.assertEqual(result.returncode, 0, f"{model.name}: {result.stderr}")
         return tensors, saved
-
-    def write(self, directory, model):
-        rng = np.random.default_rng(len(model.weights))
-        tensors = {
-            name: checkpoint.random_tensor(rng, DTYPES[i % len(DTYPES)], weight.shape)
-            for i, (name, weight) in enumerate(model.weights.items())
-        }
-        names = list(tensors)
-        files = {
-            f"model-{i + 1:05}-of-00003.safetensors": {n: tensors[n] for n in names[i::3]}
-            for i in range(3)
-        }
-        for name, group in files.items():
-            checkpoint.write_by_reference(directory / name, group)
-        checkpoint.write_index(directory, files, json.dumps(model.config))
-        return tensors
 
     def compare(self, model, tensors, saved, rank, world):
         actual = checkpoint.read(saved / f"model-rank-{rank}-part-0.safetensors")

@@ -75,6 +75,18 @@ const std::vector<Row> mixtral_mlp{
     {"layers.0.block_sparse_moe.experts.7.w2.weight", {16, 24}, {16, 12}, {16, 6}},
     {"layers.0.block_sparse_moe.experts.7.w3.weight", {24, 16}, {12, 16}, {6, 16}}};
 
+const std::vector<Row> qwen_moe{
+    {"layers.0.mlp.gate.weight", {8, 16}, {8, 16}, {8, 16}},
+    {"layers.0.mlp.experts.7.gate_proj.weight", {24, 16}, {12, 16}, {6, 16}},
+    {"layers.0.mlp.experts.7.up_proj.weight", {24, 16}, {12, 16}, {6, 16}},
+    {"layers.0.mlp.experts.7.down_proj.weight", {16, 24}, {16, 12}, {16, 6}}};
+
+const std::vector<Row> qwen2_shared_expert{
+    {"layers.0.mlp.shared_expert.gate_proj.weight", {24, 16}, {12, 16}, {6, 16}},
+    {"layers.0.mlp.shared_expert.up_proj.weight", {24, 16}, {12, 16}, {6, 16}},
+    {"layers.0.mlp.shared_expert.down_proj.weight", {16, 24}, {16, 12}, {16, 6}},
+    {"layers.0.mlp.shared_expert_gate.weight", {1, 16}, {1, 16}, {1, 16}}};
+
 const std::vector<Row> phi3_layers{
     {"layers.0.self_attn.qkv_proj.weight", {32, 16}, {16, 16}, {12, 16}},
     {"layers.0.self_attn.o_proj.weight", {16, 16}, {16, 8}, {16, 4}},
@@ -228,6 +240,17 @@ TEST_CASE("mixtral", "[placement]") {
   check_model(config, lm_head);
 }
 
+TEST_CASE("qwen's mixtures of experts", "[placement]") {
+  const auto type = GENERATE(as<std::string>{}, "qwen2_moe", "qwen3_moe");
+  const std::string config =
+      R"({"num_attention_heads": 4, "num_key_value_heads": 2, "model_type": ")" + type + "\"}";
+  check_model(config, llama_attention, "model.");
+  check_model(config, llama_mlp, "model.");  // layers without experts
+  check_model(config, qwen_moe, "model.");
+  check_model(config, lm_head);
+  if (type == "qwen2_moe") check_model(config, qwen2_shared_expert, "model.");
+}
+
 TEST_CASE("phi3", "[placement]") {
   const std::string config =
       R"({"num_attention_heads": 4, "num_key_value_heads": 2, "model_type": "phi3"})";
@@ -336,8 +359,9 @@ TEST_CASE("an unknown or absent model type lists the known ones", "[placement]")
     FAIL("no exception");
   } catch (const ConfigError& error) {
     const std::string message = error.what();
-    for (const char* part : {"model_type", "llama", "RefinedWebModel", "gemma3_text", "phi3",
-                             "bloom", "gpt_neox", "mixtral", "--tp-plan", "replicate"}) {
+    for (const char* part :
+         {"model_type", "llama", "RefinedWebModel", "gemma3_text", "phi3", "bloom", "gpt_neox",
+          "mixtral", "qwen3_moe", "--tp-plan", "replicate"}) {
       CAPTURE(message, part);
       CHECK(message.find(part) != std::string::npos);
     }

@@ -19,8 +19,14 @@ Catalog four_tensors() {
                                  {"norm", DType::F32, {8}}}});
 }
 
+TpPlan two_stages() {
+  return TpPlan::from_json(
+      R"({"tp_plan": {}, "pipeline": {"layers": "layers", "last": "norm", "count": 2}})", "",
+      "rules.json");
+}
+
 Selected select(const Selection& selection) {
-  return safeshuffle::select(selection, four_tensors());
+  return safeshuffle::select(selection, four_tensors(), two_stages());
 }
 
 std::string refusal(const Selection& selection) {
@@ -52,13 +58,33 @@ TEST_CASE("a pattern without a match is refused, and a selection of nothing", "[
   CHECK(refusal({{"norm"}, {"n*"}}) == "no tensor is left to load");
 }
 
+TEST_CASE("a stage and patterns select what is in both", "[selection]") {
+  CHECK(select({{}, {}, PipelineStage{0, 2}}) == Selected{true, false, false, false});
+  CHECK(select({{}, {}, PipelineStage{1, 2}}) == Selected{false, true, true, true});
+  CHECK(select({{"*.a"}, {}, PipelineStage{1, 2}}) == Selected{false, true, false, false});
+  CHECK(select({{"layers.*"}, {"*.a"}, PipelineStage{1, 2}}) ==
+        Selected{false, false, true, false});
+  CHECK(refusal({{"norm"}, {}, PipelineStage{0, 2}}) == "no tensor is left to load");
+  CHECK(refusal({{"nor"}, {}, PipelineStage{1, 2}}) == "no tensor of the checkpoint matches 'nor'");
+}
+
+TEST_CASE("what is left out by name needs no stage", "[selection]") {
+  const TpPlan rules = TpPlan::from_json(
+      R"({"tp_plan": {}, "pipeline": {"layers": "layers", "count": 2}})", "", "rules.json");
+  const Catalog catalog = four_tensors();
+  CHECK_THROWS_AS(safeshuffle::select({{}, {}, PipelineStage{1, 2}}, catalog, rules), PlanError);
+  CHECK(safeshuffle::select({{}, {"norm"}, PipelineStage{1, 2}}, catalog, rules) ==
+        Selected{false, true, true, false});
+}
+
 TEST_CASE("what is not selected is dropped, and need not be divisible", "[selection]") {
   const TpPlan rules = TpPlan::from_json(R"({"rules": [
       {"match": "layers.*.a", "dim": 0}, {"match": "layers.*.b", "dim": 0}]})",
                                          "", "rules.json");
   const Catalog catalog = four_tensors();
   CHECK_THROWS_AS(rules.place_all(catalog, 2), PlanError);
-  const auto placements = rules.place_all(catalog, 2, safeshuffle::select({{}, {"*.b"}}, catalog));
+  const auto placements =
+      rules.place_all(catalog, 2, safeshuffle::select({{}, {"*.b"}}, catalog, rules));
   CHECK(placements[0].kind == Placement::Kind::sharded);
   CHECK(placements[2].kind == Placement::Kind::dropped);
   CHECK(placements[3].kind == Placement::Kind::replicated);
