@@ -112,9 +112,8 @@ PlanOptions plan_options(const PlanCommand& command) {
 void plan(const PlanCommand& command) {
   Checkpoint checkpoint = open_checkpoint(command.paths);
   const TpPlan rules = select_tp_plan(command.options, checkpoint, command.world);
-  auto placements = rules.place_all(checkpoint.catalog, command.world,
-                                    select(command.options.selection, checkpoint.catalog, rules));
-  const Plan plan = make_plan(std::move(checkpoint.catalog), std::move(placements), command.world,
+  auto targets = select_targets(checkpoint, rules, command.options, command.world);
+  const Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), command.world,
                               plan_options(command));
   plan.prove();
   print_warnings(plan.warnings());

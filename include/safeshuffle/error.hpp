@@ -64,6 +64,7 @@ enum class FormatErrc : std::int32_t {
   trailing_bytes,        ///< the file continues after the last tensor
   duplicate_tensor,      ///< a tensor is in two files of the checkpoint
   index_mismatch,        ///< the index and the headers disagree on a tensor
+  bad_shard_record,      ///< what the files of a sharded state say of their tensors is not possible
 };
 
 /// Everything known about one failure. Fields that do not apply are empty; designated initialisers

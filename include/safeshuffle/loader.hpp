@@ -20,6 +20,7 @@
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/options.hpp"
 #include "safeshuffle/plan.hpp"
+#include "safeshuffle/sharded_state.hpp"
 #include "safeshuffle/tensor.hpp"
 
 namespace safeshuffle {
@@ -28,6 +29,7 @@ namespace safeshuffle {
 struct Checkpoint {
   Catalog catalog;
   std::string config_json;  ///< text of config.json; empty if there is none
+  std::shared_ptr<const ShardedState> sharded_state;  ///< null if it is not one
 };
 
 /// Reads the headers of a checkpoint: a directory, a `.safetensors` file, an `.index.json`, or
@@ -40,8 +42,16 @@ Checkpoint open_checkpoint(const std::string& path);
 /// checkpoint's config, for a group of `world` ranks. "auto" requires a config.json with a known
 /// model_type if `world` > 1, if a pipeline stage is selected, or if experts are dealt; otherwise,
 /// a single rank keeps every tensor of any model. Throws ConfigError, or IoError if the rule file
-/// cannot be read.
+/// cannot be read. A sharded state that is loaded as it was saved needs no rules either.
 TpPlan select_tp_plan(const Options& options, const Checkpoint& checkpoint, std::uint32_t world);
+
+/// What a group of `world` ranks loads: the selected tensors, placed by the rules of
+/// `select_tp_plan`. A sharded state is loaded as it was saved, each rank its own files, by a group
+/// of the size that saved it and with "auto" rules; otherwise its shards are joined and placed by
+/// the rules, if the files record what they are. Throws as TpPlan::place_all and `select`; IoError
+/// if files of a sharded state are missing; PlanError if nothing is recorded.
+std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& rules,
+                                   const Options& options, std::uint32_t world);
 
 /// Loads a checkpoint. Collective. `paths` are used only on rank 0, which finds the files; every
 /// rank must be able to open the files under the paths that rank 0 finds.

@@ -14,6 +14,13 @@ namespace safeshuffle {
 /// Extents in elements, outermost first; empty for a scalar.
 using Shape = std::vector<std::uint64_t>;
 
+/// Consecutive indices [begin, begin + length) along one axis of a tensor.
+struct Interval {
+  std::uint64_t begin = 0;
+  std::uint64_t length = 0;
+  bool operator==(const Interval&) const = default;
+};
+
 /// One tensor as stored.
 struct TensorInfo {
   std::string name;
@@ -41,15 +48,22 @@ class Catalog {
  public:
   Catalog() = default;
 
+  /// Whether the files of a checkpoint may have tensors of the same name: those of a sharded state
+  /// do (see sharded_state.hpp).
+  enum class Names : std::uint8_t { unique, by_file };
+
   /// `tensors` must be ordered by (file, file_offset), with valid `file` indices. Fills in
-  /// `first_tensor` and `tensor_count`. Throws FormatError if a name is in two files.
-  Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors);
+  /// `first_tensor` and `tensor_count`. Throws FormatError if a name that must be unique is in two
+  /// files.
+  Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors,
+          Names names = Names::unique);
 
   std::span<const FileInfo> files() const noexcept { return files_; }
   std::span<const TensorInfo> tensors() const noexcept { return tensors_; }
   std::span<const TensorInfo> tensors_of(const FileInfo& file) const noexcept;
 
-  /// Null if no file has it. The pointer is valid as long as the catalog.
+  /// The first one of this name; null if no file has it. The pointer is valid as long as the
+  /// catalog.
   const TensorInfo* find(std::string_view name) const noexcept;
 
   /// Sum of all tensors' bytes, without headers.

@@ -14,7 +14,7 @@ namespace safeshuffle {
 
 /// Which rank reads which files. A deterministic function of the catalog and the world size.
 enum class Assignment : std::uint8_t {
-  round_robin,  ///< file i is read by rank i % world
+  round_robin,  ///< file i is read by rank i % world; or, if every file is for one rank only, by it
   balanced,     ///< whole files, largest first, each to the rank with the fewest bytes so far
   striped,      ///< every file is divided into `world` ranges of tensors; for few or skewed files
   automatic,    ///< striped if files < ranks or round-robin is badly skewed, else round-robin

@@ -17,13 +17,6 @@
 
 namespace safeshuffle {
 
-/// Consecutive indices [begin, begin + length) along one axis of a tensor.
-struct Interval {
-  std::uint64_t begin = 0;
-  std::uint64_t length = 0;
-  bool operator==(const Interval&) const = default;
-};
-
 /// How `units` equal units are distributed over the ranks of a group of size `world`:
 ///  - `units % world == 0`: consecutive units, the same number for each rank;
 ///  - else if `replicate` and `world % units == 0`: rank r holds unit r / (world / units), together

@@ -11,6 +11,7 @@
 
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/placement.hpp"
+#include "safeshuffle/sharded_state.hpp"
 
 namespace safeshuffle {
 
@@ -43,7 +44,12 @@ struct Composition {
 struct Target {
   std::uint32_t tensor = 0;  ///< index into Catalog::tensors(): the only, or a first, tensor of it
   Placement placement;
-  std::shared_ptr<const Composition> composition;  ///< null: `tensor` as it is stored
+
+  /// Null: the target is `tensor` as it is stored.
+  std::shared_ptr<const Composition> composition = nullptr;
+
+  /// Null: the target is a whole tensor.
+  std::shared_ptr<const SavedShard> saved_shard = nullptr;
 };
 
 /// One target for every stored tensor, as it is; `placements` in the order of the catalog.

@@ -35,10 +35,11 @@ std::vector<std::uint32_t> order_by_name(const std::vector<TensorInfo>& tensors)
 
 }  // namespace
 
-Catalog::Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors)
+Catalog::Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors, Names names)
     : files_(std::move(files)), tensors_(std::move(tensors)), by_name_(order_by_name(tensors_)) {
   count_tensors(files_, tensors_);
   for (const TensorInfo& tensor : tensors_) tensor_bytes_ += tensor.bytes;
+  if (names == Names::by_file) return;
   const auto twin = std::adjacent_find(by_name_.begin(), by_name_.end(), [&](auto a, auto b) {
     return tensors_[a].name == tensors_[b].name;
   });

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "safeshuffle/metadata.hpp"
+#include "safeshuffle/sharded_state.hpp"
 
 namespace safeshuffle::format {
 
@@ -26,9 +28,15 @@ struct RawHeader {
   std::uint64_t inode = 0;  ///< 0: not known to this process
 };
 
-/// Parses headers (in the order of `listing.files`) into a catalog. Throws FormatError, also if a
-/// tensor is in two files or the headers disagree with the index: a tensor that the index has
-/// and the named file lacks, or that a file has and the index lacks or places elsewhere.
-Catalog make_catalog(const Listing& listing, const std::vector<RawHeader>& headers);
+/// What the headers of all files say.
+struct Contents {
+  Catalog catalog;
+  std::shared_ptr<const ShardedState> sharded_state;  ///< null if it is not one
+};
+
+/// Parses headers (in the order of `listing.files`). Throws FormatError, also if a tensor is in two
+/// files that are no sharded state, or the headers disagree with the index: a tensor that the index
+/// has and the named file lacks, or that a file has and the index lacks or places elsewhere.
+Contents parse_contents(const Listing& listing, const std::vector<RawHeader>& headers);
 
 }  // namespace safeshuffle::format

@@ -47,10 +47,8 @@ PlanOptions on_device(PlanOptions options, const Communicator& comm) {
 Plan plan_together(Opened opened, const Communicator& comm, const Options& options) {
   std::optional<Plan> plan;
   comm::agree_on_computation(comm.transport(), timeout_of(options), [&]() -> std::string {
-    const Catalog& catalog = opened.checkpoint.catalog;
-    auto placements = opened.tp_plan.place_all(catalog, comm.size(),
-                                               select(options.selection, catalog, opened.tp_plan));
-    plan = make_plan(std::move(opened.checkpoint.catalog), std::move(placements), comm.size(),
+    auto targets = select_targets(opened.checkpoint, opened.tp_plan, options, comm.size());
+    plan = make_plan(std::move(opened.checkpoint.catalog), std::move(targets), comm.size(),
                      on_device(options.plan, comm));
     return {};
   });

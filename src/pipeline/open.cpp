@@ -111,8 +111,11 @@ Opened open_together(const source::Source& source, const std::vector<std::string
   checkpoint.config_json = found.listing.config_json;
   TpPlan rules = TpPlan::replicate_all();
   comm::agree_on_computation(transport, timeout, [&]() -> std::string {
-    checkpoint.catalog = format::make_catalog(found.listing, decode_headers(raw, inodes));
-    rules = make_tp_plan(options, found.rules_json, checkpoint.config_json, transport.size());
+    format::Contents contents =
+        format::parse_contents(found.listing, decode_headers(raw, inodes));
+    checkpoint.catalog = std::move(contents.catalog);
+    checkpoint.sharded_state = std::move(contents.sharded_state);
+    rules = make_tp_plan(options, found.rules_json, checkpoint, transport.size());
     return {};
   });
   return {std::move(checkpoint), std::move(rules), inputs_of(found.listing, options.tp_plan)};
@@ -126,7 +129,8 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
   std::vector<format::RawHeader> headers;
   headers.reserve(listing.files.size());
   for (const std::string& file : listing.files) headers.push_back(source::read_header(files, file));
-  return {format::make_catalog(listing, headers), listing.config_json};
+  format::Contents contents = format::parse_contents(listing, headers);
+  return {std::move(contents.catalog), listing.config_json, std::move(contents.sharded_state)};
 }
 
 Checkpoint open_checkpoint(const std::string& path) {
@@ -134,8 +138,7 @@ Checkpoint open_checkpoint(const std::string& path) {
 }
 
 TpPlan select_tp_plan(const Options& options, const Checkpoint& checkpoint, std::uint32_t world) {
-  return pipeline::make_tp_plan(options, pipeline::read_rules(options.tp_plan),
-                                checkpoint.config_json, world);
+  return pipeline::make_tp_plan(options, pipeline::read_rules(options.tp_plan), checkpoint, world);
 }
 
 }  // namespace safeshuffle

@@ -1,11 +1,11 @@
 // Saving each rank's tensors as a safetensors file of its own.
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +26,7 @@
 #include "core/random.hpp"
 #include "core/system_call.hpp"
 #include "core/wire.hpp"
+#include "format/sharded_state.hpp"
 #include "pipeline/file_writer.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/tensor_state.hpp"
@@ -48,13 +49,39 @@ std::vector<const TensorView*> in_file_order(const TensorSet& model) {
   return views;
 }
 
-format::HeaderLayout layout(const std::vector<const TensorView*>& views) {
+// What a view is of its whole tensor; none if it is that, and of an empty shape if it is not known.
+std::optional<SavedShard> shard_of(const TensorView& view, const Plan& plan, std::uint32_t rank) {
+  const Target& target = plan.targets()[view.index];
+  if (target.saved_shard) return *target.saved_shard;
+  const Shape& shape = shape_of(target, plan.catalog());
+  if (std::ranges::equal(view.shape, shape)) return std::nullopt;
+  SavedShard shard{shape, target.placement.split.axis, {}};
+  append_intervals(target.placement.split, shape[shard.axis], rank, plan.world(), shard.intervals);
+  return shard;
+}
+
+std::map<std::string, std::string> metadata(const std::vector<const TensorView*>& views,
+                                            const TensorSet& model) {
+  std::map<std::string, std::string> metadata{{"format", "pt"}};
+  std::map<std::string, SavedShard> shards;
+  for (const TensorView* view : views) {
+    std::optional<SavedShard> shard = shard_of(*view, model.plan(), model.rank());
+    if (!shard) continue;
+    if (shard->shape.empty()) return metadata;
+    shards.emplace(view->name, *std::move(shard));
+  }
+  metadata.emplace(format::shard_record_key,
+                   format::write_shard_record(model.rank(), model.plan().world(), shards));
+  return metadata;
+}
+
+format::HeaderLayout layout(const std::vector<const TensorView*>& views, const TensorSet& model) {
   std::vector<format::TensorSpec> specs;
   for (const TensorView* view : views) {
     specs.push_back(
         {std::string(view->name), view->dtype, {view->shape.begin(), view->shape.end()}});
   }
-  return format::layout_header(specs, {{"format", "pt"}});
+  return format::layout_header(specs, metadata(views, model));
 }
 
 void write_tensor(pipeline::FileWriter& writer, std::size_t index, const TensorSet& model,
@@ -73,7 +100,7 @@ std::unique_ptr<pipeline::FileWriter> write_file(const TensorSet& model, const f
                                                  const comm::Heartbeat& beat) {
   const auto views = in_file_order(model);
   format::HeaderLayout header;
-  comm::beat_during(beat, [&] { header = layout(views); });
+  comm::beat_during(beat, [&] { header = layout(views, model); });
   auto writer = std::make_unique<pipeline::FileWriter>(path, std::move(header));
   std::vector<std::byte> buffer;
   for (std::size_t i = 0; i < views.size(); ++i) {
@@ -87,19 +114,10 @@ std::unique_ptr<pipeline::FileWriter> write_file(const TensorSet& model, const f
   throw ConfigError(ErrorRecord{.file = path.string(), .cause = std::move(cause)});
 }
 
-constexpr std::string_view shard_prefix = "model-rank-";
-constexpr std::string_view shard_suffix = "-part-0.safetensors";
-
-std::string shard_name(std::uint32_t rank) {
-  return std::string(shard_prefix).append(std::to_string(rank)).append(shard_suffix);
-}
-
 // The rank that writes the file of this name in a sufficiently large group.
 std::optional<std::uint32_t> shard_rank(std::string_view name) {
-  if (!name.starts_with(shard_prefix) || !name.ends_with(shard_suffix)) return {};
-  std::uint32_t rank = 0;
-  std::from_chars(name.data() + shard_prefix.size(), name.data() + name.size(), rank);
-  return name == shard_name(rank) ? std::optional(rank) : std::nullopt;
+  const auto file = format::parse_shard_name(name);
+  return file && file->part == 0 ? std::optional(file->rank) : std::nullopt;
 }
 
 bool is_same_directory(const fs::path& a, const fs::path& b) {
@@ -316,7 +334,7 @@ ShardedOutput& ShardedOutput::operator=(ShardedOutput&&) noexcept = default;
 ShardedOutput::~ShardedOutput() = default;
 
 fs::path ShardedOutput::file_of(const fs::path& directory, std::uint32_t rank) {
-  return directory / shard_name(rank);
+  return directory / format::shard_name(rank);
 }
 
 void ShardedOutput::write(const TensorSet& model) {

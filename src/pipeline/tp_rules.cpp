@@ -5,6 +5,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/posix_file.hpp"
+#include "pipeline/targets.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
@@ -17,17 +18,18 @@ bool is_builtin(std::string_view tp_plan) {
 
 // A single rank keeps everything, whatever the model, so it needs no config.json, unless the rules
 // say which tensors it loads.
-bool needs_no_rules(const Options& options, std::uint32_t world) {
-  return world == 1 && !options.selection.stage && options.experts == ExpertPlacement::cut;
+bool needs_no_rules(const Options& options, const Checkpoint& checkpoint, std::uint32_t world) {
+  return loads_as_saved(options, checkpoint, world) ||
+         (world == 1 && !options.selection.stage && options.experts == ExpertPlacement::cut);
 }
 
 TpPlan choose_rules(const Options& options, std::string_view rules_json,
-                    std::string_view config_json, std::uint32_t world) {
-  if (options.tp_plan == "auto" && !needs_no_rules(options, world)) {
-    return TpPlan::automatic(config_json);
+                    const Checkpoint& checkpoint, std::uint32_t world) {
+  if (options.tp_plan == "auto" && !needs_no_rules(options, checkpoint, world)) {
+    return TpPlan::automatic(checkpoint.config_json);
   }
   if (is_builtin(options.tp_plan)) return TpPlan::replicate_all();
-  return TpPlan::from_json(rules_json, config_json, options.tp_plan);
+  return TpPlan::from_json(rules_json, checkpoint.config_json, options.tp_plan);
 }
 
 }  // namespace
@@ -42,8 +44,8 @@ std::string read_rules(std::string_view tp_plan) {
 }
 
 TpPlan make_tp_plan(const Options& options, std::string_view rules_json,
-                    std::string_view config_json, std::uint32_t world) {
-  const TpPlan rules = choose_rules(options, rules_json, config_json, world);
+                    const Checkpoint& checkpoint, std::uint32_t world) {
+  const TpPlan rules = choose_rules(options, rules_json, checkpoint, world);
   return options.experts == ExpertPlacement::parallel ? rules.deal_experts() : rules;
 }
 

@@ -5,8 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "safeshuffle/options.hpp"
-#include "safeshuffle/placement.hpp"
+#include "safeshuffle/loader.hpp"
 
 namespace safeshuffle::pipeline {
 
@@ -19,6 +18,6 @@ std::string read_rules(std::string_view tp_plan);
 /// select_tp_plan (loader.hpp), if `options.tp_plan` names a file, with that file's text. Throws
 /// ConfigError.
 TpPlan make_tp_plan(const Options& options, std::string_view rules_json,
-                    std::string_view config_json, std::uint32_t world);
+                    const Checkpoint& checkpoint, std::uint32_t world);
 
 }  // namespace safeshuffle::pipeline

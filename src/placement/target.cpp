@@ -28,7 +28,7 @@ std::vector<Target> stored_targets(std::vector<Placement> placements) {
   std::vector<Target> targets;
   targets.reserve(placements.size());
   for (std::size_t i = 0; i < placements.size(); ++i) {
-    targets.push_back({static_cast<std::uint32_t>(i), std::move(placements[i]), nullptr});
+    targets.push_back({static_cast<std::uint32_t>(i), std::move(placements[i]), nullptr, nullptr});
   }
   return targets;
 }

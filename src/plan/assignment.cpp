@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "safeshuffle/error.hpp"
 
@@ -12,6 +13,8 @@ namespace safeshuffle::plan {
 namespace {
 
 using Reads = std::vector<std::vector<Read>>;  // [reader]
+
+constexpr std::uint32_t nobody = std::numeric_limits<std::uint32_t>::max();
 
 // Of tensors that are read.
 std::vector<std::uint64_t> bytes_per_file(const Schedule& schedule) {
@@ -52,6 +55,20 @@ std::vector<std::uint32_t> round_robin_files(std::size_t files, std::uint32_t wo
   std::vector<std::uint32_t> rank_of_file(files);
   for (std::size_t i = 0; i < files; ++i) rank_of_file[i] = static_cast<std::uint32_t>(i % world);
   return rank_of_file;
+}
+
+// The ranks that alone need the files, if it is so for each of them: a group that loads the sharded
+// state it has saved. Then there is nothing to exchange.
+std::optional<std::vector<std::uint32_t>> owners_of_files(const Schedule& schedule) {
+  std::vector<std::uint32_t> owners(schedule.catalog.files().size(), nobody);
+  for (const Use& use : schedule.uses) {
+    const Placement& placement = placement_of(schedule, use);
+    if (placement.kind != Placement::Kind::single) return std::nullopt;
+    std::uint32_t& owner = owners[schedule.catalog.tensors()[use.tensor].file];
+    if (owner != nobody && owner != placement.rank) return std::nullopt;
+    owner = placement.rank;
+  }
+  return owners;
 }
 
 // Longest processing time first: within 4/3 of the best balance that whole files allow (Graham
@@ -144,10 +161,13 @@ Assignment resolve(Assignment assignment, const Schedule& schedule) {
 
 std::vector<std::vector<Read>> assign(const Schedule& schedule) {
   if (schedule.assignment == Assignment::striped) return Striping(schedule).run();
-  return assign_files(schedule,
-                      schedule.assignment == Assignment::balanced
-                          ? balanced_files(bytes_per_file(schedule), schedule.world)
-                          : round_robin_files(schedule.catalog.files().size(), schedule.world));
+  if (schedule.assignment == Assignment::balanced) {
+    return assign_files(schedule, balanced_files(bytes_per_file(schedule), schedule.world));
+  }
+  const auto owners = owners_of_files(schedule);
+  return assign_files(schedule, owners ? *owners
+                                       : round_robin_files(schedule.catalog.files().size(),
+                                                           schedule.world));
 }
 
 }  // namespace safeshuffle::plan

@@ -11,6 +11,7 @@
 #include "core/text.hpp"
 #include "format/header.hpp"
 #include "format/index.hpp"
+#include "format/sharded_state.hpp"
 #include "source/hub_cache.hpp"
 
 namespace safeshuffle::source {
@@ -161,6 +162,7 @@ format::Listing list_paths(const Source& source, const std::vector<std::string>&
 format::Listing discover(const Source& source, const std::vector<std::string>& paths,
                          const Pulse& pulse) {
   format::Listing listing = list_paths(source, paths, pulse);
+  if (listing.index_path.empty()) format::order_shards(listing.files);
   refuse_repeats(source, listing.files, pulse);
   return listing;
 }

@@ -43,7 +43,7 @@ Catalog open(const std::vector<std::string>& paths) {
   const Listing listing = discover(paths);
   std::vector<format::RawHeader> headers;
   for (const std::string& file : listing.files) headers.push_back(read_header(file));
-  return make_catalog(listing, headers);
+  return parse_contents(listing, headers).catalog;
 }
 
 std::string index_of(const std::string& weight_map) {

@@ -72,7 +72,7 @@ Catalog catalog_of(const fs::path& directory) {
   std::vector<format::RawHeader> headers;
   for (const std::string& file : listing.files)
     headers.push_back(source::read_header(source::files(), file));
-  return format::make_catalog(listing, headers);
+  return format::parse_contents(listing, headers).catalog;
 }
 
 std::vector<std::byte> bytes_of(DType dtype, std::size_t bytes, std::uint64_t seed = 0) {

@@ -18,11 +18,11 @@ TEST_CASE("one rank needs config.json for a stage, and to deal experts", "[tp_ru
   Options options;
   options.selection.stage = PipelineStage{0, 1};
   CHECK_THROWS_AS(pipeline::make_tp_plan(options, {}, {}, 1), ConfigError);
-  CHECK_NOTHROW(pipeline::make_tp_plan(options, {}, R"({"model_type": "llama"})", 1));
+  CHECK_NOTHROW(pipeline::make_tp_plan(options, {}, {.config_json = R"({"model_type": "llama"})"}, 1));
   options = {};
   options.experts = ExpertPlacement::parallel;
   CHECK_THROWS_AS(pipeline::make_tp_plan(options, {}, {}, 1), ConfigError);
-  CHECK_NOTHROW(pipeline::make_tp_plan(options, {}, R"({"model_type": "mixtral"})", 1));
+  CHECK_NOTHROW(pipeline::make_tp_plan(options, {}, {.config_json = R"({"model_type": "mixtral"})"}, 1));
 }
 
 TEST_CASE("experts are dealt if the options say so", "[tp_rules]") {

@@ -5,6 +5,7 @@
 #include "format/checkpoint.hpp"
 #include "format/header.hpp"
 #include "format/index.hpp"
+#include "format/sharded_state.hpp"
 
 namespace safeshuffle::format {
 namespace {
@@ -49,9 +50,11 @@ void append(Header header, std::uint32_t file, std::vector<TensorInfo>& tensors)
 
 }  // namespace
 
-Catalog make_catalog(const Listing& listing, const std::vector<RawHeader>& headers) {
+Contents parse_contents(const Listing& listing, const std::vector<RawHeader>& headers) {
+  const bool sharded = listing.index_path.empty() && is_sharded_state(listing.files);
   std::vector<FileInfo> files;
   std::vector<TensorInfo> tensors;
+  std::vector<std::string> records;
   for (std::size_t i = 0; i < headers.size(); ++i) {
     const RawHeader& raw = headers[i];
     Header header = parse_header(raw.json, raw.file_size, listing.files[i]);
@@ -60,15 +63,21 @@ Catalog make_catalog(const Listing& listing, const std::vector<RawHeader>& heade
                      .data_start = header.data_start,
                      .modified_ns = raw.modified_ns,
                      .inode = raw.inode});
+    if (sharded) records.push_back(std::move(header.metadata[std::string(shard_record_key)]));
     append(std::move(header), static_cast<std::uint32_t>(i), tensors);
   }
-  Catalog catalog(std::move(files), std::move(tensors));
+  Catalog catalog(std::move(files), std::move(tensors),
+                  sharded ? Catalog::Names::by_file : Catalog::Names::unique);
+  if (sharded) {
+    auto state = std::make_shared<const ShardedState>(parse_sharded_state(catalog, records));
+    return {std::move(catalog), std::move(state)};
+  }
   if (!listing.index_path.empty()) {
     const WeightMap weight_map = parse_index(listing.index_json, listing.index_path);
     check_index_has_headers(weight_map, listing.index_path, catalog);
     check_headers_have_index(weight_map, listing.index_path, catalog);
   }
-  return catalog;
+  return {std::move(catalog), nullptr};
 }
 
 }  // namespace safeshuffle::format

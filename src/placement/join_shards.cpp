@@ -1,0 +1,194 @@
+#include "placement/join_shards.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/tensor_bytes.hpp"
+
+namespace safeshuffle::placement {
+namespace {
+
+// The stored tensors of one name, in the order of files.
+using Copies = std::vector<std::uint32_t>;
+
+// In the order of the first copy of each.
+std::vector<Copies> copies_by_name(const Catalog& catalog) {
+  const std::span<const TensorInfo> tensors = catalog.tensors();
+  std::vector<std::uint32_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, {}, [&](std::uint32_t i) -> const std::string& {
+    return tensors[i].name;
+  });
+  std::vector<Copies> all;
+  for (const std::uint32_t i : order) {
+    if (all.empty() || tensors[all.back().front()].name != tensors[i].name) all.emplace_back();
+    all.back().push_back(i);
+  }
+  std::ranges::sort(all, {}, [](const Copies& copies) { return copies.front(); });
+  return all;
+}
+
+std::uint32_t rank_of(const Catalog& catalog, const ShardedState& state, std::uint32_t tensor) {
+  return state.rank_of_file[catalog.tensors()[tensor].file];
+}
+
+class Joiner {
+ public:
+  Joiner(const Catalog& catalog, const ShardedState& state)
+      : catalog_(catalog), tensors_(catalog.tensors()), state_(state) {}
+
+  JoinedShards join() {
+    std::vector<TensorInfo> whole;
+    std::vector<Target> targets;
+    for (const Copies& copies : copies_by_name(catalog_)) {
+      Target target = join(copies);
+      ++turn_;
+      TensorInfo info = tensors_[copies.front()];
+      if (target.composition) info.shape = target.composition->shape;
+      info.bytes = core::tensor_bytes(info.shape, info.dtype);
+      whole.push_back(std::move(info));
+      targets.push_back(std::move(target));
+    }
+    const std::span<const FileInfo> files = catalog_.files();
+    return {Catalog({files.begin(), files.end()}, std::move(whole)), std::move(targets)};
+  }
+
+ private:
+  [[noreturn]] void fail(std::uint32_t tensor, std::string cause) const {
+    throw FormatError(
+        ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::bad_shard_record),
+                    .file = catalog_.files()[tensors_[tensor].file].path,
+                    .tensor = tensors_[tensor].name,
+                    .cause = std::move(cause)});
+  }
+
+  const std::string& file_of(std::uint32_t tensor) const {
+    return catalog_.files()[tensors_[tensor].file].path;
+  }
+
+  Target join(const Copies& copies) const {
+    const SavedShard* first = state_.shards[copies.front()].get();
+    for (const std::uint32_t copy : copies) check_alike(copies.front(), copy);
+    if (first == nullptr) return {copies[turn_ % copies.size()], {}, nullptr, nullptr};
+    Composition composition{tensors_[copies.front()].name, {}, first->shape, first->axis, {}};
+    composition.fills = fills_of(copies);
+    check_fills(composition, copies.front());
+    if (composition.fills.empty()) {
+      fail(copies.front(), "it is recorded as a shard of a tensor that cannot be divided");
+    }
+    const std::uint32_t tensor = composition.fills.front().tensor;
+    return {tensor, {}, std::make_shared<const Composition>(std::move(composition)), nullptr};
+  }
+
+  void check_alike(std::uint32_t a, std::uint32_t b) const {
+    const SavedShard* first = state_.shards[a].get();
+    const SavedShard* second = state_.shards[b].get();
+    const bool alike = (first == nullptr) == (second == nullptr) &&
+                       tensors_[a].dtype == tensors_[b].dtype &&
+                       (first == nullptr
+                            ? tensors_[a].shape == tensors_[b].shape
+                            : first->shape == second->shape && first->axis == second->axis);
+    if (!alike) fail(b, "it does not fit with the tensor of this name in " + file_of(a));
+  }
+
+  // Of equal parts that several ranks have, one.
+  std::vector<Fill> fills_of(const Copies& copies) const {
+    std::vector<Fill> fills;
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      const std::uint32_t copy = copies[(turn_ + i) % copies.size()];
+      std::uint64_t passed = 0;
+      for (const Interval& interval : state_.shards[copy]->intervals) {
+        fills.push_back({copy, passed, interval.begin, interval.length});
+        passed += interval.length;
+      }
+    }
+    const auto place = [](const Fill& fill) { return std::pair(fill.target_begin, fill.length); };
+    std::ranges::stable_sort(fills, {}, place);
+    const auto repeats = std::ranges::unique(fills, {}, place);
+    fills.erase(repeats.begin(), repeats.end());
+    return fills;
+  }
+
+  void check_fills(const Composition& composition, std::uint32_t first) const {
+    std::uint64_t end = 0;
+    for (const Fill& fill : composition.fills) {
+      if (fill.target_begin != end) {
+        fail(fill.tensor, "with the shards in the other files, it leaves a gap or overlaps");
+      }
+      end += fill.length;
+    }
+    if (end == composition.shape[composition.axis]) return;
+    fail(first, "all shards together are not the whole tensor");
+  }
+
+  const Catalog& catalog_;
+  std::span<const TensorInfo> tensors_;
+  const ShardedState& state_;
+  std::size_t turn_ = 0;
+};
+
+// What `rank` keeps of a target.
+SavedShard shard_of(const Target& target, const Shape& shape, std::uint32_t rank,
+                    std::uint32_t world) {
+  SavedShard shard{shape, target.placement.split.axis, {}};
+  append_intervals(target.placement.split, shape[shard.axis], rank, world, shard.intervals);
+  return shard;
+}
+
+// Whether every rank is to hold just what it has saved.
+bool is_as_saved(const Target& target, const Copies& copies, const Catalog& catalog,
+                 const ShardedState& state) {
+  if (copies.size() != state.world) return false;
+  if (target.placement.kind == Placement::Kind::replicated) return !target.composition;
+  if (target.placement.kind != Placement::Kind::sharded || !target.composition) return false;
+  return std::ranges::all_of(copies, [&](std::uint32_t copy) {
+    return *state.shards[copy] == shard_of(target, target.composition->shape,
+                                           rank_of(catalog, state, copy), state.world);
+  });
+}
+
+Target as_saved(const Catalog& catalog, const ShardedState& state, std::uint32_t tensor) {
+  static const auto unknown = std::make_shared<const SavedShard>();
+  Placement placement;
+  placement.kind = Placement::Kind::single;
+  placement.rank = rank_of(catalog, state, tensor);
+  return {tensor, std::move(placement), nullptr, state.recorded ? state.shards[tensor] : unknown};
+}
+
+}  // namespace
+
+JoinedShards join_shards(const Catalog& catalog, const ShardedState& state) {
+  return Joiner(catalog, state).join();
+}
+
+std::vector<Target> targets_as_saved(const Catalog& catalog, const ShardedState& state) {
+  std::vector<Target> targets;
+  for (std::uint32_t i = 0; i < catalog.tensors().size(); ++i) {
+    targets.push_back(as_saved(catalog, state, i));
+  }
+  return targets;
+}
+
+std::vector<Target> prefer_saved(std::vector<Target> targets, const Catalog& catalog,
+                                 const ShardedState& state) {
+  std::vector<Target> preferred;
+  const std::vector<Copies> copies = copies_by_name(catalog);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (!is_as_saved(targets[i], copies[i], catalog, state)) {
+      preferred.push_back(std::move(targets[i]));
+      continue;
+    }
+    for (const std::uint32_t copy : copies[i]) {
+      preferred.push_back(as_saved(catalog, state, copy));
+    }
+  }
+  return preferred;
+}
+
+}  // namespace safeshuffle::placement
