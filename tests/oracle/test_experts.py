@@ -84,14 +84,8 @@ class Experts(unittest.TestCase):
                 self.assertEqual(read, sum(len(tensor.data) for tensor in tensors.values()))
 
     def load(self, directory, world, dtype, options):
-        saved = Path(tempfile.mkdtemp(dir=self.work))
-        report = saved.with_suffix(".json")
         choices = [directory, "--dtype", dtype, "--window", "4KiB", *options]
-        result = command.run_ranks(
-            world, "load", *choices, "--verify", "full", "--save-sharded", saved, "--report", report
-        )
-        self.assertEqual(result.returncode, 0, result.stderr)
-        report = json.loads(report.read_text(encoding="utf-8"))
+        saved, report = command.load(self.work, world, *choices)
         plan = json.loads(command.run("plan", *choices, "--world", world, "--json").stdout)
         self.assertEqual((plan["proof"], plan["hash"]), ("ok", report["plan_hash"]))
         return saved, report
