@@ -62,6 +62,7 @@ Json rank_json(const Plan& plan, const RankSummary& rank) {
           {"arena_bytes", rank.arena_bytes},
           {"slab_bytes", rank.slab_bytes},
           {"pack_bytes", rank.pack_bytes},
+          {"landing_bytes", rank.landing_bytes},
           {"peak_device_bytes", rank.peak_device_bytes}};
 }
 
@@ -74,7 +75,7 @@ void print_json(const Plan& plan, const Selection& selection) {
             {"hash", fmt::format("{:016x}", plan.hash())},
             {"proof", "ok"},
             {"warnings", plan.warnings()},
-            {"placement", pipeline::placement_json(summarize(plan.catalog(), plan.placements()))},
+            {"placement", pipeline::placement_json(summarize(plan.catalog(), plan.targets()))},
             {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
   if (selection.stage) json["pipeline_stage"] = pipeline::stage_json(*selection.stage);
@@ -90,12 +91,12 @@ void print_table(const Plan& plan) {
                format_size(rank.received_bytes), format_size(rank.kept_bytes),
                format_size(rank.peak_device_bytes)});
   }
-  print_result(fmt::format(
-      "{}\n{}{} of {} in {}; {} assignment, {} with a window of {}\n", table.text(),
-      placement_line(summarize(plan.catalog(), plan.placements())),
-      count(plan.catalog().tensors().size(), "tensor"), format_size(plan.catalog().tensor_bytes()),
-      count(plan.catalog().files().size(), "file"), name(plan.assignment()),
-      count(plan.waves(), "wave"), format_binary_size(plan.window())));
+  print_result(fmt::format("{}\n{}{} of {} in {}; {} assignment, {} with a window of {}\n",
+                           table.text(), placement_line(summarize(plan.catalog(), plan.targets())),
+                           count(plan.catalog().tensors().size(), "tensor"),
+                           format_size(plan.catalog().tensor_bytes()),
+                           count(plan.catalog().files().size(), "file"), name(plan.assignment()),
+                           count(plan.waves(), "wave"), format_binary_size(plan.window())));
   print_result(fmt::format("proof: ok; plan hash: {:016x}\n", plan.hash()));
 }
 

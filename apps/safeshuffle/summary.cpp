@@ -110,7 +110,7 @@ std::string result_line(const Report& report) {
                      report.seconds, decimals(report), rate);
 }
 
-std::string placed(const char* how, const TensorCount& tensors) {
+std::string placed(const char* how, const TargetCount& tensors) {
   return fmt::format("{} {} of {}", how, count(tensors.tensors, "tensor"),
                      format_size(tensors.bytes));
 }

@@ -79,28 +79,9 @@ bool holds(const Placement& placement, std::uint32_t rank) noexcept;
 void append_intervals(const Split& split, std::uint64_t extent, std::uint32_t rank,
                       std::uint32_t world, std::vector<Interval>& out);
 
-/// The shape of the shard of `rank`; the extent of the split axis may be 0. Precondition:
-/// `holds(placement, rank)`.
-Shape shard_shape(const TensorInfo& tensor, const Placement& placement, std::uint32_t rank,
-                  std::uint32_t world);
-
-/// Number of tensors with one kind of placement, and their bytes as stored.
-struct TensorCount {
-  std::uint64_t tensors = 0;
-  std::uint64_t bytes = 0;
-};
-
-/// How the tensors of a checkpoint are placed. Each counts once, however many ranks hold it. In a
-/// group of one rank, no tensor is partitioned.
-struct PlacementSummary {
-  TensorCount partitioned;  ///< split into shards
-  TensorCount replicated;   ///< whole on every rank
-  TensorCount single;       ///< whole on one rank
-  TensorCount dropped;      ///< on no rank
-};
-
-/// `placements` has one entry per tensor, in the order of `catalog.tensors()`.
-PlacementSummary summarize(const Catalog& catalog, const std::vector<Placement>& placements);
+/// The shape of the shard of `rank` of a tensor of this `shape`; the extent of the split axis may
+/// be 0. Precondition: `holds(placement, rank)`.
+Shape shard_shape(Shape shape, const Placement& placement, std::uint32_t rank, std::uint32_t world);
 
 /// Rules that determine the placement of every tensor.
 class TpPlan {

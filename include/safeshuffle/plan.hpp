@@ -1,5 +1,5 @@
 // The plan of a load: which rank reads what, and where every byte goes in which wave. A pure
-// function of (catalog, placements, world size, options), the same on every rank; making and
+// function of (catalog, targets, world size, options), the same on every rank; making and
 // inspecting one needs no GPU, no MPI and no file access. Its memory is proportional to tensors +
 // ranks and does not depend on the window.
 #pragma once
@@ -12,6 +12,7 @@
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/options.hpp"
 #include "safeshuffle/placement.hpp"
+#include "safeshuffle/target.hpp"
 
 namespace safeshuffle {
 
@@ -31,7 +32,8 @@ struct RankSummary {
   std::uint64_t arena_bytes = 0;        ///< device memory of the finished tensors
   std::uint64_t slab_bytes = 0;         ///< device memory of one slab; there are two
   std::uint64_t pack_bytes = 0;         ///< device memory of the pack buffer
-  std::uint64_t peak_device_bytes = 0;  ///< arena + 2 slabs + pack buffer
+  std::uint64_t landing_bytes = 0;      ///< device memory of the landing buffer; often 0
+  std::uint64_t peak_device_bytes = 0;  ///< arena + 2 slabs + pack buffer + landing buffer
 };
 
 /// Immutable and cheap to copy (shared ownership); safe to share between threads.
@@ -47,14 +49,13 @@ class Plan {
   Assignment assignment() const noexcept;
 
   /// Equal on two ranks if and only if (up to hash collisions) their plans are equal: XXH3-64 over
-  /// catalog, placements and schedule, except the files' paths and modification times, which may
+  /// catalog, targets and schedule, except the files' paths and modification times, which may
   /// differ between nodes.
   std::uint64_t hash() const noexcept;
 
   const Catalog& catalog() const noexcept;
 
-  /// In the order of `catalog().tensors()`.
-  const std::vector<Placement>& placements() const noexcept;
+  const std::vector<Target>& targets() const noexcept;
 
   /// In rank order.
   const std::vector<RankSummary>& ranks() const noexcept;
@@ -63,21 +64,27 @@ class Plan {
   /// slow: one sentence each, the same on every rank; usually empty.
   std::vector<std::string> warnings() const;
 
-  /// Proves from the plan alone that every destination byte is written exactly once and every
-  /// needed source byte is read exactly once. Throws PlanError naming the first tensor that fails.
+  /// Proves from the plan alone that every byte of every target is written exactly once, with the
+  /// stored byte or the zero that belongs there, and that every needed stored byte is read exactly
+  /// once. Throws PlanError naming the first tensor that fails.
   void prove() const;
 
   const plan::Schedule& schedule() const noexcept { return *schedule_; }
 
  private:
-  friend Plan make_plan(Catalog, std::vector<Placement>, std::uint32_t, const PlanOptions&);
+  friend Plan make_plan(Catalog, std::vector<Target>, std::uint32_t, const PlanOptions&);
   explicit Plan(std::shared_ptr<const plan::Schedule> schedule);
   std::shared_ptr<const plan::Schedule> schedule_;
 };
 
-/// Plans a load of `catalog` onto `world` ranks. `placements` in the order of `catalog.tensors()`.
-/// Throws PlanError (a split inside a byte of a sub-byte type, a single rank outside the world),
-/// MemoryError (budget), or ConfigError (option out of range).
+/// Plans a load of `targets`, filled from `catalog`, onto `world` ranks. No two of the targets that
+/// a rank holds may have the same name. Throws PlanError (a split inside a byte of a sub-byte type,
+/// a single rank outside the world, a composition that cannot be), MemoryError (budget), or
+/// ConfigError (option out of range).
+Plan make_plan(Catalog catalog, std::vector<Target> targets, std::uint32_t world,
+               const PlanOptions& options = {});
+
+/// Every stored tensor is a target; `placements` in the order of `catalog.tensors()`.
 Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t world,
                const PlanOptions& options = {});
 

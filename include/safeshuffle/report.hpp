@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "safeshuffle/placement.hpp"
 #include "safeshuffle/selection.hpp"
+#include "safeshuffle/target.hpp"
 
 namespace safeshuffle {
 

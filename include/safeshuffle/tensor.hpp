@@ -16,7 +16,8 @@
 
 namespace safeshuffle {
 
-/// This rank's shard of one tensor: contiguous, row-major, 256-byte aligned device memory. A view
+/// This rank's shard of one target, under one of its names: contiguous, row-major, 256-byte aligned
+/// device memory. A view
 /// owns nothing and is valid as long as any copy of its TensorSet, or of `TensorSet::owner()`,
 /// exists.
 struct TensorView {
@@ -25,7 +26,7 @@ struct TensorView {
   std::span<const std::uint64_t> shape;  ///< of the shard; an extent may be 0
   std::byte* data = nullptr;             ///< device address; null only if bytes == 0
   std::uint64_t bytes = 0;
-  std::uint32_t index = 0;  ///< index of the stored tensor in Plan::catalog().tensors()
+  std::uint32_t index = 0;  ///< into Plan::targets()
 };
 
 /// All tensors that one rank holds after a load, ordered by name. Cheap to copy: copies share one

@@ -24,9 +24,9 @@ struct Message {
   std::uint64_t bytes = 0;
 };
 
-/// Everything one rank moves in one wave. At most one send and one receive per peer; none to
-/// itself. A broadcast's peer is its root, where `data` is the source; all ranks list the same
-/// broadcasts (root, bytes) in the same order.
+/// Everything one rank moves in one wave. Messages to a peer are received in the order in which
+/// they are sent; none to itself. A broadcast's peer is its root, where `data` is the source; all
+/// ranks list the same broadcasts (root, bytes) in the same order.
 struct Exchange {
   std::vector<Message> sends;
   std::vector<Message> receives;

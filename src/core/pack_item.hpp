@@ -11,16 +11,16 @@ namespace safeshuffle {
 /// Which buffer a pack item writes to.
 enum class PackTarget : std::uint8_t {
   arena,        ///< the rank's own finished tensors
-  pack_buffer,  ///< from which runs are sent
+  pack_buffer,  ///< from which runs are sent, and behind it the landing buffer
 };
 
-/// `rows` rows of `row_bytes` bytes, `source_stride` bytes apart in the slab, become rows
+/// `rows` rows of `row_bytes` bytes, `source_stride` bytes apart in the source, become rows
 /// `destination_stride` bytes apart in the target, each element converted from `from` to `to`.
 /// A destination row has row_bytes / bits(from) × bits(to) bytes. `rows`, `row_bytes` > 0; strides
 /// are at least a row. Source offsets may have any alignment. `from == to`, or both are among F16,
 /// BF16, F32. Destinations of one table do not overlap.
 struct PackItem {
-  std::uint64_t source = 0;       ///< bytes from the start of the slab
+  std::uint64_t source = 0;       ///< bytes from the start of the source buffer
   std::uint64_t destination = 0;  ///< bytes from the start of the target
   std::uint64_t rows = 0;
   std::uint64_t row_bytes = 0;           ///< in the source

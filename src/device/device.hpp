@@ -18,9 +18,9 @@ namespace safeshuffle::device {
 
 class CudaDevice;
 
-/// The buffers of one pack: a slab is read, the two targets are written.
+/// The buffers of one pack: the source, usually a slab, is read, the two targets are written.
 struct PackBuffers {
-  const std::byte* slab = nullptr;
+  const std::byte* source = nullptr;
   std::byte* arena = nullptr;
   std::byte* pack_buffer = nullptr;
 };
@@ -50,6 +50,11 @@ class Packer {
   /// Enqueues one pass over the table; may return before it is done. The table may be freed on
   /// return, the buffers must live until the queue is idle. Throws TransportError.
   virtual void pack(std::span<const PackItem> items, const PackBuffers& buffers) = 0;
+
+  /// Enqueues zeros into `rows` rows of `row_bytes`, `stride` bytes apart; all > 0. Throws
+  /// TransportError.
+  virtual void zero(std::byte* destination, std::uint64_t rows, std::uint64_t row_bytes,
+                    std::uint64_t stride) = 0;
 };
 
 /// Host memory for one piece of file data on its way to `device_destination`.

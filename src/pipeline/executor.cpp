@@ -27,7 +27,7 @@ std::shared_ptr<Buffers> allocate_buffers(device::Device& device, const RankSumm
   for (std::uint32_t i = 0; i < slabs; ++i) {
     buffers->slabs.push_back(allocate(device, rank.slab_bytes));
   }
-  buffers->pack_buffer = allocate(device, rank.pack_bytes);
+  buffers->pack_buffer = allocate(device, rank.pack_bytes + rank.landing_bytes);
   return buffers;
 }
 
@@ -60,6 +60,7 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
 
 void Executor::run() {
   start_reading(0);
+  fill_zeros();
   connect();
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // Its slab is free since the exchange of the wave before; keep the disk busy from now on.
@@ -69,8 +70,21 @@ void Executor::run() {
     await_reading(wave);
     pack(transfers.items, wave);
     if (!exchange(std::move(transfers.exchange), wave)) return;
+    unpack(transfers.unpack);
     finish_wave(wave);
   }
+  await_queue();
+}
+
+// Like an allocation, it may not run beside NCCL's kernels: what fills memory may be loaded first.
+void Executor::fill_zeros() {
+  const PhaseScope scope(clock_, Phase::allocate);
+  attempt([&] {
+    for (const plan::Zeros& zeros : planner_.zeros()) {
+      packer_->zero(buffers_->arena.get() + zeros.offset, zeros.rows, zeros.row_bytes,
+                    zeros.stride);
+    }
+  });
 }
 
 // Overlaps the first read, but follows the last allocation: no cudaMalloc may run beside NCCL's
@@ -113,12 +127,13 @@ void Executor::prepare_transfers(std::uint32_t wave) {
 Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
   plan::Outgoing outgoing = planner_.outgoing(wave);
-  const plan::Incoming incoming = planner_.incoming(wave);
-  return {std::move(outgoing.items),
-          {.sends = messages(outgoing.sends, wave),
-           .receives = messages(incoming.receives, wave),
-           .broadcasts = messages(incoming.broadcasts, wave),
-           .keep_alive = buffers_}};
+  plan::Incoming incoming = planner_.incoming(wave);
+  return {.items = std::move(outgoing.items),
+          .exchange = {.sends = messages(outgoing.sends, wave),
+                       .receives = messages(incoming.receives, wave),
+                       .broadcasts = messages(incoming.broadcasts, wave),
+                       .keep_alive = buffers_},
+          .unpack = std::move(incoming.unpack)};
 }
 
 void Executor::pack(const std::vector<PackItem>& items, std::uint32_t wave) {
@@ -127,6 +142,28 @@ void Executor::pack(const std::vector<PackItem>& items, std::uint32_t wave) {
     packer_->pack(items, {buffers_->slabs[plan::slab_of(schedule_, wave)].get(),
                           buffers_->arena.get(), buffers_->pack_buffer.get()});
   });
+}
+
+// The next exchange, on the same queue, may write to the landing buffer only afterwards.
+void Executor::unpack(const std::vector<PackItem>& items) {
+  if (items.empty()) return;
+  const PhaseScope scope(clock_, Phase::pack);
+  attempt([&] { packer_->pack(items, {landing(), buffers_->arena.get(), nullptr}); });
+}
+
+std::byte* Executor::landing() const {
+  return buffers_->pack_buffer.get() + schedule_.ranks[transport_.rank()].pack_bytes;
+}
+
+// For the last unpacking.
+void Executor::await_queue() {
+  const PhaseScope scope(clock_, Phase::pack);
+  const core::Deadline deadline(timeout_);
+  core::Backoff backoff;
+  while (!queue_->idle()) {
+    if (deadline.expired()) throw TimeoutError("unpacking the last wave has not ended");
+    backoff.pause();
+  }
 }
 
 // Whether no rank has failed. Waits a little longer than for reads, so that a rank whose storage
@@ -160,6 +197,8 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
   switch (run.memory) {
     case plan::RunMemory::arena:
       return buffers_->arena.get() + run.offset;
+    case plan::RunMemory::landing:
+      return landing() + run.offset;
     case plan::RunMemory::pack_buffer:
       return buffers_->pack_buffer.get() + run.offset;
     case plan::RunMemory::slab:

@@ -50,8 +50,10 @@ class Executor {
   struct Transfers {
     std::vector<PackItem> items;
     comm::Exchange exchange;
+    std::vector<PackItem> unpack;
   };
 
+  void fill_zeros();
   void connect();
   void start_reading(std::uint32_t wave);
   void await_reading(std::uint32_t wave);
@@ -62,6 +64,9 @@ class Executor {
   Transfers plan_transfers(std::uint32_t wave);
   std::vector<comm::Message> messages(const std::vector<plan::Run>& runs, std::uint32_t wave) const;
   void pack(const std::vector<PackItem>& items, std::uint32_t wave);
+  void unpack(const std::vector<PackItem>& items);
+  std::byte* landing() const;
+  void await_queue();
   [[nodiscard]] bool exchange(comm::Exchange exchange, std::uint32_t wave);
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
   void finish_wave(std::uint32_t wave);

@@ -161,7 +161,7 @@ Report make_report(const Plan& plan, const Communicator& comm,
   report.waves = plan.waves();
   report.window = plan.window();
   report.warnings = plan.warnings();
-  report.placement = summarize(plan.catalog(), plan.placements());
+  report.placement = summarize(plan.catalog(), plan.targets());
   for (const std::string& bytes : rank_reports) {
     report.ranks.push_back(decode_rank_report(bytes));
     report.tensor_bytes += report.ranks.back().read_bytes;

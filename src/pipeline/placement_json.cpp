@@ -5,7 +5,7 @@
 namespace safeshuffle::pipeline {
 namespace {
 
-nlohmann::ordered_json count_json(const TensorCount& count) {
+nlohmann::ordered_json count_json(const TargetCount& count) {
   return {{"tensors", count.tensors}, {"bytes", count.bytes}};
 }
 

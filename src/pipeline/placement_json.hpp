@@ -3,7 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "safeshuffle/placement.hpp"
+#include "safeshuffle/target.hpp"
 
 namespace safeshuffle::pipeline {
 

@@ -4,6 +4,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/tensor_bytes.hpp"
 #include "pipeline/tensor_state.hpp"
 #include "plan/arena.hpp"
 #include "plan/schedule.hpp"
@@ -11,10 +12,16 @@
 namespace safeshuffle {
 namespace {
 
-std::uint64_t bytes_of(const Shape& shape, DType dtype) {
-  std::uint64_t bit_count = bits(dtype);
-  for (const std::uint64_t extent : shape) bit_count *= extent;
-  return bit_count / 8;
+// One for each of its names.
+void append_views(TensorView view, const Target& target, const Catalog& catalog,
+                  std::vector<TensorView>& views) {
+  view.name = name_of(target, catalog);
+  views.push_back(view);
+  if (!target.composition) return;
+  for (const std::string& alias : target.composition->aliases) {
+    view.name = alias;
+    views.push_back(view);
+  }
 }
 
 }  // namespace
@@ -25,19 +32,23 @@ std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t ran
                                              std::shared_ptr<device::Device> device,
                                              std::shared_ptr<std::byte> arena) {
   const plan::Schedule& schedule = plan.schedule();
-  const auto tensors = schedule.catalog.tensors();
   auto state = std::make_shared<TensorSet::State>(
       TensorSet::State{plan, rank, std::move(device), std::move(arena), {}, {}, {}});
-  state->shapes.resize(tensors.size());
+  state->shapes.resize(schedule.targets.size());
   const std::vector<std::uint64_t> offsets = plan::arena_offsets(schedule, rank);
-  for (std::uint32_t i = 0; i < tensors.size(); ++i) {
-    const Placement& placement = schedule.placements[i];
-    if (!holds(placement, rank)) continue;
-    state->shapes[i] = shard_shape(tensors[i], placement, rank, schedule.world);
-    state->views.push_back(
-        {tensors[i].name, schedule.dtypes[i], state->shapes[i],
-         offsets[i] == plan::not_held ? nullptr : state->arena.get() + offsets[i],
-         bytes_of(state->shapes[i], schedule.dtypes[i]), i});
+  for (std::uint32_t i = 0; i < schedule.targets.size(); ++i) {
+    const Target& target = schedule.targets[i];
+    if (!holds(target.placement, rank)) continue;
+    state->shapes[i] =
+        shard_shape(shape_of(target, schedule.catalog), target.placement, rank, schedule.world);
+    const DType dtype = schedule.dtypes[target.tensor];
+    append_views({{},
+                  dtype,
+                  state->shapes[i],
+                  offsets[i] == plan::not_held ? nullptr : state->arena.get() + offsets[i],
+                  core::tensor_bytes(state->shapes[i], dtype),
+                  i},
+                 target, schedule.catalog, state->views);
   }
   std::sort(state->views.begin(), state->views.end(),
             [](const TensorView& a, const TensorView& b) { return a.name < b.name; });

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,11 +49,15 @@ class SourceFile {
 
   const std::string& path() const noexcept { return path_; }
 
-  const TensorInfo& tensor(std::string_view name) const {
-    const auto found = tensors_.find(name);
-    if (found != tensors_.end()) return found->second;
-    throw VerificationError(ErrorRecord{
-        .file = path_, .tensor = std::string(name), .cause = "the file no longer has this tensor"});
+  /// As it is in the file now. Throws VerificationError if it is not what was planned with.
+  const TensorInfo& tensor(const TensorInfo& planned) const {
+    const auto found = tensors_.find(planned.name);
+    if (found == tensors_.end()) fail(planned, 0, "the file no longer has this tensor");
+    const TensorInfo& stored = found->second;
+    if (stored.dtype != planned.dtype || stored.shape != planned.shape) {
+      fail(planned, stored.file_offset, "the tensor of this name in the file has changed");
+    }
+    return stored;
   }
 
   void read(const TensorInfo& tensor, std::uint64_t offset, std::vector<std::byte>& out) const {
@@ -59,103 +65,226 @@ class SourceFile {
   }
 
  private:
+  [[noreturn]] void fail(const TensorInfo& planned, std::uint64_t offset, const char* cause) const {
+    throw VerificationError(
+        ErrorRecord{.file = path_, .tensor = planned.name, .offset = offset, .cause = cause});
+  }
+
   std::string path_;
   std::unique_ptr<source::Handle> handle_;
   std::map<std::string, TensorInfo, std::less<>> tensors_;
 };
 
-// Visits what one rank holds of one tensor in order, one range of elements at a time.
-class TensorVerifier {
+// The files of a catalog, each opened when first needed.
+class SourceFiles {
  public:
-  TensorVerifier(const TensorSet& model, const TensorView& view, const SourceFile& source,
-                 const comm::Heartbeat& beat)
-      : model_(model),
-        view_(view),
-        source_(source),
-        beat_(beat),
-        stored_(source.tensor(view.name)) {}
+  SourceFiles(const source::Source& source, const Catalog& catalog, const comm::Heartbeat& beat)
+      : source_(source), catalog_(catalog), beat_(beat) {}
 
-  void run(const TensorInfo& planned, const Placement& placement, std::uint32_t rank,
-           std::uint32_t world) {
-    if (stored_.dtype != planned.dtype || stored_.shape != planned.shape) {
-      fail(stored_.file_offset, "the tensor of this name in the file has changed");
-    }
-    if (view_.bytes == 0) return;
-    if (placement.kind != Placement::Kind::sharded) {
-      compare(0, elements(0));
-    } else {
-      run_cut(placement.split, rank, world);
-    }
-    if (verified_bytes_ != view_.bytes) fail(stored_.file_offset, "has the wrong size");
+  /// Valid until the next call.
+  const SourceFile& of(const TensorInfo& tensor) {
+    const auto found = files_.find(tensor.file);
+    if (found != files_.end()) return found->second;
+    if (files_.size() == most_open) files_.erase(files_.begin());
+    const std::string& path = catalog_.files()[tensor.file].path;
+    return files_.try_emplace(tensor.file, source_, path, beat_).first->second;
   }
 
  private:
-  void run_cut(const Split& split, std::uint32_t rank, std::uint32_t world) {
-    const std::uint64_t extent = stored_.shape[split.axis];
-    const std::uint64_t inner = elements(split.axis + 1);
-    const std::uint64_t outer = elements(0) / (extent * inner);
-    std::vector<Interval> intervals;
-    append_intervals(split, extent, rank, world, intervals);
-    for (std::uint64_t i = 0; i < outer; ++i) {
-      for (const Interval& interval : intervals) {
-        compare((i * extent + interval.begin) * inner, interval.length * inner);
-      }
+  // Tensors are visited file by file, but one may be composed of parts from many.
+  static constexpr std::size_t most_open = 64;
+
+  const source::Source& source_;
+  const Catalog& catalog_;
+  const comm::Heartbeat& beat_;
+  std::map<std::uint32_t, SourceFile> files_;
+};
+
+// Visits what one rank holds of one target in order, one range of elements at a time.
+class TargetVerifier {
+ public:
+  TargetVerifier(const TensorSet& model, const TensorView& view, SourceFiles& files,
+                 const comm::Heartbeat& beat)
+      : model_(model),
+        view_(view),
+        files_(files),
+        beat_(beat),
+        tensors_(model.plan().catalog().tensors()),
+        target_(model.plan().targets()[view.index]),
+        shape_(shape_of(target_, model.plan().catalog())) {}
+
+  void run() {
+    check_tensors();
+    if (view_.bytes == 0) return;
+    const Placement& placement = target_.placement;
+    std::optional<std::size_t> last;  // the last axis along which not all is kept as it is stored
+    if (placement.kind == Placement::Kind::sharded) last = placement.split.axis;
+    if (target_.composition) last = std::max<std::size_t>(last.value_or(0), composed_axis());
+    if (last) {
+      for (std::size_t axis = 0; axis <= *last; ++axis) kept_.push_back(kept_along(axis));
+      std::vector<std::uint64_t> index(*last + 1);
+      visit(index, 0);
+    } else {
+      compare(target_.tensor, 0, tensor_elements(shape_, 0));
+    }
+    if (verified_bytes_ != view_.bytes) fail(tensors_[target_.tensor], "has the wrong size");
+  }
+
+ private:
+  std::size_t composed_axis() const { return target_.composition->axis; }
+
+  // Of every tensor that fills the target, even if the rank holds none of its bytes.
+  void check_tensors() {
+    if (!target_.composition) {
+      files_.of(tensors_[target_.tensor]).tensor(tensors_[target_.tensor]);
+      return;
+    }
+    for (const Fill& fill : target_.composition->fills) {
+      if (fill.tensor == Fill::zeros) continue;
+      files_.of(tensors_[fill.tensor]).tensor(tensors_[fill.tensor]);
     }
   }
 
   // Product of the extents from dimension `first` on.
-  std::uint64_t elements(std::size_t first) const {
+  static std::uint64_t tensor_elements(const Shape& shape, std::size_t first) {
     std::uint64_t count = 1;
-    for (std::size_t i = first; i < stored_.shape.size(); ++i) count *= stored_.shape[i];
+    for (std::size_t i = first; i < shape.size(); ++i) count *= shape[i];
     return count;
   }
 
-  void compare(std::uint64_t first_element, std::uint64_t count) {
-    // A multiple of 8 elements fills whole bytes, whatever their width.
-    const std::uint64_t step = verify_chunk / bits(stored_.dtype) * 8;
-    for (std::uint64_t done = 0; done < count; done += step) {
-      compare_block(first_element + done, std::min(step, count - done));
+  std::vector<Interval> kept_along(std::size_t axis) const {
+    const Placement& placement = target_.placement;
+    std::vector<Interval> intervals;
+    if (placement.kind == Placement::Kind::sharded && placement.split.axis == axis) {
+      append_intervals(placement.split, shape_[axis], model_.rank(), model_.plan().world(),
+                       intervals);
+    } else {
+      intervals.push_back({0, shape_[axis]});
+    }
+    return intervals;
+  }
+
+  // `index`: of the whole target; known before `axis`.
+  void visit(std::vector<std::uint64_t>& index, std::size_t axis) {
+    for (const Interval& kept : kept_[axis]) {
+      if (axis + 1 == index.size()) {
+        visit_row(index, kept);
+        continue;
+      }
+      for (std::uint64_t i = kept.begin; i < kept.begin + kept.length; ++i) {
+        index[axis] = i;
+        visit(index, axis + 1);
+      }
     }
   }
 
-  void compare_block(std::uint64_t first_element, std::uint64_t count) {
-    const std::uint64_t offset = element_bits_to_bytes(first_element, stored_.dtype);
-    expected_.resize(element_bits_to_bytes(count, stored_.dtype));
-    source_.read(stored_, offset, expected_);
-    convert(count);
-    fetch(expected_.size());
-    if (expected_ != loaded_) fail_at_difference(first_element);
-    verified_bytes_ += loaded_.size();
+  // Indices `kept` of the last axis.
+  void visit_row(std::vector<std::uint64_t>& index, Interval kept) {
+    while (kept.length != 0) {
+      index.back() = kept.begin;
+      const std::uint64_t length = compare_part(index, kept.length);
+      kept = {kept.begin + length, kept.length - length};
+    }
+  }
+
+  // Compares the elements from `index` on that come from one place, at most `length` indices of the
+  // last axis. Returns their number.
+  std::uint64_t compare_part(std::vector<std::uint64_t> index, std::uint64_t length) {
+    std::uint32_t tensor = target_.tensor;
+    if (target_.composition) {
+      const Fill& fill = fill_at(index[composed_axis()]);
+      const std::uint64_t in_fill = index[composed_axis()] - fill.target_begin;
+      if (composed_axis() + 1 == index.size()) length = std::min(length, fill.length - in_fill);
+      index[composed_axis()] = fill.source_begin + in_fill;
+      tensor = fill.tensor;
+    }
+    const std::uint64_t inner = tensor_elements(shape_, index.size());
+    if (tensor == Fill::zeros) {
+      compare_zeros(length * inner);
+      return length;
+    }
+    std::uint64_t first = 0;
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      first = first * tensors_[tensor].shape[i] + index[i];
+    }
+    compare(tensor, first * inner, length * inner);
+    return length;
+  }
+
+  const Fill& fill_at(std::uint64_t index) const {
+    const std::vector<Fill>& fills = target_.composition->fills;
+    return *(std::upper_bound(
+                 fills.begin(), fills.end(), index,
+                 [](std::uint64_t at, const Fill& fill) { return at < fill.target_begin; }) -
+             1);
+  }
+
+  void compare(std::uint32_t tensor, std::uint64_t first_element, std::uint64_t count) {
+    // A multiple of 8 elements fills whole bytes, whatever their width.
+    const std::uint64_t step = verify_chunk / bits(tensors_[tensor].dtype) * 8;
+    for (std::uint64_t done = 0; done < count; done += step) {
+      compare_block(tensors_[tensor], first_element + done, std::min(step, count - done));
+    }
+  }
+
+  void compare_block(const TensorInfo& planned, std::uint64_t first_element, std::uint64_t count) {
+    const SourceFile& file = files_.of(planned);
+    const TensorInfo& stored = file.tensor(planned);
+    expected_.resize(element_bits_to_bytes(count, stored.dtype));
+    file.read(stored, element_bits_to_bytes(first_element, stored.dtype), expected_);
+    convert(stored.dtype, count);
+    fetch(planned, expected_.size());
+    if (expected_ != loaded_) {
+      const std::uint64_t element = first_element + first_difference();
+      fail(planned, "element " + std::to_string(element) + " differs from the file",
+           stored.file_offset + element_bits_to_bytes(element, stored.dtype));
+    }
     beat_();
   }
 
-  void convert(std::uint64_t count) {
-    if (view_.dtype == stored_.dtype) return;
+  void compare_zeros(std::uint64_t count) {
+    const TensorInfo& first = tensors_[target_.tensor];
+    for (std::uint64_t left = element_bits_to_bytes(count, view_.dtype); left != 0;) {
+      const std::uint64_t bytes = std::min(left, verify_chunk);
+      fetch(first, bytes);
+      if (std::ranges::any_of(loaded_, [](std::byte byte) { return byte != std::byte{0}; })) {
+        fail(first, "its padding is not zero");
+      }
+      left -= bytes;
+      beat_();
+    }
+  }
+
+  void convert(DType stored, std::uint64_t count) {
+    if (view_.dtype == stored) return;
     std::vector<std::byte> converted(element_bits_to_bytes(count, view_.dtype));
-    device::scalar_convert(stored_.dtype, view_.dtype)(expected_.data(), converted.data(), count);
+    device::scalar_convert(stored, view_.dtype)(expected_.data(), converted.data(), count);
     expected_.swap(converted);
   }
 
-  void fetch(std::uint64_t bytes) {
-    if (bytes > view_.bytes - verified_bytes_) fail(stored_.file_offset, "has the wrong size");
+  void fetch(const TensorInfo& planned, std::uint64_t bytes) {
+    if (bytes > view_.bytes - verified_bytes_) fail(planned, "has the wrong size");
     TensorView part = view_;
     part.data += verified_bytes_;
     part.bytes = bytes;
     loaded_.resize(bytes);
     model_.copy_to_host(part, loaded_);
+    verified_bytes_ += bytes;
   }
 
-  [[noreturn]] void fail_at_difference(std::uint64_t first_element) const {
-    const auto [expected, loaded] =
-        std::mismatch(expected_.begin(), expected_.end(), loaded_.begin());
-    const auto byte = static_cast<std::uint64_t>(expected - expected_.begin());
-    const std::uint64_t element = first_element + byte * 8 / bits(view_.dtype);
-    fail(stored_.file_offset + element_bits_to_bytes(element, stored_.dtype),
-         "element " + std::to_string(element) + " differs from the file");
+  // The first element of the block in which they differ.
+  std::uint64_t first_difference() const {
+    const auto [expected, loaded] = std::ranges::mismatch(expected_, loaded_);
+    return static_cast<std::uint64_t>(expected - expected_.begin()) * 8 / bits(view_.dtype);
   }
 
-  [[noreturn]] void fail(std::uint64_t offset, const std::string& cause) const {
-    throw VerificationError(ErrorRecord{.file = source_.path(),
+  [[noreturn]] void fail(const TensorInfo& planned, const std::string& cause) const {
+    fail(planned, cause, planned.file_offset);
+  }
+
+  [[noreturn]] void fail(const TensorInfo& planned, const std::string& cause,
+                         std::uint64_t offset) const {
+    throw VerificationError(ErrorRecord{.file = model_.plan().catalog().files()[planned.file].path,
                                         .tensor = std::string(view_.name),
                                         .offset = offset,
                                         .cause = cause});
@@ -163,9 +292,12 @@ class TensorVerifier {
 
   const TensorSet& model_;
   const TensorView& view_;
-  const SourceFile& source_;
+  SourceFiles& files_;
   const comm::Heartbeat& beat_;
-  TensorInfo stored_;
+  std::span<const TensorInfo> tensors_;
+  const Target& target_;
+  const Shape& shape_;                       // of the whole target
+  std::vector<std::vector<Interval>> kept_;  // by axis, up to the last that matters
   std::vector<std::byte> expected_;
   std::vector<std::byte> loaded_;
   std::uint64_t verified_bytes_ = 0;
@@ -177,23 +309,25 @@ std::uint64_t held_bytes(const TensorSet& model) {
   return bytes;
 }
 
+std::vector<const TensorView*> in_file_order(const TensorSet& model) {
+  std::vector<const TensorView*> views;
+  for (const TensorView& view : model) views.push_back(&view);
+  const Plan& plan = model.plan();
+  std::ranges::stable_sort(views, {}, [&](const TensorView* view) {
+    return plan.catalog().tensors()[plan.targets()[view->index].tensor].file;
+  });
+  return views;
+}
+
 void verify_rank(const source::Source& source, const TensorSet& model, const Options& options,
                  const comm::Heartbeat& beat) {
   const Catalog& catalog = model.plan().catalog();
   Progress progress{.total_bytes = held_bytes(model)};
-  std::map<std::uint32_t, std::vector<const TensorView*>> by_file;
-  for (const TensorView& view : model) {
-    by_file[catalog.tensors()[view.index].file].push_back(&view);
-  }
-  for (const auto& [file, views] : by_file) {
-    const SourceFile opened(source, catalog.files()[file].path, beat);
-    for (const TensorView* view : views) {
-      TensorVerifier(model, *view, opened, beat)
-          .run(catalog.tensors()[view->index], model.plan().placements()[view->index], model.rank(),
-               model.plan().world());
-      progress.bytes += view->bytes;
-      if (options.on_progress) options.on_progress(progress);
-    }
+  SourceFiles files(source, catalog, beat);
+  for (const TensorView* view : in_file_order(model)) {
+    TargetVerifier(model, *view, files, beat).run();
+    progress.bytes += view->bytes;
+    if (options.on_progress) options.on_progress(progress);
   }
 }
 

@@ -26,7 +26,7 @@ namespace safeshuffle::pipeline {
 struct Buffers {
   std::shared_ptr<std::byte> arena;
   std::vector<std::shared_ptr<std::byte>> slabs;  ///< that of a wave: plan::slab_of
-  std::shared_ptr<std::byte> pack_buffer;
+  std::shared_ptr<std::byte> pack_buffer;         ///< and behind it the landing buffer
 };
 
 /// What reader threads do, for the report.

@@ -170,9 +170,8 @@ void append_intervals(const Split& split, std::uint64_t extent, std::uint32_t ra
   }
 }
 
-Shape shard_shape(const TensorInfo& tensor, const Placement& placement, std::uint32_t rank,
+Shape shard_shape(Shape shape, const Placement& placement, std::uint32_t rank,
                   std::uint32_t world) {
-  Shape shape = tensor.shape;
   if (placement.kind != Placement::Kind::sharded) return shape;
   std::uint64_t& extent = shape.at(placement.split.axis);
   extent = kept_extent(placement.split, extent, {rank, world});

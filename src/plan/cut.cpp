@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "safeshuffle/error.hpp"
+
+#include "plan/schedule.hpp"
+#include "plan/shard.hpp"
 
 namespace safeshuffle::plan {
 namespace {
@@ -24,37 +28,133 @@ std::uint64_t whole_bytes(std::uint64_t bit_count, const TensorInfo& tensor) {
   return bit_count / 8;
 }
 
+// What of an interval of the target comes from the fill, as indices of its tensor.
+Interval source_interval(const Interval& kept, const Fill& fill) {
+  const std::uint64_t begin = std::max(kept.begin, fill.target_begin);
+  const std::uint64_t end = std::min(kept.begin + kept.length, fill.target_begin + fill.length);
+  if (begin >= end) return {};
+  return {fill.source_begin + (begin - fill.target_begin), end - begin};
+}
+
+std::optional<std::uint32_t> split_axis(const Placement& placement) {
+  return placement.kind == Placement::Kind::sharded ? std::optional(placement.split.axis)
+                                                    : std::nullopt;
+}
+
+// The axis along which the target needs parts of the stored tensor; none if it needs all of it.
+std::optional<std::uint32_t> axis_of(const Schedule& schedule, const Use& use) {
+  const Target& target = schedule.targets[use.target];
+  const std::optional<std::uint32_t> split = split_axis(target.placement);
+  if (!target.composition) return split;
+  const std::uint32_t axis = target.composition->axis;
+  const TensorInfo& tensor = schedule.catalog.tensors()[use.tensor];
+  if (target.composition->fills[use.fill].length == tensor.shape[axis]) return split;
+  if (split.value_or(axis) == axis) return axis;
+  throw PlanError(ErrorRecord{.tensor = tensor.name,
+                              .cause = "target '" + target.composition->name +
+                                       "' takes a part of it along axis " + std::to_string(axis) +
+                                       " and splits it along axis " + std::to_string(*split) +
+                                       "; both must be the same axis"});
+}
+
 }  // namespace
 
-Cut cut_of(const TensorInfo& tensor, const Placement& placement) {
-  if (placement.kind != Placement::Kind::sharded) return {1, tensor.bytes, 0};
+std::optional<std::uint32_t> cut_axis(const Schedule& schedule, std::uint32_t tensor) {
+  std::optional<std::uint32_t> common;
+  for (const Use& use : uses_of(schedule, tensor)) {
+    const auto axis = axis_of(schedule, use);
+    if (!axis) continue;
+    if (common.value_or(*axis) != *axis) {
+      throw PlanError(ErrorRecord{.tensor = schedule.catalog.tensors()[tensor].name,
+                                  .cause = "its targets divide it along different axes"});
+    }
+    common = axis;
+  }
+  return common;
+}
+
+Cut cut_of(const Schedule& schedule, std::uint32_t index) {
+  const TensorInfo& tensor = schedule.catalog.tensors()[index];
+  const std::optional<std::uint32_t> axis = cut_axis(schedule, index);
+  if (!axis) return {1, tensor.bytes, 0};
   const std::span<const std::uint64_t> shape(tensor.shape);
-  const std::size_t axis = placement.split.axis;
-  const std::uint64_t rows = product(shape.first(axis));
-  const std::uint64_t index_bits = product(shape.subspan(axis + 1)) * bits(tensor.dtype);
+  const std::uint64_t rows = product(shape.first(*axis));
+  const std::uint64_t index_bits = product(shape.subspan(*axis + 1)) * bits(tensor.dtype);
   if (rows == 0) return {0, 0, index_bits};
-  return {rows, rows == 1 ? tensor.bytes : whole_bytes(shape[axis] * index_bits, tensor),
+  return {rows, rows == 1 ? tensor.bytes : whole_bytes(shape[*axis] * index_bits, tensor),
           index_bits};
 }
 
-void RankColumns::assign(const TensorInfo& tensor, const Placement& placement, const Cut& cut,
-                         std::uint32_t rank, std::uint32_t world) {
+void RankColumns::assign(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank) {
   columns_.clear();
-  row_bytes_ = 0;
-  if (tensor.bytes == 0 || !holds(placement, rank)) return;
-  if (placement.kind != Placement::Kind::sharded) {
-    columns_.push_back({0, tensor.bytes});
-    row_bytes_ = tensor.bytes;
+  const std::span<const Use> uses = uses_of(schedule, tensor);
+  for (const Use& use : uses) append(schedule, use, rank);
+  if (uses.size() > 1) unite();
+  sum_up();
+}
+
+void RankColumns::assign(const Schedule& schedule, const Use& use, std::uint32_t rank) {
+  columns_.clear();
+  append(schedule, use, rank);
+  sum_up();
+}
+
+void RankColumns::append(const Schedule& schedule, const Use& use, std::uint32_t rank) {
+  const TensorInfo& tensor = schedule.catalog.tensors()[use.tensor];
+  const Target& target = schedule.targets[use.target];
+  if (tensor.bytes == 0 || !holds(target.placement, rank)) return;
+  intervals_.clear();
+  if (target.composition) {
+    if (!append_parts(schedule, use, rank)) return;
+  } else if (target.placement.kind == Placement::Kind::sharded) {
+    const Split& split = target.placement.split;
+    append_intervals(split, tensor.shape[split.axis], rank, schedule.world, intervals_);
+  } else {
+    columns_.push_back({0, schedule.cuts[use.tensor].row_bytes});
     return;
   }
-  intervals_.clear();
-  append_intervals(placement.split, tensor.shape[placement.split.axis], rank, world, intervals_);
+  const std::uint64_t index_bits = schedule.cuts[use.tensor].index_bits;
   for (const Interval& interval : intervals_) {
-    const std::uint64_t begin = whole_bytes(interval.begin * cut.index_bits, tensor);
-    const std::uint64_t length = whole_bytes(interval.length * cut.index_bits, tensor);
+    const std::uint64_t begin = whole_bytes(interval.begin * index_bits, tensor);
+    const std::uint64_t length = whole_bytes(interval.length * index_bits, tensor);
     columns_.push_back({begin, begin + length});
-    row_bytes_ += length;
   }
+}
+
+// Into intervals_; false if all columns are kept instead.
+bool RankColumns::append_parts(const Schedule& schedule, const Use& use, std::uint32_t rank) {
+  const Target& target = schedule.targets[use.target];
+  const std::optional<std::uint32_t> axis = axis_of(schedule, use);
+  if (!axis) {
+    columns_.push_back({0, schedule.cuts[use.tensor].row_bytes});
+    return false;
+  }
+  append_shard_intervals(schedule, target, *axis, rank, intervals_);
+  if (target.composition->axis != *axis) return true;
+  const Fill& fill = target.composition->fills[use.fill];
+  for (Interval& interval : intervals_) interval = source_interval(interval, fill);
+  std::erase_if(intervals_, [](const Interval& interval) { return interval.length == 0; });
+  return true;
+}
+
+// Several targets may need the same bytes, which are kept once, in the order of the tensor.
+void RankColumns::unite() {
+  std::sort(columns_.begin(), columns_.end(),
+            [](const Columns& a, const Columns& b) { return a.begin < b.begin; });
+  std::size_t united = 0;
+  for (const Columns& next : columns_) {
+    if (united != 0 && next.begin <= columns_[united - 1].end) {
+      columns_[united - 1].end = std::max(columns_[united - 1].end, next.end);
+    } else {
+      columns_[united++] = next;
+    }
+  }
+  columns_.resize(united);
+}
+
+void RankColumns::sum_up() {
+  row_bytes_ = 0;
+  for (const Columns& kept : columns_) row_bytes_ += kept.size();
 }
 
 namespace {

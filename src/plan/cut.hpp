@@ -1,8 +1,10 @@
-// The byte geometry of a placement: which stored bytes of a tensor each rank keeps, and where in
-// the shard they go.
+// The byte geometry of a stored tensor: which of its bytes each rank keeps for its targets, and in
+// which order. What a rank keeps of one stored tensor is called its share; it is dense, and often a
+// target's shard already.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +12,9 @@
 #include "safeshuffle/placement.hpp"
 
 namespace safeshuffle::plan {
+
+struct Schedule;
+struct Use;
 
 /// A tensor as `rows` rows of `row_bytes` stored bytes; every rank keeps the same columns of every
 /// row. Tensors that are not split, or split along dim 0, are one row.
@@ -20,7 +25,13 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 
-Cut cut_of(const TensorInfo& tensor, const Placement& placement);
+/// The axis along which ranks, or targets, need parts of the stored tensor; none if all need all of
+/// it. Throws PlanError if there are several.
+std::optional<std::uint32_t> cut_axis(const Schedule& schedule, std::uint32_t tensor);
+
+/// Throws PlanError if the tensor's targets need it divided along different axes, or if the axis
+/// cannot be divided into bytes.
+Cut cut_of(const Schedule& schedule, std::uint32_t tensor);
 
 /// Half-open range of byte columns within a row.
 struct Columns {
@@ -32,24 +43,33 @@ struct Columns {
 /// The columns that one rank keeps: ascending, disjoint, non-empty; empty if it holds nothing.
 class RankColumns {
  public:
-  /// Recomputes for another tensor or rank; reuses memory, so that loops over ranks do not
-  /// allocate. Throws PlanError if a boundary falls inside a byte.
-  void assign(const TensorInfo& tensor, const Placement& placement, const Cut& cut,
-              std::uint32_t rank, std::uint32_t world);
+  /// Recomputes for another tensor or rank: all that the rank's targets need of the tensor. Reuses
+  /// memory, so that loops over ranks do not allocate. Throws PlanError if a boundary falls inside
+  /// a byte.
+  void assign(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank);
+
+  /// As above, for one target only.
+  void assign(const Schedule& schedule, const Use& use, std::uint32_t rank);
 
   std::span<const Columns> columns() const noexcept { return columns_; }
 
-  /// Stored bytes of one row of the shard.
+  /// Stored bytes of one row of the share.
   std::uint64_t row_bytes() const noexcept { return row_bytes_; }
 
  private:
+  void append(const Schedule& schedule, const Use& use, std::uint32_t rank);
+  bool append_parts(const Schedule& schedule, const Use& use, std::uint32_t rank);
+  void unite();
+  void sum_up();
+
   std::vector<Interval> intervals_;
   std::vector<Columns> columns_;
   std::uint64_t row_bytes_ = 0;
 };
 
 /// What a rank keeps of the stored bytes [begin, end) of a tensor: `bytes` stored bytes, which
-/// start `prefix` stored bytes into its shard. They are contiguous there, because columns ascend.
+/// start `prefix` stored bytes into all that it keeps of the tensor. They are contiguous there,
+/// because columns ascend.
 struct Share {
   std::uint64_t prefix = 0;
   std::uint64_t bytes = 0;

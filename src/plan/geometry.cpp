@@ -7,10 +7,30 @@
 namespace safeshuffle::plan {
 namespace {
 
-std::uint64_t cut_extent(const Schedule& schedule, std::uint32_t tensor) {
-  const Placement& placement = schedule.placements[tensor];
-  if (placement.kind != Placement::Kind::sharded) return 0;
-  return schedule.catalog.tensors()[tensor].shape[placement.split.axis];
+std::uint64_t split_extent(const Schedule& schedule, const Target& target) {
+  if (target.placement.kind != Placement::Kind::sharded) return 0;
+  return shape_of(target, schedule.catalog)[target.placement.split.axis];
+}
+
+bool same_composition(const Composition* a, const Composition* b) {
+  if (a == nullptr || b == nullptr) return a == b;
+  return a->axis == b->axis && a->shape == b->shape && a->fills.size() == b->fills.size();
+}
+
+// All that unpacking and arrives_in_place depend on.
+bool same_use(const Schedule& schedule, const Use& a, const Use& b) {
+  const Target& first = schedule.targets[a.target];
+  const Target& second = schedule.targets[b.target];
+  if (first.placement != second.placement ||
+      split_extent(schedule, first) != split_extent(schedule, second) ||
+      !same_composition(first.composition.get(), second.composition.get())) {
+    return false;
+  }
+  if (!first.composition) return true;
+  const Fill& of_first = first.composition->fills[a.fill];
+  const Fill& of_second = second.composition->fills[b.fill];
+  return of_first.source_begin == of_second.source_begin &&
+         of_first.target_begin == of_second.target_begin && of_first.length == of_second.length;
 }
 
 class GeometryHash {
@@ -19,11 +39,14 @@ class GeometryHash {
 
   std::size_t operator()(std::uint32_t tensor) const {
     const Cut& cut = schedule_->cuts[tensor];
-    const Placement& placement = schedule_->placements[tensor];
+    const std::span<const Use> uses = uses_of(*schedule_, tensor);
+    if (uses.empty()) return 0;
+    const Placement& placement = placement_of(*schedule_, uses.front());
+    const Fill* fill = fill_of(*schedule_, uses.front());
     std::uint64_t hash = cut.rows;
     for (const std::uint64_t value :
          {cut.row_bytes, placement.split.sharing.units, std::uint64_t{placement.rank},
-          static_cast<std::uint64_t>(placement.kind),
+          fill == nullptr ? 0 : fill->target_begin + 1, static_cast<std::uint64_t>(placement.kind),
           static_cast<std::uint64_t>(schedule_->dtypes[tensor])}) {
       hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
       hash ^= hash >> 32;
@@ -40,8 +63,9 @@ class GeometryHash {
 bool same_geometry(const Schedule& schedule, std::uint32_t a, std::uint32_t b) {
   const auto tensors = schedule.catalog.tensors();
   return tensors[a].dtype == tensors[b].dtype && schedule.dtypes[a] == schedule.dtypes[b] &&
-         schedule.cuts[a] == schedule.cuts[b] && schedule.placements[a] == schedule.placements[b] &&
-         cut_extent(schedule, a) == cut_extent(schedule, b);
+         schedule.cuts[a] == schedule.cuts[b] && schedule.lands[a] == schedule.lands[b] &&
+         std::ranges::equal(uses_of(schedule, a), uses_of(schedule, b),
+                            [&](const Use& x, const Use& y) { return same_use(schedule, x, y); });
 }
 
 Geometries find_geometries(const Schedule& schedule) {
@@ -65,20 +89,17 @@ Geometries find_geometries(const Schedule& schedule) {
   return found;
 }
 
-std::uint64_t shard_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
+std::uint64_t share_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
                           RankColumns& columns) {
-  if (!holds(schedule.placements[tensor], rank)) return 0;
-  const Cut& cut = schedule.cuts[tensor];
-  columns.assign(schedule.catalog.tensors()[tensor], schedule.placements[tensor], cut, rank,
-                 schedule.world);
-  return converted_bytes(schedule, tensor, cut.rows * columns.row_bytes());
+  columns.assign(schedule, tensor, rank);
+  return converted_bytes(schedule, tensor, schedule.cuts[tensor].rows * columns.row_bytes());
 }
 
 void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankRun>& runs) {
   runs.clear();
   RankColumns columns;
   if (is_replicated(schedule, tensor)) {
-    const std::uint64_t bytes = shard_bytes(schedule, tensor, 0, columns);
+    const std::uint64_t bytes = share_bytes(schedule, tensor, 0, columns);
     if (bytes != 0) runs.push_back({0, schedule.world, columns.row_bytes(), bytes});
     return;
   }

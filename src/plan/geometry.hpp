@@ -14,9 +14,10 @@
 
 namespace safeshuffle::plan {
 
-/// Whether two tensors are equal in everything that decides how they are split and converted:
-/// element types before and after the load, extent along the split axis, cut, and placement. Then
-/// every rank keeps the same stored bytes of both, counted from the start of the tensor.
+/// Whether two tensors are equal in everything that decides how they are split, converted, moved
+/// and unpacked: element types before and after the load, cut, way of arrival, and for each use
+/// the placement, the extent along the split axis, and the composition's numbers. Then every rank
+/// keeps the same stored bytes of both, counted from the start of the tensor.
 bool same_geometry(const Schedule& schedule, std::uint32_t a, std::uint32_t b);
 
 /// The tensors of a schedule, grouped by geometry.
@@ -32,16 +33,16 @@ Geometries find_geometries(const Schedule& schedule);
 struct RankRun {
   std::uint32_t first = 0;
   std::uint32_t end = 0;
-  std::uint64_t row_bytes = 0;    ///< stored bytes of one row of the shard, not 0
-  std::uint64_t shard_bytes = 0;  ///< converted
+  std::uint64_t row_bytes = 0;    ///< stored bytes of one row of the share, not 0
+  std::uint64_t share_bytes = 0;  ///< converted
 };
 
-/// The shards of one geometry, over all ranks that have any byte: ascending and disjoint; usually
+/// The shares of one geometry, over all ranks that have any byte: ascending and disjoint; usually
 /// one run. Takes O(ranks) time if the tensor is split. Replaces the contents of `runs`.
 void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankRun>& runs);
 
-/// Converted bytes of the shard of `rank`; `columns` is scratch memory.
-std::uint64_t shard_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
+/// Converted bytes that `rank` keeps of a stored tensor; `columns` is scratch memory.
+std::uint64_t share_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
                           RankColumns& columns);
 
 /// Calls visit(rank, columns) for every rank that keeps bytes of the tensor that are not broadcast;
@@ -50,13 +51,13 @@ template <class Visit>
 void for_each_receiver(const Schedule& schedule, std::uint32_t tensor, RankColumns& columns,
                        Visit visit) {
   if (is_replicated(schedule, tensor)) return;
-  const Placement& placement = schedule.placements[tensor];
-  const bool cut = placement.kind == Placement::Kind::sharded;
-  const std::uint32_t first = cut ? 0 : placement.rank;
-  const std::uint32_t end = cut ? schedule.world : first + 1;
+  const std::span<const Use> uses = uses_of(schedule, tensor);
+  const Placement& placement = placement_of(schedule, uses.front());
+  const bool single = uses.size() == 1 && placement.kind == Placement::Kind::single;
+  const std::uint32_t first = single ? placement.rank : 0;
+  const std::uint32_t end = single ? first + 1 : schedule.world;
   for (std::uint32_t rank = first; rank < end; ++rank) {
-    columns.assign(schedule.catalog.tensors()[tensor], placement, schedule.cuts[tensor], rank,
-                   schedule.world);
+    columns.assign(schedule, tensor, rank);
     if (columns.row_bytes() != 0) visit(rank, columns);
   }
 }

@@ -63,6 +63,28 @@ void add(Hasher& hasher, const Placement& placement) {
   }
 }
 
+void add(Hasher& hasher, const Composition& composition) {
+  hasher.add(std::string_view(composition.name));
+  hasher.add(composition.aliases.size());
+  for (const std::string& alias : composition.aliases) hasher.add(std::string_view(alias));
+  hasher.add(composition.shape);
+  hasher.add(composition.axis);
+  hasher.add(composition.fills.size());
+  for (const Fill& fill : composition.fills) {
+    hasher.add(fill.tensor);
+    hasher.add(fill.source_begin);
+    hasher.add(fill.target_begin);
+    hasher.add(fill.length);
+  }
+}
+
+void add(Hasher& hasher, const Target& target) {
+  hasher.add(target.tensor);
+  add(hasher, target.placement);
+  hasher.add(target.composition != nullptr);
+  if (target.composition) add(hasher, *target.composition);
+}
+
 void add(Hasher& hasher, const std::vector<Read>& reads) {
   hasher.add(reads.size());
   for (const Read& read : reads) {
@@ -82,7 +104,7 @@ std::uint64_t hash_of(const Schedule& schedule) {
   hasher.add(schedule.window);
   for (const FileInfo& file : schedule.catalog.files()) hasher.add(file.size);
   for (const TensorInfo& tensor : schedule.catalog.tensors()) add(hasher, tensor);
-  for (const Placement& placement : schedule.placements) add(hasher, placement);
+  for (const Target& target : schedule.targets) add(hasher, target);
   for (const DType dtype : schedule.dtypes) hasher.add(dtype);
   for (const auto& reads : schedule.reads) add(hasher, reads);
   for (const std::uint32_t tensor : schedule.arena_order) hasher.add(tensor);

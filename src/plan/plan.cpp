@@ -13,9 +13,11 @@
 #include "plan/cut.hpp"
 #include "plan/geometry.hpp"
 #include "plan/hash.hpp"
+#include "plan/landing.hpp"
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
 #include "plan/summary.hpp"
+#include "plan/targets.hpp"
 #include "plan/warnings.hpp"
 #include "plan/waves.hpp"
 
@@ -27,21 +29,10 @@ using plan::Schedule;
 
 void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   if (schedule.world == 0) throw ConfigError("the world size must be at least 1");
-  if (schedule.placements.size() != schedule.catalog.tensors().size()) {
-    throw ConfigError("there must be one placement per tensor");
-  }
   if (options.window < smallest_window) {
     throw ConfigError("the window must be at least " + std::to_string(smallest_window) + " bytes");
   }
-  for (std::size_t i = 0; i < schedule.placements.size(); ++i) {
-    const Placement& placement = schedule.placements[i];
-    if (placement.kind == Placement::Kind::single && placement.rank >= schedule.world) {
-      throw PlanError(
-          ErrorRecord{.tensor = schedule.catalog.tensors()[i].name,
-                      .cause = "it is placed on rank " + std::to_string(placement.rank) +
-                               ", but the last rank is " + std::to_string(schedule.world - 1)});
-    }
-  }
+  plan::check_targets(schedule.catalog, schedule.targets, schedule.world);
 }
 
 // Everything that depends on the window.
@@ -79,7 +70,7 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
       found_offset = offsets[i];
     }
   }
-  return schedule.catalog.tensors()[found];
+  return schedule.catalog.tensors()[schedule.targets[found].tensor];
 }
 
 [[noreturn]] void fail_budget(const Schedule& schedule, const PlanOptions& options) {
@@ -89,6 +80,8 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
       options.reserved_bytes == 0
           ? ""
           : ", of which " + std::to_string(options.reserved_bytes) + " are reserved,";
+  const std::string landing =
+      rank.landing_bytes == 0 ? "" : ", landing buffer " + std::to_string(rank.landing_bytes);
   throw MemoryError(ErrorRecord{
       .rank = static_cast<std::int32_t>(rank.rank),
       .tensor = tensor.name,
@@ -96,7 +89,7 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
                reserved + " cannot hold the " + std::to_string(rank.peak_device_bytes) +
                " bytes of the plan (shards " + std::to_string(rank.arena_bytes) + ", slabs " +
                std::to_string(schedule.slabs) + " x " + std::to_string(rank.slab_bytes) +
-               ", pack buffer " + std::to_string(rank.pack_bytes) + "; this tensor has " +
+               ", pack buffer " + std::to_string(rank.pack_bytes) + landing + "; this tensor has " +
                std::to_string(tensor.bytes) + " stored bytes) with a window of " +
                std::to_string(schedule.window) +
                " bytes, the smallest practical window; a budget of " +
@@ -104,13 +97,18 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
                " bytes is sufficient"});
 }
 
+// Everything about single tensors.
 void cut(Schedule& schedule, DTypePolicy dtype) {
-  schedule.dtypes.reserve(schedule.placements.size());
-  schedule.cuts.reserve(schedule.placements.size());
-  for (std::size_t i = 0; i < schedule.placements.size(); ++i) {
-    const TensorInfo& tensor = schedule.catalog.tensors()[i];
-    schedule.dtypes.push_back(converted(tensor.dtype, dtype));
-    schedule.cuts.push_back(plan::cut_of(tensor, schedule.placements[i]));
+  const std::size_t tensors = schedule.catalog.tensors().size();
+  schedule.uses = plan::uses_of_targets(schedule.targets);
+  schedule.first_use = plan::first_uses(schedule.uses, tensors);
+  schedule.dtypes.reserve(tensors);
+  schedule.cuts.reserve(tensors);
+  schedule.lands.reserve(tensors);
+  for (std::uint32_t i = 0; i < tensors; ++i) {
+    schedule.dtypes.push_back(converted(schedule.catalog.tensors()[i].dtype, dtype));
+    schedule.cuts.push_back(plan::cut_of(schedule, i));
+    schedule.lands.push_back(!plan::arrives_in_place(schedule, i));
   }
 }
 
@@ -162,8 +160,8 @@ std::uint64_t Plan::hash() const noexcept {
 const Catalog& Plan::catalog() const noexcept {
   return schedule_->catalog;
 }
-const std::vector<Placement>& Plan::placements() const noexcept {
-  return schedule_->placements;
+const std::vector<Target>& Plan::targets() const noexcept {
+  return schedule_->targets;
 }
 const std::vector<RankSummary>& Plan::ranks() const noexcept {
   return schedule_->ranks;
@@ -175,13 +173,13 @@ void Plan::prove() const {
   plan::prove(*schedule_);
 }
 
-Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t world,
+Plan make_plan(Catalog catalog, std::vector<Target> targets, std::uint32_t world,
                const PlanOptions& given) {
   PlanOptions options = given;
   if (options.window == 0) options.window = core::host_defaults.window;
   const auto schedule = std::make_shared<Schedule>();
   schedule->catalog = std::move(catalog);
-  schedule->placements = std::move(placements);
+  schedule->targets = std::move(targets);
   schedule->world = world;
   try {
     check_arguments(*schedule, options);
@@ -192,6 +190,14 @@ Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t
   }
   schedule->hash = plan::hash_of(*schedule);
   return Plan(schedule);
+}
+
+Plan make_plan(Catalog catalog, std::vector<Placement> placements, std::uint32_t world,
+               const PlanOptions& options) {
+  if (placements.size() != catalog.tensors().size()) {
+    throw ConfigError("there must be one placement per tensor");
+  }
+  return make_plan(std::move(catalog), stored_targets(std::move(placements)), world, options);
 }
 
 }  // namespace safeshuffle

@@ -7,21 +7,23 @@ namespace safeshuffle::plan {
 
 /// Proves that
 ///  1. every needed stored byte is read exactly once, into its own place in a slab;
-///  2. tensors, and runs, do not overlap in any arena;
+///  2. targets, and runs, do not overlap in any arena;
 ///  3. every send has a matching receive, and all ranks list the same broadcasts;
-///  4. every byte that a rank must hold (by its placement alone) is written exactly once, with the
-///     stored byte that the placement specifies.
+///  4. every byte of a target that a rank must hold (by its placement and composition alone) is
+///     written exactly once, with the stored byte that they specify, or is a zero that they specify
+///     and is written by nothing else.
 /// Throws PlanError naming the first tensor or wave that fails.
 ///
-/// It examines the slabs, arena offsets, pack items and messages themselves, as `slab_at`,
-/// `arena_offsets` and `SlabTransfers` provide them to the load, not how they were computed. It
-/// does not examine all of them, because their number is proportional to waves × ranks² and tensors
-/// × ranks, but one representative of each set of identical cases:
+/// It examines the slabs, arena offsets, pack and unpack items and messages themselves, as
+/// `slab_at`, `arena_offsets` and `SlabTransfers` provide them to the load, not how they were
+/// computed. It does not examine all of them, because their number is proportional to waves ×
+/// ranks² and tensors × ranks, but one representative of each set of identical cases:
 ///
 ///  - One tensor of each geometry, for every rank (prove_packing). What a rank gets of a segment
 ///    depends on the tensor's geometry, the segment and the rank; the segment's place in the slab,
 ///    the run's place in the pack buffer and the tensor's place in the arena only move it. A run
-///    that is sent directly from the slab has the same bytes as if it were packed.
+///    that is sent directly from the slab has the same bytes as if it were packed. Where a share
+///    lands only moves it, too.
 ///  - Some segments of each tensor. Segments between two boundaries of what ranks keep differ by a
 ///    multiple of the segment in the same ranks' columns, and rows of segments by whole rows
 ///    (representative_segments); their slabs, by their place in the file (prove_reading).

@@ -22,7 +22,7 @@ class GeometryProof {
         geometries_(geometries),
         transfers_(schedule),
         items_(schedule),
-        arena_(schedule.cuts.size()),
+        places_(schedule.cuts.size()),
         whole_load_(geometries.example.size()) {}
 
   void check() {
@@ -84,21 +84,24 @@ class GeometryProof {
     }
   }
 
-  // Every rank keeps the same columns: all.
+  // Every rank keeps the same columns.
   void check_replicated(std::uint32_t tensor, const Segments& segments,
                         std::span<const std::uint64_t> indices) {
+    columns_.assign(schedule_, tensor, 0);
     for (const std::uint64_t index : indices) {
       const Range segment = segments.bytes(index);
-      set_segment(tensor, segment, 0);
-      const std::uint64_t bytes = converted_bytes(schedule_, tensor, segment.size());
-      const std::uint64_t begin = converted_bytes(schedule_, tensor, segment.begin);
-      check_own(0, bytes);
-      const Run broadcast = transfers_.run_from(slab_, 0, 0, true, arena_);
-      require(broadcast.bytes == bytes && broadcast.offset == begin,
-              "a broadcast is not what was packed for it");
-      const Run receive = transfers_.run_from(slab_, 0, 0, false, arena_);
-      const Run send = pack_run(0);
-      require(receive.bytes == 0 && send.bytes == 0, "a replicated tensor is sent as well");
+      set_segment(tensor, segment, 0, columns_);
+      check_own(0);
+      if (!lands()) {
+        const Run broadcast = transfers_.run_from(slab_, 0, 0, true, places_);
+        require(broadcast.bytes == bytes_ && (bytes_ == 0 || broadcast.offset == prefix_),
+                "a broadcast is not what was packed for it");
+      }
+      packed_.clear();
+      require(transfers_.run_from(slab_, 0, 0, false, places_).bytes == 0 &&
+                  transfers_.landing_run(slab_, 0, 0, false, 0).bytes == 0 &&
+                  transfers_.prepare_send(slab_, 0, lands(), 0, packed_).bytes == 0,
+              "a replicated tensor is sent as well");
     }
   }
 
@@ -107,57 +110,77 @@ class GeometryProof {
   // be sent directly, and an unaligned one represent all.
   std::uint64_t check_segment(std::uint32_t tensor, const Segments& segments, std::uint64_t index,
                               std::uint32_t rank, const RankColumns& columns) {
-    std::uint64_t bytes = 0;
     for (const std::uint64_t line : {segments.lines() - 1, std::uint64_t{0}}) {
       const Range segment = segments.bytes(line * segments.per_line() + index);
-      bytes =
-          converted_bytes(schedule_, tensor,
-                          kept_bytes(schedule_.cuts[tensor], columns, segment.begin, segment.end));
       for (const std::uint64_t slab_offset : {std::uint64_t{0}, std::uint64_t{1}}) {
-        set_segment(tensor, segment, slab_offset);
-        check_own(rank, bytes);
-        check_sent(rank, bytes);
+        set_segment(tensor, segment, slab_offset, columns);
+        check_own(rank);
+        check_sent(rank);
       }
       if (line == 0) break;
     }
-    return core::align_up(bytes, arena_alignment);
+    return core::align_up(bytes_, arena_alignment);
   }
 
-  void set_segment(std::uint32_t tensor, const Range& segment, std::uint64_t slab_offset) {
+  // The rank with these columns keeps `bytes_` of it, `prefix_` after the beginning of its share.
+  void set_segment(std::uint32_t tensor, const Range& segment, std::uint64_t slab_offset,
+                   const RankColumns& columns) {
+    const Cut& cut = schedule_.cuts[tensor];
     slab_.segments.assign(1, Segment{tensor, segment.begin, segment.end, slab_offset});
+    bytes_ =
+        converted_bytes(schedule_, tensor, kept_bytes(cut, columns, segment.begin, segment.end));
+    prefix_ = converted_bytes(schedule_, tensor, kept_before(cut, columns, segment.begin));
   }
 
-  Run pack_run(std::uint32_t rank) {
-    packed_.clear();
-    return transfers_.pack_run(slab_, rank, 0, packed_);
-  }
+  bool lands() const { return schedule_.lands[slab_.segments.front().tensor]; }
 
-  // Proves that the reader packs `bytes` bytes for itself correctly. Its tensor begins at the start
-  // of its arena.
-  void check_own(std::uint32_t rank, std::uint64_t bytes) {
+  // Proves that the reader packs correctly what it keeps of its own segment. Its share begins at
+  // the start of its arena, or else the segment lands at the start of the landing buffer.
+  void check_own(std::uint32_t rank) {
     packed_.clear();
-    transfers_.pack_own(slab_, rank, arena_, packed_);
+    if (lands()) {
+      const bool replicated = is_replicated(schedule_, slab_.segments.front().tensor);
+      const Run own = transfers_.pack_run(slab_, rank, {replicated, true}, 0, packed_);
+      check_landed(own, rank);
+      check_count(transfers_.landing_run(slab_, 0, rank, replicated, 0).bytes, bytes_, rank);
+      return;
+    }
+    transfers_.pack_own(slab_, rank, places_, packed_);
     items_.start();
     std::uint64_t written = 0;
     for (const PackItem& item : packed_) {
       require(item.target == PackTarget::arena, "a rank's own shard is packed for sending");
       written += items_.check(slab_.segments.front(), item, {rank, item.destination, 0});
     }
-    check_count(written, bytes, rank);
+    check_count(written, bytes_, rank);
   }
 
-  void check_sent(std::uint32_t rank, std::uint64_t bytes) {
-    const Run receive = transfers_.run_from(slab_, 0, rank, false, arena_);
-    const Run send = pack_run(rank);
-    require(send.bytes == receive.bytes, "a send and its receive differ in size");
-    require(transfers_.run_from(slab_, 0, rank, true, arena_).bytes == 0,
+  void check_sent(std::uint32_t rank) {
+    packed_.clear();
+    const Run send = transfers_.prepare_send(slab_, rank, lands(), 0, packed_);
+    require(transfers_.run_from(slab_, 0, rank, true, places_).bytes == 0 &&
+                transfers_.landing_run(slab_, 0, rank, true, 0).bytes == 0,
             "what is sent is broadcast as well");
+    if (lands()) {
+      check_landed(send, rank);
+      return;
+    }
+    const Run receive = transfers_.run_from(slab_, 0, rank, false, places_);
+    require(send.bytes == receive.bytes, "a send and its receive differ in size");
+    check_run_at(send, rank, receive.offset, 0);
+  }
+
+  void check_landed(const Run& run, std::uint32_t rank) { check_run_at(run, rank, 0, 0 - prefix_); }
+
+  // Proves that a run that arrives at `offset` brings all of the segment that the rank keeps.
+  void check_run_at(const Run& run, std::uint32_t rank, std::uint64_t offset,
+                    std::uint64_t share_offset) {
     const std::uint64_t written =
-        check_run(schedule_, slab_, send, packed_, items_, [&](const Segment&, std::uint64_t at) {
-          return ItemProof::Place{rank, receive.offset + at, 0};
+        check_run(schedule_, slab_, run, packed_, items_, [&](const Segment&, std::uint64_t at) {
+          return ItemProof::Place{rank, offset + at, share_offset};
         });
-    check_count(written, bytes, rank);
-    check_count(send.bytes, bytes, rank);
+    check_count(written, bytes_, rank);
+    check_count(run.bytes, bytes_, rank);
   }
 
   void check_count(std::uint64_t written, std::uint64_t needed, std::uint32_t rank) const {
@@ -172,8 +195,7 @@ class GeometryProof {
                          std::span<const std::uint64_t> indices, const PackLoad& load,
                          std::uint32_t reader) {
     const Cut& cut = schedule_.cuts[tensor];
-    columns_.assign(schedule_.catalog.tensors()[tensor], schedule_.placements[tensor], cut, reader,
-                    schedule_.world);
+    columns_.assign(schedule_, tensor, reader);
     const std::uint64_t most = load.most([&](std::size_t i) {
       const Range segment = segments.bytes(indices[i]);
       const std::uint64_t own = kept_bytes(cut, columns_, segment.begin, segment.end);
@@ -190,7 +212,7 @@ class GeometryProof {
       if (is_segmented(tensor) || is_replicated(schedule_, tensor)) continue;
       bytes +=
           whole_load_[geometries_.of_tensor[tensor]] -
-          core::align_up(shard_bytes(schedule_, tensor, group.reader, columns_), arena_alignment);
+          core::align_up(share_bytes(schedule_, tensor, group.reader, columns_), arena_alignment);
     }
     require_pack_bytes(bytes, group.reader);
   }
@@ -204,10 +226,12 @@ class GeometryProof {
   SlabTransfers transfers_;
   ItemProof items_;
   RankColumns columns_;
-  std::vector<std::uint64_t> arena_;       // offsets by tensor: all 0
+  std::vector<std::uint64_t> places_;      // by tensor: all 0
   std::vector<std::uint64_t> whole_load_;  // by geometry: aligned runs of a whole tensor, all ranks
   std::vector<SegmentReader> segment_readers_;
-  Slab slab_;  // of one segment
+  Slab slab_;                 // of one segment
+  std::uint64_t bytes_ = 0;   // of it, that the rank keeps, converted
+  std::uint64_t prefix_ = 0;  // of the rank's share, before it
   std::vector<PackItem> packed_;
 };
 

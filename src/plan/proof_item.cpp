@@ -20,6 +20,13 @@ std::uint64_t kept_bytes(const Cut& cut, const RankColumns& columns, std::uint64
   return kept;
 }
 
+std::uint64_t kept_before(const Cut& cut, const RankColumns& columns, std::uint64_t offset) {
+  const std::uint64_t row = offset / cut.row_bytes;
+  const std::uint64_t kept = row * columns.row_bytes();
+  return offset % cut.row_bytes == 0 ? kept
+                                     : kept + kept_bytes(cut, columns, row * cut.row_bytes, offset);
+}
+
 const Segment& segment_of(const Slab& slab, std::uint64_t slab_offset) {
   const auto after = std::upper_bound(
       slab.segments.begin(), slab.segments.end(), slab_offset,
@@ -66,15 +73,15 @@ void ItemProof::check_ascending(std::uint32_t tensor, const PackItem& item) {
 void ItemProof::check_place(const Segment& segment, const PackItem& item, const Place& place) {
   const TensorInfo& tensor = schedule_.catalog.tensors()[segment.tensor];
   const Cut& cut = schedule_.cuts[segment.tensor];
-  columns_.assign(tensor, schedule_.placements[segment.tensor], cut, place.rank, schedule_.world);
+  columns_.assign(schedule_, segment.tensor, place.rank);
   const std::uint64_t stored = segment.begin + (item.source - segment.slab_offset);
   const std::uint64_t column = stored % cut.row_bytes;
-  std::uint64_t shard_column = 0;
+  std::uint64_t share_column = 0;
   const Columns* kept = nullptr;
   for (const Columns& candidate : columns_.columns()) {
     if (column >= candidate.begin && column < candidate.end) kept = &candidate;
     if (kept != nullptr) break;
-    shard_column += candidate.size();
+    share_column += candidate.size();
   }
   if (kept == nullptr || item.row_bytes > kept->end - column) {
     fail_proof(tensor.name, "a pack item sends bytes that rank " + std::to_string(place.rank) +
@@ -85,11 +92,9 @@ void ItemProof::check_place(const Segment& segment, const PackItem& item, const 
        item.destination_stride != converted_bytes(columns_.row_bytes(), item.from, item.to))) {
     fail_proof(tensor.name, "a pack item has the wrong strides");
   }
-  const std::uint64_t shard_offset =
-      stored / cut.row_bytes * columns_.row_bytes() + shard_column + (column - kept->begin);
-  if (place.tensor_offset == not_held ||
-      place.arena_offset !=
-          place.tensor_offset + converted_bytes(shard_offset, item.from, item.to)) {
+  const std::uint64_t in_share =
+      stored / cut.row_bytes * columns_.row_bytes() + share_column + (column - kept->begin);
+  if (place.offset != place.share_offset + converted_bytes(in_share, item.from, item.to)) {
     fail_proof(tensor.name, "bytes go to the wrong place on rank " + std::to_string(place.rank));
   }
 }

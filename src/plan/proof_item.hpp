@@ -17,6 +17,9 @@ namespace safeshuffle::plan {
 std::uint64_t kept_bytes(const Cut& cut, const RankColumns& columns, std::uint64_t begin,
                          std::uint64_t end);
 
+/// Stored bytes of the tensor before `offset` that `columns` keep.
+std::uint64_t kept_before(const Cut& cut, const RankColumns& columns, std::uint64_t offset);
+
 /// The segment that begins at or before `slab_offset`; there must be one. Throws PlanError.
 const Segment& segment_of(const Slab& slab, std::uint64_t slab_offset);
 
@@ -29,21 +32,22 @@ class ItemProof {
  public:
   explicit ItemProof(const Schedule& schedule) : schedule_(schedule) {}
 
-  /// The rank and place where an item's destination ends up, and where its tensor begins there.
+  /// The rank and place where an item's destination ends up, and where the rank's share of the
+  /// tensor begins there: modulo 2^64, since a segment may land without those before it.
   struct Place {
     std::uint32_t rank = 0;
-    std::uint64_t arena_offset = 0;
-    std::uint64_t tensor_offset = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t share_offset = 0;
   };
 
   /// Starts a new list of items.
   void start() noexcept { last_tensor_ = no_tensor; }
 
   /// Proves that the stored bytes of `item`, of `segment`, are columns that the rank keeps, all in
-  /// one interval, and go where its shard has them, and that they follow those of the item before.
-  /// As stored → shard is one-to-one, ascending items that do not overlap in the slab do not
-  /// overlap in the arena either, and the returned number of bytes tells whether everything is
-  /// written. Throws PlanError.
+  /// one interval, and go where its share has them, and that they follow those of the item before.
+  /// As stored → share is one-to-one, ascending items that do not overlap in the slab do not
+  /// overlap at the destination either, and the returned number of bytes tells whether everything
+  /// is written. Throws PlanError.
   std::uint64_t check(const Segment& segment, const PackItem& item, const Place& place);
 
  private:

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/arithmetic.hpp"
 #include "plan/arena.hpp"
 #include "plan/proof_item.hpp"
 #include "plan/proof_support.hpp"
+#include "plan/shard.hpp"
 #include "plan/transfers.hpp"
 #include "plan/waves.hpp"
 
@@ -21,7 +24,7 @@ struct RankClass {
   std::uint32_t end = 0;
 };
 
-// Consecutive ranks whose shards have the same sizes, tensor by tensor.
+// Consecutive ranks whose shares and shards have the same sizes, tensor by tensor.
 std::vector<RankClass> rank_classes(const Schedule& schedule, const Geometries& geometries) {
   std::vector<bool> begins(std::size_t{schedule.world} + 1);
   std::vector<RankRun> runs;
@@ -29,6 +32,14 @@ std::vector<RankClass> rank_classes(const Schedule& schedule, const Geometries& 
     if (geometries.tensors[i] == 0) continue;
     rank_runs(schedule, geometries.example[i], runs);
     for (const RankRun& run : runs) begins[run.first] = begins[run.end] = true;
+  }
+  RankColumns columns;
+  for (const TargetGroup& group : target_groups(schedule)) {
+    std::uint64_t before = shard_bytes(schedule, group.example, 0, columns);
+    for (std::uint32_t rank = 1; rank < schedule.world; ++rank) {
+      const std::uint64_t bytes = shard_bytes(schedule, group.example, rank, columns);
+      if (bytes != std::exchange(before, bytes)) begins[rank] = true;
+    }
   }
   std::vector<RankClass> classes;
   for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
@@ -47,6 +58,7 @@ class RankProof {
         transfers_(schedule),
         items_(schedule),
         in_broadcast_(tensors_.size(), not_held),
+        in_landing_(tensors_.size()),
         broadcast_bytes_(groups_.size(), not_held) {}
 
   void check(const Geometries& geometries) {
@@ -55,17 +67,23 @@ class RankProof {
   }
 
  private:
-  // The order has every tensor that is read once.
+  // The order has every target that is read once.
   void check_arena_order() const {
-    std::vector<bool> seen(tensors_.size());
-    for (const std::uint32_t tensor : schedule_.arena_order) {
-      require(tensor < tensors_.size(), "an unknown tensor is in the arena");
-      if (seen[tensor]) fail_proof(tensors_[tensor].name, "it is in the arena twice");
-      seen[tensor] = true;
+    std::vector<bool> seen(schedule_.targets.size());
+    for (const std::uint32_t target : schedule_.arena_order) {
+      require(target < seen.size(), "an unknown tensor is in the arena");
+      if (seen[target]) fail_proof(name(target), "it is in the arena twice");
+      seen[target] = true;
     }
-    for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
-      if (is_read(schedule_, i) && !seen[i]) fail_proof(tensors_[i].name, "it is in no arena");
+    for (const Use& use : schedule_.uses) {
+      if (tensors_[use.tensor].bytes != 0 && !seen[use.target]) {
+        fail_proof(name(use.target), "it is in no arena");
+      }
     }
+  }
+
+  const std::string& name(std::uint32_t target) const {
+    return name_of(schedule_.targets[target], schedule_.catalog);
   }
 
   // All ranks of a class have the same arena and get the same runs as the first, because these
@@ -74,29 +92,34 @@ class RankProof {
   void check_class(const RankClass& ranks) {
     rank_ = ranks.first;
     offsets_ = arena_offsets(schedule_, rank_);
-    arena_bytes_ = std::numeric_limits<std::uint64_t>::max();
+    places_ = places_of_tensors(schedule_, offsets_);
+    arena_bytes_ = landing_bytes_ = std::numeric_limits<std::uint64_t>::max();
     for (std::uint32_t rank = ranks.first; rank < ranks.end; ++rank) {
       arena_bytes_ = std::min(arena_bytes_, schedule_.ranks[rank].arena_bytes);
+      landing_bytes_ = std::min(landing_bytes_, schedule_.ranks[rank].landing_bytes);
     }
-    check_tensors();
+    check_targets();
     written_.assign(tensors_.size(), 0);
+    landed_.assign(schedule_.world, 0);
     runs_.clear();
     for (std::size_t i = 0; i < groups_.size(); ++i) check_group(i, ranks);
     require(disjoint(runs_), "two runs overlap in an arena");
+    require(std::accumulate(landed_.begin(), landed_.end(), std::uint64_t{0}) <= landing_bytes_,
+            "a run ends after the landing buffer");
     check_written();
   }
 
-  void check_tensors() {
+  void check_targets() {
     std::vector<Range> ranges;
     ranges.reserve(schedule_.arena_order.size());
-    for (const std::uint32_t tensor : schedule_.arena_order) {
-      const std::uint64_t bytes = shard_bytes(schedule_, tensor, rank_, columns_);
+    for (const std::uint32_t target : schedule_.arena_order) {
+      const std::uint64_t bytes = shard_bytes(schedule_, target, rank_, columns_);
       if (bytes == 0) continue;
-      if (offsets_[tensor] % arena_alignment != 0 ||
-          !core::in_bounds(offsets_[tensor], bytes, arena_bytes_)) {
-        fail_proof(tensors_[tensor].name, "it is misaligned or ends after the arena");
+      if (offsets_[target] % arena_alignment != 0 ||
+          !core::in_bounds(offsets_[target], bytes, arena_bytes_)) {
+        fail_proof(name(target), "it is misaligned or ends after the arena");
       }
-      ranges.push_back({offsets_[tensor], offsets_[tensor] + bytes});
+      ranges.push_back({offsets_[target], offsets_[target] + bytes});
     }
     require(disjoint(std::move(ranges)), "two tensors overlap in an arena");
   }
@@ -104,8 +127,9 @@ class RankProof {
   void check_group(std::size_t index, const RankClass& ranks) {
     const ReadGroup& group = groups_[index];
     const std::uint32_t tensor = schedule_.reads[group.reader][group.first].tensor;
-    if (Segments(schedule_.cuts[tensor], schedule_.window).count() > 1) {
-      note_segmented(tensor);
+    const Segments segments(schedule_.cuts[tensor], schedule_.window);
+    if (segments.count() > 1) {
+      note_segmented(tensor, segments, group.reader);
       return;
     }
     slab_at(schedule_, group.wave, group.reader, slab_);
@@ -113,16 +137,31 @@ class RankProof {
     if (has_reader) check_own(group.reader);
     if (!has_reader || ranks.end - ranks.first > 1) check_received(group.reader);
     check_broadcast(group.reader, broadcast_bytes_[index]);
+    check_landing(group.reader);
     for (const Segment& segment : slab_.segments) {
-      written_[segment.tensor] += shard_bytes(schedule_, segment.tensor, rank_, columns_);
+      written_[segment.tensor] += share(segment.tensor);
     }
   }
 
-  // Its messages are parts of its own shard, one after the other.
-  void note_segmented(std::uint32_t tensor) {
-    if (written_[tensor] != 0) return;
-    written_[tensor] = shard_bytes(schedule_, tensor, rank_, columns_);
-    note_run(offsets_[tensor], written_[tensor]);
+  std::uint64_t share(std::uint32_t tensor) {
+    return share_bytes(schedule_, tensor, rank_, columns_);
+  }
+
+  // Its messages are parts of its own share, one after the other, or land one at a time.
+  void note_segmented(std::uint32_t tensor, const Segments& segments, std::uint32_t reader) {
+    const std::uint64_t bytes = share(tensor);
+    if (schedule_.lands[tensor]) {
+      const std::uint64_t largest = converted_bytes(schedule_, tensor, segments.step());
+      note_landed(reader, std::min(bytes, largest));
+    } else if (written_[tensor] == 0) {
+      note_run(places_[tensor], bytes);
+    }
+    written_[tensor] = bytes;
+  }
+
+  // Runs of different readers may land in one wave; those of one reader, in different ones.
+  void note_landed(std::uint32_t reader, std::uint64_t bytes) {
+    landed_[reader] = std::max(landed_[reader], core::align_up(bytes, arena_alignment));
   }
 
   void note_run(std::uint64_t offset, std::uint64_t bytes) {
@@ -132,34 +171,80 @@ class RankProof {
   }
 
   void check_received(std::uint32_t reader) {
-    const Run receive = transfers_.run_from(slab_, reader, rank_, false, offsets_);
+    const Run receive = transfers_.run_from(slab_, reader, rank_, false, places_);
     packed_.clear();
-    const Run send = transfers_.pack_run(slab_, rank_, 0, packed_);
+    const Run send = transfers_.prepare_send(slab_, rank_, false, 0, packed_);
     require(send.bytes == receive.bytes, "a send and its receive differ in size");
     if (receive.bytes == 0) return;
     note_run(receive.offset, receive.bytes);
     const std::uint64_t sent = check_run(
         schedule_, slab_, send, packed_, items_, [&](const Segment& segment, std::uint64_t at) {
-          return ItemProof::Place{rank_, receive.offset + at, offsets_[segment.tensor]};
+          return ItemProof::Place{rank_, receive.offset + at, place(segment)};
         });
-    std::uint64_t needed = 0;
+    require(sent == kept_of_slab({false, false}),
+            "a run does not have all that its receiver keeps of the slab");
+  }
+
+  std::uint64_t place(const Segment& segment) const {
+    require(places_[segment.tensor] != not_held, "a tensor has no place in the arena");
+    return places_[segment.tensor];
+  }
+
+  bool takes(const Segment& segment, Route route) const {
+    return schedule_.lands[segment.tensor] == route.lands &&
+           is_replicated(schedule_, segment.tensor) == route.replicated;
+  }
+
+  std::uint64_t kept_of_slab(Route route) {
+    std::uint64_t bytes = 0;
     for (const Segment& segment : slab_.segments) {
-      if (is_replicated(schedule_, segment.tensor)) continue;
-      needed += shard_bytes(schedule_, segment.tensor, rank_, columns_);
+      if (takes(segment, route)) bytes += share(segment.tensor);
     }
-    require(sent == needed, "a run does not have all that its receiver keeps of the slab");
+    return bytes;
+  }
+
+  // What lands, of a slab of whole tensors: the reader's own share as well.
+  void check_landing(std::uint32_t reader) {
+    std::uint64_t bytes = 0;
+    for (const bool replicated : {false, true}) {
+      const Route route{replicated, true};
+      const Run run = transfers_.landing_run(slab_, reader, rank_, replicated, 0);
+      bytes += core::align_up(run.bytes, arena_alignment);
+      packed_.clear();
+      const Run packed = replicated ? transfers_.pack_run(slab_, rank_, route, 0, packed_)
+                                    : transfers_.prepare_send(slab_, rank_, true, 0, packed_);
+      require(packed.bytes == run.bytes, "what lands is not what was packed for it");
+      if (run.bytes != 0) check_landed(packed, route);
+    }
+    note_landed(reader, bytes);
+  }
+
+  // Shares land one after the other, aligned.
+  void check_landed(const Run& packed, Route route) {
+    std::uint64_t free_from = 0;
+    for (const Segment& segment : slab_.segments) {
+      const std::uint64_t bytes = takes(segment, route) ? share(segment.tensor) : 0;
+      if (bytes == 0) continue;
+      in_landing_[segment.tensor] = free_from;
+      free_from = core::align_up(free_from + bytes, arena_alignment);
+    }
+    const std::uint64_t landed = check_run(
+        schedule_, slab_, packed, packed_, items_, [&](const Segment& segment, std::uint64_t at) {
+          return ItemProof::Place{rank_, at, in_landing_[segment.tensor]};
+        });
+    require(landed == kept_of_slab(route), "not all that a rank keeps of a slab lands");
   }
 
   // A broadcast brings what is at one place of the root's run to the same place of every rank's.
   void check_broadcast(std::uint32_t reader, std::uint64_t& bytes) {
-    const Run run = transfers_.run_from(slab_, reader, rank_, true, offsets_);
+    const Run run = transfers_.run_from(slab_, reader, rank_, true, places_);
     if (bytes == not_held) bytes = run.bytes;
     require(bytes == run.bytes, "ranks differ in a broadcast");
     note_run(run.offset, run.bytes);
     for (const Segment& segment : slab_.segments) {
-      if (!is_replicated(schedule_, segment.tensor)) continue;
-      const std::uint64_t size = shard_bytes(schedule_, segment.tensor, rank_, columns_);
-      const std::uint64_t offset = offsets_[segment.tensor] - run.offset;
+      if (!takes(segment, {true, false})) continue;
+      const std::uint64_t size = share(segment.tensor);
+      const std::uint64_t offset = place(segment) - run.offset;
       std::uint64_t& expected = in_broadcast_[segment.tensor];
       if (expected == not_held) expected = offset;
       if (offset != expected || !core::in_bounds(offset, size, run.bytes)) {
@@ -171,24 +256,25 @@ class RankProof {
   // What the reader keeps itself, and what it broadcasts.
   void check_own(std::uint32_t reader) {
     packed_.clear();
-    transfers_.pack_own(slab_, reader, offsets_, packed_);
+    transfers_.pack_own(slab_, reader, places_, packed_);
     items_.start();
     std::uint64_t packed = 0;
     for (const PackItem& item : packed_) {
       require(item.target == PackTarget::arena, "a rank's own shard is packed for sending");
       const Segment& segment = segment_of(slab_, item.source);
-      packed += items_.check(segment, item, {reader, item.destination, offsets_[segment.tensor]});
+      packed += items_.check(segment, item, {reader, item.destination, place(segment)});
     }
     std::uint64_t needed = 0;
     for (const Segment& segment : slab_.segments) {
-      needed += shard_bytes(schedule_, segment.tensor, reader, columns_);
+      if (schedule_.lands[segment.tensor]) continue;
+      needed += share_bytes(schedule_, segment.tensor, reader, columns_);
     }
     require(packed == needed, "a rank does not pack all that it keeps of its own slab");
   }
 
   void check_written() {
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
-      const std::uint64_t bytes = shard_bytes(schedule_, i, rank_, columns_);
+      const std::uint64_t bytes = share(i);
       if (written_[i] == bytes) continue;
       fail_proof(tensors_[i].name, std::to_string(written_[i]) + " of " + std::to_string(bytes) +
                                        " bytes are written on rank " + std::to_string(rank_));
@@ -202,13 +288,17 @@ class RankProof {
   ItemProof items_;
   RankColumns columns_;
   std::vector<std::uint64_t> in_broadcast_;     // by tensor: offset in its broadcast, once known
+  std::vector<std::uint64_t> in_landing_;       // by tensor: offset in what lands of the slab
   std::vector<std::uint64_t> broadcast_bytes_;  // by group, once known
 
   // Of the class being checked.
   std::uint32_t rank_ = 0;
-  std::vector<std::uint64_t> offsets_;
+  std::vector<std::uint64_t> offsets_;  // by target
+  std::vector<std::uint64_t> places_;   // by tensor
   std::uint64_t arena_bytes_ = 0;
-  std::vector<std::uint64_t> written_;  // by tensor
+  std::uint64_t landing_bytes_ = 0;
+  std::vector<std::uint64_t> written_;  // by tensor, bytes of shares
+  std::vector<std::uint64_t> landed_;   // by reader, the most in any wave
   std::vector<Range> runs_;
 
   Slab slab_;  // scratch

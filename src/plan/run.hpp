@@ -19,23 +19,28 @@ struct RunEntry {
   std::uint64_t bytes = 0;       ///< converted
 };
 
+/// Runs of a slab to a destination are kept apart by how they travel and where they arrive.
+struct Route {
+  bool replicated = false;  ///< broadcast to all ranks; else sent to one
+  bool lands = false;       ///< arrives in the landing buffer; else in its place in the arena
+};
+
 /// Walks the runs of one schedule. Holds scratch memory; not thread-safe.
 class RunWalker {
  public:
   explicit RunWalker(const Schedule& schedule) : schedule_(schedule) {}
 
   /// Calls visit(entry, columns) for every segment of `slab` of which `destination` gets a share,
-  /// in run order; replicated segments only, or all others. Returns the bytes of the run, alignment
-  /// gaps included.
+  /// in run order; segments of the route only. Returns the bytes of the run, alignment gaps
+  /// included.
   template <class Visit>
-  std::uint64_t walk(const Slab& slab, std::uint32_t destination, bool replicated, Visit visit) {
+  std::uint64_t walk(const Slab& slab, std::uint32_t destination, Route route, Visit visit) {
     std::uint64_t cursor = 0;
     std::uint64_t run_bytes = 0;
     for (const Segment& segment : slab.segments) {
-      const Placement& placement = schedule_.placements[segment.tensor];
-      if (is_replicated(schedule_, segment.tensor) != replicated) continue;
-      if (!holds(placement, destination)) continue;
-      const RunEntry entry = entry_of(segment, placement, destination, cursor);
+      if (schedule_.lands[segment.tensor] != route.lands) continue;
+      if (is_replicated(schedule_, segment.tensor) != route.replicated) continue;
+      const RunEntry entry = entry_of(segment, destination, cursor);
       if (entry.bytes == 0) continue;
       visit(entry, columns_);
       run_bytes = cursor + entry.bytes;
@@ -45,11 +50,9 @@ class RunWalker {
   }
 
  private:
-  RunEntry entry_of(const Segment& segment, const Placement& placement, std::uint32_t destination,
-                    std::uint64_t run_offset) {
-    const TensorInfo& tensor = schedule_.catalog.tensors()[segment.tensor];
+  RunEntry entry_of(const Segment& segment, std::uint32_t destination, std::uint64_t run_offset) {
     const Cut& cut = schedule_.cuts[segment.tensor];
-    columns_.assign(tensor, placement, cut, destination, schedule_.world);
+    columns_.assign(schedule_, segment.tensor, destination);
     const Share share = share_of(cut, columns_, segment.begin, segment.end);
     return {&segment, cut, share, run_offset,
             converted_bytes(schedule_, segment.tensor, share.bytes)};

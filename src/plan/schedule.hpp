@@ -10,6 +10,7 @@
 #include "safeshuffle/options.hpp"
 #include "safeshuffle/placement.hpp"
 #include "safeshuffle/plan.hpp"
+#include "safeshuffle/target.hpp"
 
 #include "plan/cut.hpp"
 
@@ -54,13 +55,24 @@ struct Read {
   std::uint32_t wave = 0;  ///< of the first segment
 };
 
+/// What a target needs of one stored tensor: the tensor as it is, or one fill of a composition.
+struct Use {
+  std::uint32_t tensor = 0;
+  std::uint32_t target = 0;
+  std::uint32_t fill = 0;  ///< index into the composition's fills; 0 if there is no composition
+  bool operator==(const Use&) const = default;
+};
+
 /// Takes memory proportional to tensors + ranks, whatever the window is: slabs, the places of
-/// tensors in arenas, and messages are computed when needed.
+/// targets in arenas, and messages are computed when needed.
 struct Schedule {
   Catalog catalog;
-  std::vector<Placement> placements;  ///< by tensor
-  std::vector<DType> dtypes;          ///< by tensor: element type after the load
-  std::vector<Cut> cuts;              ///< by tensor: cut_of its placement
+  std::vector<Target> targets;
+  std::vector<Use> uses;                 ///< ordered by tensor; of targets that any rank holds
+  std::vector<std::uint32_t> first_use;  ///< by tensor, and the end: index into `uses`
+  std::vector<DType> dtypes;             ///< by tensor: element type after the load
+  std::vector<Cut> cuts;                 ///< by tensor: cut_of
+  std::vector<bool> lands;               ///< by tensor: whether shares of it land, and are unpacked
   std::uint32_t world = 1;
   std::uint32_t waves = 0;
   std::uint64_t window = 0;
@@ -68,18 +80,45 @@ struct Schedule {
       2;  ///< of each rank: one is read into while another is packed and exchanged
   Assignment assignment = Assignment::round_robin;
   std::vector<std::vector<Read>> reads;    ///< [reader], in reading order
-  std::vector<std::uint32_t> arena_order;  ///< all tensors that are read, in the order of arenas
+  std::vector<std::uint32_t> arena_order;  ///< all targets that have bytes, in the order of arenas
   std::vector<RankSummary> ranks;
   std::uint64_t hash = 0;
 };
 
+/// The uses of one stored tensor.
+inline std::span<const Use> uses_of(const Schedule& schedule, std::uint32_t tensor) {
+  const std::uint32_t first = schedule.first_use[tensor];
+  return std::span(schedule.uses).subspan(first, schedule.first_use[tensor + 1] - first);
+}
+
+inline const Placement& placement_of(const Schedule& schedule, const Use& use) {
+  return schedule.targets[use.target].placement;
+}
+
+/// The fill of a use; null if its target is the tensor as it is stored.
+inline const Fill* fill_of(const Schedule& schedule, const Use& use) {
+  const auto& composition = schedule.targets[use.target].composition;
+  return composition ? &composition->fills[use.fill] : nullptr;
+}
+
+/// Whether the tensor has one target, which is the tensor as it is stored: ranks' shares of it are
+/// their shards of the target.
+inline bool is_target(const Schedule& schedule, std::uint32_t tensor) {
+  const std::span<const Use> uses = uses_of(schedule, tensor);
+  return uses.size() == 1 && !schedule.targets[uses.front().target].composition;
+}
+
+/// Whether every rank keeps the same bytes of the tensor, which are broadcast.
 inline bool is_replicated(const Schedule& schedule, std::uint32_t tensor) {
-  return schedule.placements[tensor].kind == Placement::Kind::replicated;
+  for (const Use& use : uses_of(schedule, tensor)) {
+    if (placement_of(schedule, use).kind != Placement::Kind::replicated) return false;
+  }
+  return true;
 }
 
 /// Whether any rank needs stored bytes of the tensor.
 inline bool is_read(const Schedule& schedule, std::uint32_t tensor) {
-  return schedule.placements[tensor].kind != Placement::Kind::dropped &&
+  return schedule.first_use[tensor] != schedule.first_use[tensor + 1] &&
          schedule.catalog.tensors()[tensor].bytes != 0;
 }
 

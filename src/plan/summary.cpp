@@ -7,6 +7,7 @@
 #include "core/page.hpp"
 #include "plan/column_totals.hpp"
 #include "plan/pack_load.hpp"
+#include "plan/shard.hpp"
 #include "plan/waves.hpp"
 
 namespace safeshuffle::plan {
@@ -45,11 +46,14 @@ class Summarizer {
 
   void run() {
     sum_shards();
-    for (const ReadGroup& group : read_groups(schedule_)) add_group(group);
+    sum_shares();
+    const std::vector<ReadGroup> groups = read_groups(schedule_);
+    for (const ReadGroup& group : groups) add_group(group);
     add_segments();
+    add_landing(groups);
     for (RankSummary& rank : schedule_.ranks) {
-      rank.peak_device_bytes =
-          rank.arena_bytes + schedule_.slabs * rank.slab_bytes + rank.pack_bytes;
+      rank.peak_device_bytes = rank.arena_bytes + schedule_.slabs * rank.slab_bytes +
+                               rank.pack_bytes + rank.landing_bytes;
     }
   }
 
@@ -66,8 +70,20 @@ class Summarizer {
     std::uint32_t read = 0;
   };
 
-  // Until a rank is found to read some of it itself, it receives everything that it keeps.
+  // What ranks end up with, but for shards that are shares.
   void sum_shards() {
+    for (const TargetGroup& group : target_groups(schedule_)) {
+      for (RankSummary& rank : schedule_.ranks) {
+        const std::uint64_t bytes = shard_bytes(schedule_, group.example, rank.rank, columns_);
+        rank.kept_bytes += group.targets * bytes;
+        rank.arena_bytes += group.targets * aligned(bytes);
+      }
+    }
+  }
+
+  // Until a rank is found to read some of it itself, it receives its share of everything.
+  void sum_shares() {
+    RankSums shares(schedule_.world);
     RankSums kept(schedule_.world);
     RankSums arena(schedule_.world);
     std::vector<RankRun> runs;
@@ -78,17 +94,22 @@ class Summarizer {
       rank_runs(schedule_, example, runs);
       for (const RankRun& run : runs) {
         const std::uint64_t ranks = run.end - run.first;
-        kept.add(run, geometries_.tensors[i] * run.shard_bytes);
-        arena.add(run, geometries_.tensors[i] * aligned(run.shard_bytes));
-        totals_[i].kept += ranks * run.shard_bytes;
-        totals_[i].packed += replicated ? 0 : ranks * aligned(run.shard_bytes);
+        shares.add(run, geometries_.tensors[i] * run.share_bytes);
+        if (is_target(schedule_, example)) {
+          kept.add(run, geometries_.tensors[i] * run.share_bytes);
+          arena.add(run, geometries_.tensors[i] * aligned(run.share_bytes));
+        }
+        totals_[i].kept += ranks * run.share_bytes;
+        totals_[i].packed += replicated ? 0 : ranks * aligned(run.share_bytes);
       }
     }
+    const std::vector<std::uint64_t> share_bytes = std::move(shares).take();
     const std::vector<std::uint64_t> kept_bytes = std::move(kept).take();
     const std::vector<std::uint64_t> arena_bytes = std::move(arena).take();
     for (RankSummary& rank : schedule_.ranks) {
-      rank.kept_bytes = rank.received_bytes = kept_bytes[rank.rank];
-      rank.arena_bytes = arena_bytes[rank.rank];
+      rank.received_bytes = share_bytes[rank.rank];
+      rank.kept_bytes += kept_bytes[rank.rank];
+      rank.arena_bytes += arena_bytes[rank.rank];
     }
   }
 
@@ -117,7 +138,7 @@ class Summarizer {
   // Returns what the reader packs of a tensor that it reads in one segment.
   std::uint64_t add_whole(RankSummary& reader, std::uint32_t tensor) {
     const Totals& totals = totals_[geometries_.of_tensor[tensor]];
-    const std::uint64_t own = shard_bytes(schedule_, tensor, reader.rank, columns_);
+    const std::uint64_t own = share_bytes(schedule_, tensor, reader.rank, columns_);
     add_moved(reader, schedule_.catalog.tensors()[tensor].bytes, totals.kept, own);
     return is_replicated(schedule_, tensor) ? 0 : totals.packed - aligned(own);
   }
@@ -173,12 +194,10 @@ class Summarizer {
   // Leaves in `columns_` those of the reader.
   void add_read(RankSummary& reader, const Read& read, const Segments& segments,
                 const ColumnTotals& totals) {
-    const TensorInfo& tensor = schedule_.catalog.tensors()[read.tensor];
     const std::uint64_t begin = segments.bytes(read.first_segment).begin;
     const std::uint64_t end =
         segments.bytes(std::uint64_t{read.first_segment} + read.segments - 1).end;
-    columns_.assign(tensor, schedule_.placements[read.tensor], schedule_.cuts[read.tensor],
-                    reader.rank, schedule_.world);
+    columns_.assign(schedule_, read.tensor, reader.rank);
     const Share own = share_of(schedule_.cuts[read.tensor], columns_, begin, end);
     add_moved(reader, end - begin,
               converted_bytes(schedule_, read.tensor, totals.before(end) - totals.before(begin)),
@@ -187,6 +206,42 @@ class Summarizer {
     reader.slab_bytes =
         std::max(reader.slab_bytes,
                  core::align_up(core::page_bytes - 1 + segments.step(), core::page_bytes));
+  }
+
+  // Each reader's slabs may need the most in different waves; the sum is enough for all.
+  void add_landing(std::span<const ReadGroup> groups) {
+    if (std::find(schedule_.lands.begin(), schedule_.lands.end(), true) == schedule_.lands.end()) {
+      return;
+    }
+    std::vector<std::vector<std::uint64_t>> most(schedule_.world,
+                                                 std::vector<std::uint64_t>());  // [reader][rank]
+    for (const ReadGroup& group : groups) {
+      std::vector<std::uint64_t>& of_reader = most[group.reader];
+      const std::vector<std::uint64_t> landing = landing_of(group);
+      of_reader.resize(landing.size());
+      std::transform(landing.begin(), landing.end(), of_reader.begin(), of_reader.begin(),
+                     [](std::uint64_t a, std::uint64_t b) { return std::max(a, b); });
+    }
+    for (const std::vector<std::uint64_t>& of_reader : most) {
+      for (std::size_t rank = 0; rank < of_reader.size() && rank < schedule_.world; ++rank) {
+        schedule_.ranks[rank].landing_bytes += of_reader[rank];
+      }
+    }
+  }
+
+  // By rank: the most of its landing buffer that one slab of the group takes.
+  std::vector<std::uint64_t> landing_of(const ReadGroup& group) {
+    RankSums landing(schedule_.world);
+    std::vector<RankRun> runs;
+    for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
+      const std::uint32_t tensor = schedule_.reads[group.reader][i].tensor;
+      if (!schedule_.lands[tensor]) continue;
+      const Segments segments(schedule_.cuts[tensor], schedule_.window);
+      const std::uint64_t largest = converted_bytes(schedule_, tensor, segments.step());
+      rank_runs(schedule_, tensor, runs);
+      for (const RankRun& run : runs) landing.add(run, aligned(std::min(run.share_bytes, largest)));
+    }
+    return std::move(landing).take();
   }
 
   Schedule& schedule_;

@@ -25,23 +25,30 @@ bool is_sendable(const PackItem& item) {
 }  // namespace
 
 void SlabTransfers::pack_own(const Slab& slab, std::uint32_t rank,
-                             std::span<const std::uint64_t> offsets, std::vector<PackItem>& items) {
+                             std::span<const std::uint64_t> places, std::vector<PackItem>& items) {
   for (const bool replicated : {false, true}) {
-    walker_.walk(slab, rank, replicated, [&](const RunEntry& entry, const RankColumns& columns) {
-      append_items(entry, columns, arena_offset(entry, offsets), PackTarget::arena, items);
-    });
+    walker_.walk(
+        slab, rank, {replicated, false}, [&](const RunEntry& entry, const RankColumns& columns) {
+          append_items(entry, columns, arena_offset(entry, places), PackTarget::arena, items);
+        });
   }
 }
 
-Run SlabTransfers::pack_run(const Slab& slab, std::uint32_t destination, std::uint64_t pack_offset,
-                            std::vector<PackItem>& items) {
-  const std::size_t first_item = items.size();
+Run SlabTransfers::pack_run(const Slab& slab, std::uint32_t destination, Route route,
+                            std::uint64_t pack_offset, std::vector<PackItem>& items) {
   Run run{destination, RunMemory::pack_buffer, pack_offset, 0};
-  run.bytes = walker_.walk(slab, destination, false,
+  run.bytes = walker_.walk(slab, destination, route,
                            [&](const RunEntry& entry, const RankColumns& columns) {
                              append_items(entry, columns, pack_offset + entry.run_offset,
                                           PackTarget::pack_buffer, items);
                            });
+  return run;
+}
+
+Run SlabTransfers::prepare_send(const Slab& slab, std::uint32_t destination, bool lands,
+                                std::uint64_t pack_offset, std::vector<PackItem>& items) {
+  const std::size_t first_item = items.size();
+  Run run = pack_run(slab, destination, {false, lands}, pack_offset, items);
   if (items.size() == first_item + 1 && is_sendable(items.back())) {
     run.memory = RunMemory::slab;
     run.offset = items.back().source;
@@ -51,19 +58,41 @@ Run SlabTransfers::pack_run(const Slab& slab, std::uint32_t destination, std::ui
 }
 
 Run SlabTransfers::run_from(const Slab& slab, std::uint32_t reader, std::uint32_t rank,
-                            bool replicated, std::span<const std::uint64_t> offsets) {
+                            bool replicated, std::span<const std::uint64_t> places) {
   Run run{reader, RunMemory::arena, not_held, 0};
-  run.bytes = walker_.walk(slab, rank, replicated, [&](const RunEntry& entry, const RankColumns&) {
-    if (run.offset == not_held) run.offset = arena_offset(entry, offsets);
-  });
+  run.bytes =
+      walker_.walk(slab, rank, {replicated, false}, [&](const RunEntry& entry, const RankColumns&) {
+        if (run.offset == not_held) run.offset = arena_offset(entry, places);
+      });
   return run;
+}
+
+Run SlabTransfers::landing_run(const Slab& slab, std::uint32_t reader, std::uint32_t rank,
+                               bool replicated, std::uint64_t landing_offset) {
+  const std::uint64_t bytes =
+      walker_.walk(slab, rank, {replicated, true}, [](const RunEntry&, const RankColumns&) {});
+  return {reader, RunMemory::landing, landing_offset, bytes};
+}
+
+void SlabTransfers::unpack_run(const Slab& slab, std::uint32_t rank, bool replicated,
+                               std::uint64_t landing_offset, std::span<const std::uint64_t> offsets,
+                               std::vector<PackItem>& items) {
+  walker_.walk(slab, rank, {replicated, true}, [&](const RunEntry& entry, const RankColumns&) {
+    const std::uint32_t tensor = entry.segment->tensor;
+    const std::uint64_t begin = converted_bytes(schedule_, tensor, entry.share.prefix);
+    for (const Use& use : uses_of(schedule_, tensor)) {
+      append_unpack_items(unpacking_of(schedule_, use, rank), schedule_.dtypes[tensor],
+                          {begin, begin + entry.bytes}, landing_offset + entry.run_offset,
+                          offsets[use.target], items);
+    }
+  });
 }
 
 // Where in the rank's arena its share of a segment begins.
 std::uint64_t SlabTransfers::arena_offset(const RunEntry& entry,
-                                          std::span<const std::uint64_t> offsets) const {
+                                          std::span<const std::uint64_t> places) const {
   const std::uint32_t tensor = entry.segment->tensor;
-  return offsets[tensor] + converted_bytes(schedule_, tensor, entry.share.prefix);
+  return places[tensor] + converted_bytes(schedule_, tensor, entry.share.prefix);
 }
 
 void SlabTransfers::append_items(const RunEntry& entry, const RankColumns& columns,
@@ -95,38 +124,95 @@ void SlabTransfers::append_items(const RunEntry& entry, const RankColumns& colum
 TransferPlanner::TransferPlanner(const Schedule& schedule, std::uint32_t rank)
     : schedule_(schedule),
       rank_(rank),
+      lands_(std::find(schedule.lands.begin(), schedule.lands.end(), true) != schedule.lands.end()),
       offsets_(arena_offsets(schedule, rank)),
+      places_(places_of_tensors(schedule, offsets_)),
       transfers_(schedule) {}
 
 Outgoing TransferPlanner::outgoing(std::uint32_t wave) {
   Outgoing outgoing;
   slab_at(schedule_, wave, rank_, slab_);
-  transfers_.pack_own(slab_, rank_, offsets_, outgoing.items);
+  transfers_.pack_own(slab_, rank_, places_, outgoing.items);
+  pack_sends(outgoing);
+  if (lands_) pack_landing(wave, outgoing);
+  return outgoing;
+}
+
+void TransferPlanner::pack_sends(Outgoing& outgoing) {
   std::uint64_t free_from = 0;
   for (std::uint32_t peer = 0; peer < schedule_.world; ++peer) {
     if (peer == rank_) continue;
-    const Run run = transfers_.pack_run(slab_, peer, free_from, outgoing.items);
-    if (run.bytes == 0) continue;
-    outgoing.sends.push_back(run);
-    if (run.memory == RunMemory::pack_buffer) {
-      free_from = core::align_up(run.offset + run.bytes, arena_alignment);
+    for (const bool lands : {false, true}) {
+      if (lands && !lands_) continue;
+      const Run run = transfers_.prepare_send(slab_, peer, lands, free_from, outgoing.items);
+      if (run.bytes == 0) continue;
+      outgoing.sends.push_back(run);
+      if (run.memory == RunMemory::pack_buffer) {
+        free_from = core::align_up(run.offset + run.bytes, arena_alignment);
+      }
     }
   }
-  return outgoing;
+}
+
+// Also what it broadcasts: from where it lands.
+void TransferPlanner::pack_landing(std::uint32_t wave, Outgoing& outgoing) {
+  const std::uint64_t landing = schedule_.ranks[rank_].pack_bytes;
+  for_each_landing(wave, [&](const Run& run, bool replicated) {
+    if (run.peer != rank_) return;
+    transfers_.pack_run(slab_, rank_, {replicated, true}, landing + run.offset, outgoing.items);
+  });
 }
 
 Incoming TransferPlanner::incoming(std::uint32_t wave) {
   Incoming incoming;
-  if (schedule_.world == 1) return incoming;
-  for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
-    slab_at(schedule_, wave, reader, slab_);
-    const Run broadcast = transfers_.run_from(slab_, reader, rank_, true, offsets_);
-    if (broadcast.bytes != 0) incoming.broadcasts.push_back(broadcast);
-    if (reader == rank_) continue;
-    const Run receive = transfers_.run_from(slab_, reader, rank_, false, offsets_);
-    if (receive.bytes != 0) incoming.receives.push_back(receive);
+  if (schedule_.world > 1) {
+    for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
+      slab_at(schedule_, wave, reader, slab_);
+      add_in_place(reader, incoming);
+    }
   }
+  if (!lands_) return incoming;
+  for_each_landing(wave, [&](const Run& run, bool replicated) {
+    transfers_.unpack_run(slab_, rank_, replicated, run.offset, offsets_, incoming.unpack);
+    if (schedule_.world == 1) return;
+    if (replicated) incoming.broadcasts.push_back(run);
+    if (!replicated && run.peer != rank_) incoming.receives.push_back(run);
+  });
   return incoming;
+}
+
+void TransferPlanner::add_in_place(std::uint32_t reader, Incoming& incoming) {
+  const Run broadcast = transfers_.run_from(slab_, reader, rank_, true, places_);
+  if (broadcast.bytes != 0) incoming.broadcasts.push_back(broadcast);
+  if (reader == rank_) return;
+  const Run receive = transfers_.run_from(slab_, reader, rank_, false, places_);
+  if (receive.bytes != 0) incoming.receives.push_back(receive);
+}
+
+std::vector<Zeros> TransferPlanner::zeros() const {
+  std::vector<Zeros> zeros;
+  for (std::uint32_t target = 0; target < offsets_.size(); ++target) {
+    if (offsets_[target] != not_held) {
+      append_zeros(schedule_, target, rank_, offsets_[target], zeros);
+    }
+  }
+  return zeros;
+}
+
+// Calls visit(run, replicated) for everything that lands at the rank in a wave, its own included;
+// slab_ is that of its reader.
+template <class Visit>
+void TransferPlanner::for_each_landing(std::uint32_t wave, Visit visit) {
+  std::uint64_t free_from = 0;
+  for (const bool replicated : {false, true}) {
+    for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
+      slab_at(schedule_, wave, reader, slab_);
+      const Run run = transfers_.landing_run(slab_, reader, rank_, replicated, free_from);
+      if (run.bytes == 0) continue;
+      visit(run, replicated);
+      free_from = core::align_up(free_from + run.bytes, arena_alignment);
+    }
+  }
 }
 
 }  // namespace safeshuffle::plan

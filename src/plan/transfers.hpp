@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "core/pack_item.hpp"
+#include "plan/landing.hpp"
 #include "plan/run.hpp"
 #include "plan/schedule.hpp"
 
 namespace safeshuffle::plan {
 
 /// Where a run lies in the memory of its rank.
-enum class RunMemory : std::uint8_t { arena, pack_buffer, slab };
+enum class RunMemory : std::uint8_t { arena, landing, pack_buffer, slab };
 
 /// One run, as one rank sees it. `peer` is the other side, or the root of a broadcast.
 struct Run {
@@ -23,17 +24,21 @@ struct Run {
 };
 
 /// What a rank contributes to a wave: its pack pass, then its sends. Runs, here and below, have
-/// more than 0 bytes; there is at most one per peer, none to itself.
+/// more than 0 bytes; there are at most two per peer, first the one that arrives in its place, then
+/// the one that lands; none to itself. Items whose target is the pack buffer may lie behind its
+/// end: there the landing buffer begins, in which the rank's own share is packed as if it had been
+/// received.
 struct Outgoing {
   std::vector<PackItem> items;
   std::vector<Run> sends;  ///< ascending peer
 };
 
-/// What a rank gets in a wave; all in its arena.
+/// What a rank gets in a wave, in its arena or its landing buffer, and the pass that unpacks the
+/// latter afterwards: `unpack` reads from the landing buffer.
 struct Incoming {
-  std::vector<Run> receives;  ///< ascending peer
-  std::vector<Run>
-      broadcasts;  ///< ascending root, including its own; equal on all ranks except for offset
+  std::vector<Run> receives;    ///< in place, then landing; ascending peer
+  std::vector<Run> broadcasts;  ///< likewise, its own included; equal on all ranks but for offset
+  std::vector<PackItem> unpack;
 };
 
 /// The parts of transfers, one slab and one destination at a time. Nothing depends on the wave: the
@@ -42,24 +47,37 @@ class SlabTransfers {
  public:
   explicit SlabTransfers(const Schedule& schedule) : schedule_(schedule), walker_(schedule) {}
 
-  /// Appends the items that pack what `rank` keeps of its own slab, and what it broadcasts,
-  /// straight into its arena. `offsets`: arena_offsets of `rank`.
-  void pack_own(const Slab& slab, std::uint32_t rank, std::span<const std::uint64_t> offsets,
+  /// Appends the items that pack what `rank` keeps of its own slab in place, and what it broadcasts
+  /// from there, straight into its arena. `places`: places_of_tensors of `rank`.
+  void pack_own(const Slab& slab, std::uint32_t rank, std::span<const std::uint64_t> places,
                 std::vector<PackItem>& items);
 
-  /// Appends the items that pack the run for `destination` at `pack_offset` of the pack buffer, and
-  /// returns the run; of no bytes if there is none. A run that is one aligned, unconverted block of
-  /// the slab needs no packing: it has no items, and is sent from the slab.
-  Run pack_run(const Slab& slab, std::uint32_t destination, std::uint64_t pack_offset,
+  /// Appends the items that pack the run of this route for `destination` at `pack_offset` of the
+  /// pack buffer, and returns the run; of no bytes if there is none.
+  Run pack_run(const Slab& slab, std::uint32_t destination, Route route, std::uint64_t pack_offset,
                std::vector<PackItem>& items);
 
-  /// What `rank` gets of `reader`'s slab: its shards, or the replicated tensors. `offsets`:
-  /// arena_offsets of `rank`.
+  /// As pack_run, but a run that is one aligned, unconverted block of the slab needs no packing: it
+  /// has no items, and is sent from the slab.
+  Run prepare_send(const Slab& slab, std::uint32_t destination, bool lands,
+                   std::uint64_t pack_offset, std::vector<PackItem>& items);
+
+  /// What arrives in place at `rank` of `reader`'s slab: its shards, or the replicated tensors.
+  /// `places`: places_of_tensors of `rank`.
   Run run_from(const Slab& slab, std::uint32_t reader, std::uint32_t rank, bool replicated,
-               std::span<const std::uint64_t> offsets);
+               std::span<const std::uint64_t> places);
+
+  /// What lands at `rank` of `reader`'s slab, at `landing_offset`.
+  Run landing_run(const Slab& slab, std::uint32_t reader, std::uint32_t rank, bool replicated,
+                  std::uint64_t landing_offset);
+
+  /// Appends the items that unpack such a run. `offsets`: arena_offsets of `rank`.
+  void unpack_run(const Slab& slab, std::uint32_t rank, bool replicated,
+                  std::uint64_t landing_offset, std::span<const std::uint64_t> offsets,
+                  std::vector<PackItem>& items);
 
  private:
-  std::uint64_t arena_offset(const RunEntry& entry, std::span<const std::uint64_t> offsets) const;
+  std::uint64_t arena_offset(const RunEntry& entry, std::span<const std::uint64_t> places) const;
   void append_items(const RunEntry& entry, const RankColumns& columns, std::uint64_t destination,
                     PackTarget target, std::vector<PackItem>& items) const;
 
@@ -68,6 +86,7 @@ class SlabTransfers {
 };
 
 /// Computes the transfers of one rank. Takes memory proportional to the tensors; not thread-safe.
+/// In the landing buffer, runs follow each other in the order of readers, replicated ones last.
 class TransferPlanner {
  public:
   TransferPlanner(const Schedule& schedule, std::uint32_t rank);
@@ -75,10 +94,21 @@ class TransferPlanner {
   Outgoing outgoing(std::uint32_t wave);
   Incoming incoming(std::uint32_t wave);
 
+  /// What of the rank's arena is zero, and never written by a wave.
+  std::vector<Zeros> zeros() const;
+
  private:
+  void pack_sends(Outgoing& outgoing);
+  void pack_landing(std::uint32_t wave, Outgoing& outgoing);
+  void add_in_place(std::uint32_t reader, Incoming& incoming);
+  template <class Visit>
+  void for_each_landing(std::uint32_t wave, Visit visit);
+
   const Schedule& schedule_;
   std::uint32_t rank_;
+  bool lands_;                          // whether anything does
   std::vector<std::uint64_t> offsets_;  // arena_offsets
+  std::vector<std::uint64_t> places_;   // places_of_tensors
   SlabTransfers transfers_;
   Slab slab_;  // scratch
 };

@@ -19,7 +19,7 @@ void warn_of_small_window(const Schedule& schedule, std::vector<std::string>& wa
 }
 
 void warn_of_full_copies(const Schedule& schedule, std::vector<std::string>& warnings) {
-  const PlacementSummary placed = summarize(schedule.catalog, schedule.placements);
+  const PlacementSummary placed = summarize(schedule.catalog, schedule.targets);
   const bool is_distributed = placed.partitioned.tensors != 0 || placed.single.tensors != 0;
   if (schedule.world == 1 || is_distributed || placed.replicated.bytes == 0) return;
   warnings.push_back("no tensor is partitioned: each of the " + std::to_string(schedule.world) +
@@ -33,8 +33,8 @@ void warn_of_full_copies(const Schedule& schedule, std::vector<std::string>& war
 std::uint64_t smallest_practical_window(const Schedule& schedule) {
   std::uint64_t largest_tensor = core::smallest_window;
   const auto tensors = schedule.catalog.tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (schedule.placements[i].kind == Placement::Kind::dropped) continue;
+  for (std::uint32_t i = 0; i < tensors.size(); ++i) {
+    if (!is_read(schedule, i)) continue;
     largest_tensor = std::max(largest_tensor, tensors[i].bytes);
   }
   return std::min(efficient_window, largest_tensor);

@@ -9,6 +9,7 @@
 
 #include "core/arithmetic.hpp"
 #include "core/page.hpp"
+#include "plan/landing.hpp"
 #include "plan/segments.hpp"
 
 namespace safeshuffle::plan {
@@ -57,7 +58,8 @@ std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads) {
     const bool shares_slab = whole && tensor.bytes <= room;
     const std::uint64_t wave = shares_slab ? waves - 1 : waves;
     waves = wave + read.segments;
-    room = whole ? (shares_slab ? room : schedule.window) - tensor.bytes : 0;
+    const bool closes_slab = !whole || is_padded(schedule, read.tensor);
+    room = closes_slab ? 0 : (shares_slab ? room : schedule.window) - tensor.bytes;
     if (waves > std::numeric_limits<std::uint32_t>::max()) {
       throw PlanError(ErrorRecord{.tensor = tensor.name,
                                   .cause = "the window is so small that waves cannot be counted"});

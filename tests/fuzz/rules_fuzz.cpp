@@ -61,7 +61,7 @@ Placements place(const TpPlan& rules, std::uint32_t world) {
     placements.push_back(attempt([&] { return rules.place(tensor, world); }));
     if (!placements.back()) continue;
     for (std::uint32_t rank = 0; rank < world; ++rank) {
-      const Shape shape = shard_shape(tensor, *placements.back(), rank, world);
+      const Shape shape = shard_shape(tensor.shape, *placements.back(), rank, world);
       require(shape.size() == tensor.shape.size());
       require(shape[0] <= tensor.shape[0] && shape[1] <= tensor.shape[1]);
     }

@@ -186,3 +186,18 @@ TEST_CASE("two groups load different models at once", "[load]") {
   MPI_Comm_free(&group);
   CHECK(right);
 }
+
+TEST_CASE("composed targets: joined, taken apart, padded, and verified", "[load]") {
+  for (std::uint32_t seed = 0; seed < 12; ++seed) {
+    const testing::RandomTargets made = testing::random_targets(seed);
+    const SharedModel model({made.catalog, {}}, seed);
+    PlanOptions options = with_window(4096);
+    options.dtype = seed % 2 == 0 ? DTypePolicy::keep : DTypePolicy::f16;
+    CAPTURE(seed);
+    const Plan plan =
+        make_plan(model.catalog, testing::targets_for(model.catalog, made), world_size(), options);
+    const TensorSet loaded = load(plan, shared_group());
+    verify(loaded, shared_group());
+    CHECK(is_right(loaded, world_rank()));
+  }
+}

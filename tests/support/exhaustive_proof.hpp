@@ -1,5 +1,5 @@
 // Proves the same as plan::prove by examining every slab, pack item and message of every rank in
-// every wave: for small schedules only.
+// every wave: for small schedules only, without compositions.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class ExhaustiveProof {
   void check() {
     check_reads();
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
-      offsets_.push_back(plan::arena_offsets(schedule_, rank));
+      places_.push_back(plan::places_of_tensors(schedule_, plan::arena_offsets(schedule_, rank)));
       planners_.emplace_back(schedule_, rank);
     }
     for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) check_wave(wave);
@@ -143,8 +143,9 @@ class ExhaustiveProof {
 
   void check_written(const PackItem& item, std::uint32_t rank, std::uint64_t arena_offset) {
     const plan::Segment& segment = plan::segment_of(slab_, item.source);
+    require(places_[rank][segment.tensor] != plan::not_held, "a tensor has no place");
     written_[rank][segment.tensor] +=
-        items_.check(segment, item, {rank, arena_offset, offsets_[rank][segment.tensor]});
+        items_.check(segment, item, {rank, arena_offset, places_[rank][segment.tensor]});
   }
 
   void check_sends(const plan::Outgoing& outgoing, const std::vector<plan::Incoming>& incoming,
@@ -226,10 +227,10 @@ class ExhaustiveProof {
     std::vector<plan::Range> ranges;
     plan::RankColumns columns;
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
-      const std::uint64_t bytes = plan::shard_bytes(schedule_, i, rank, columns);
+      const std::uint64_t bytes = plan::share_bytes(schedule_, i, rank, columns);
       require(written_[rank][i] == bytes, "not all is written");
       if (bytes == 0) continue;
-      const std::uint64_t offset = offsets_[rank][i];
+      const std::uint64_t offset = places_[rank][i];
       require(offset % plan::arena_alignment == 0 &&
                   core::in_bounds(offset, bytes, schedule_.ranks[rank].arena_bytes),
               "a tensor is misaligned or ends after the arena");
@@ -243,7 +244,7 @@ class ExhaustiveProof {
   plan::ItemProof items_;
   plan::Slab slab_;
   std::vector<plan::TransferPlanner> planners_;        // [rank]
-  std::vector<std::vector<std::uint64_t>> offsets_;    // [rank][tensor]
+  std::vector<std::vector<std::uint64_t>> places_;     // [rank][tensor]
   std::vector<std::vector<plan::Range>> file_ranges_;  // [file]
   std::vector<std::uint64_t> read_;                    // [tensor], bytes
   std::vector<std::vector<std::uint64_t>> written_;    // [rank][tensor], bytes

@@ -1,9 +1,9 @@
 // A load in memory: executes a schedule's own items and runs, byte by byte, on invented files.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -12,6 +12,7 @@
 #include "plan/schedule.hpp"
 #include "plan/transfers.hpp"
 #include "plan/waves.hpp"
+#include "support/naive_target.hpp"
 
 namespace safeshuffle::testing {
 
@@ -33,14 +34,15 @@ class InMemoryLoad {
       arenas_[rank].resize(schedule.ranks[rank].arena_bytes);
       writes_[rank].resize(schedule.ranks[rank].arena_bytes);
     }
+    for (std::uint32_t rank = 0; rank < schedule.world; ++rank) fill_zeros(rank);
     for (std::uint32_t wave = 0; wave < schedule.waves; ++wave) run_wave(wave);
   }
 
-  /// Whether every rank holds exactly what the placements say, each byte written once.
+  /// Whether every rank holds exactly what the targets say, each byte written once.
   bool result_is_right() const {
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
-      for (std::uint32_t tensor = 0; tensor < schedule_.placements.size(); ++tensor) {
-        if (!shard_is_right(rank, tensor)) return false;
+      for (std::uint32_t target = 0; target < schedule_.targets.size(); ++target) {
+        if (!shard_is_right(rank, target)) return false;
       }
     }
     return true;
@@ -49,7 +51,7 @@ class InMemoryLoad {
  private:
   struct RankWave {
     std::vector<std::byte> slab;
-    std::vector<std::byte> send;
+    std::vector<std::byte> send;  ///< and behind it what lands
     plan::Outgoing outgoing;
     plan::Incoming incoming;
   };
@@ -65,11 +67,22 @@ class InMemoryLoad {
       pack(rank, ranks[rank]);
     }
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) deliver(rank, ranks);
+    for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) unpack(rank, ranks[rank]);
+  }
+
+  void fill_zeros(std::uint32_t rank) {
+    for (const plan::Zeros& zeros : planners_[rank].zeros()) {
+      for (std::uint64_t row = 0; row < zeros.rows; ++row) {
+        for (std::uint64_t i = 0; i < zeros.row_bytes; ++i) {
+          write(rank, zeros.offset + row * zeros.stride + i, std::byte{0});
+        }
+      }
+    }
   }
 
   void read(const plan::Slab& slab, std::uint32_t rank, RankWave& state) const {
     state.slab.resize(schedule_.ranks[rank].slab_bytes);
-    state.send.resize(schedule_.ranks[rank].pack_bytes);
+    state.send.resize(landing(rank) + schedule_.ranks[rank].landing_bytes);
     for (const plan::FileRange& range : slab.file_ranges) {
       for (std::uint64_t i = 0; i < range.bytes; ++i) {
         state.slab.at(range.slab_offset + i) = file_byte(range.file, range.file_offset + i);
@@ -93,24 +106,59 @@ class InMemoryLoad {
     }
   }
 
-  void deliver(std::uint32_t rank, const std::vector<RankWave>& ranks) {
+  // Where the landing buffer begins behind the pack buffer.
+  std::uint64_t landing(std::uint32_t rank) const { return schedule_.ranks[rank].pack_bytes; }
+
+  void deliver(std::uint32_t rank, std::vector<RankWave>& ranks) {
+    std::map<std::uint32_t, std::size_t> received;  // by peer
     for (const plan::Run& receive : ranks[rank].incoming.receives) {
       const RankWave& sender = ranks[receive.peer];
-      const auto send = std::find_if(sender.outgoing.sends.begin(), sender.outgoing.sends.end(),
-                                     [&](const plan::Run& run) { return run.peer == rank; });
-      const auto& memory = send->memory == plan::RunMemory::pack_buffer ? sender.send : sender.slab;
+      const plan::Run& send = nth(sender.outgoing.sends, rank, received[receive.peer]++);
+      const auto& memory = send.memory == plan::RunMemory::pack_buffer ? sender.send : sender.slab;
       for (std::uint64_t i = 0; i < receive.bytes; ++i) {
-        write(rank, receive.offset + i, memory.at(send->offset + i));
+        put(rank, ranks[rank], receive, i, memory.at(send.offset + i));
       }
     }
+    std::map<std::uint32_t, std::size_t> heard;  // by root
     for (const plan::Run& broadcast : ranks[rank].incoming.broadcasts) {
-      if (broadcast.peer == rank) continue;
-      const auto& theirs = ranks[broadcast.peer].incoming.broadcasts;
-      const auto source = std::find_if(theirs.begin(), theirs.end(), [&](const plan::Run& run) {
-        return run.peer == broadcast.peer;
-      });
+      const std::uint32_t root = broadcast.peer;
+      const std::size_t n = heard[root]++;
+      if (root == rank) continue;
+      const plan::Run& source = nth(ranks[root].incoming.broadcasts, root, n);
+      const bool lands = source.memory == plan::RunMemory::landing;
+      const auto& memory = lands ? ranks[root].send : arenas_[root];
+      const std::uint64_t begin = source.offset + (lands ? landing(root) : 0);
       for (std::uint64_t i = 0; i < broadcast.bytes; ++i) {
-        write(rank, broadcast.offset + i, arenas_[broadcast.peer].at(source->offset + i));
+        put(rank, ranks[rank], broadcast, i, memory.at(begin + i));
+      }
+    }
+  }
+
+  // The n-th run of the peer.
+  static const plan::Run& nth(const std::vector<plan::Run>& runs, std::uint32_t peer,
+                              std::size_t n) {
+    for (const plan::Run& run : runs) {
+      if (run.peer == peer && n-- == 0) return run;
+    }
+    throw PlanError("a message has no other side");
+  }
+
+  void put(std::uint32_t rank, RankWave& state, const plan::Run& run, std::uint64_t at,
+           std::byte value) {
+    if (run.memory == plan::RunMemory::landing) {
+      state.send.at(landing(rank) + run.offset + at) = value;
+    } else {
+      write(rank, run.offset + at, value);
+    }
+  }
+
+  void unpack(std::uint32_t rank, const RankWave& state) {
+    for (const PackItem& item : state.incoming.unpack) {
+      for (std::uint64_t row = 0; row < item.rows; ++row) {
+        for (std::uint64_t i = 0; i < item.row_bytes; ++i) {
+          write(rank, item.destination + row * item.destination_stride + i,
+                state.send.at(landing(rank) + item.source + row * item.source_stride + i));
+        }
       }
     }
   }
@@ -121,42 +169,26 @@ class InMemoryLoad {
   }
 
   bool shard_is_right(std::uint32_t rank, std::uint32_t index) const {
+    const Target& target = schedule_.targets[index];
+    const std::vector<std::byte> whole = whole_target(
+        schedule_.catalog, target, [&](std::uint32_t tensor) { return stored(tensor); });
     std::uint64_t at = offsets_[rank][index];
-    for (const std::uint64_t offset : kept_file_offsets(rank, index)) {
-      const auto file = schedule_.catalog.tensors()[index].file;
-      if (writes_[rank].at(at) != 1 || arenas_[rank].at(at) != file_byte(file, offset)) {
-        return false;
-      }
+    for (const std::byte value :
+         slice(whole, shape_of(target, schedule_.catalog), schedule_.dtypes[target.tensor],
+               target.placement, rank, schedule_.world)) {
+      if (writes_[rank].at(at) != 1 || arenas_[rank].at(at) != value) return false;
       ++at;
     }
     return true;
   }
 
-  // By definition: the tensor's indices along the cut axis that are in the rank's intervals.
-  std::vector<std::uint64_t> kept_file_offsets(std::uint32_t rank, std::uint32_t index) const {
+  std::vector<std::byte> stored(std::uint32_t index) const {
     const TensorInfo& tensor = schedule_.catalog.tensors()[index];
-    const Placement& placement = schedule_.placements[index];
-    std::vector<std::uint64_t> offsets;
-    if (!holds(placement, rank) || tensor.bytes == 0) return offsets;
-    if (placement.kind != Placement::Kind::sharded) {
-      for (std::uint64_t i = 0; i < tensor.bytes; ++i) offsets.push_back(tensor.file_offset + i);
-      return offsets;
-    }
-    const std::uint64_t extent = tensor.shape[placement.split.axis];
-    std::uint64_t inner_bytes = bits(tensor.dtype) / 8;
-    for (std::size_t i = placement.split.axis + 1; i < tensor.shape.size(); ++i) {
-      inner_bytes *= tensor.shape[i];
-    }
-    std::vector<Interval> intervals;
-    append_intervals(placement.split, extent, rank, schedule_.world, intervals);
+    std::vector<std::byte> bytes(tensor.bytes);
     for (std::uint64_t i = 0; i < tensor.bytes; ++i) {
-      const std::uint64_t position = i / inner_bytes % extent;
-      const bool kept = std::any_of(intervals.begin(), intervals.end(), [&](const Interval& k) {
-        return position >= k.begin && position - k.begin < k.length;
-      });
-      if (kept) offsets.push_back(tensor.file_offset + i);
+      bytes[i] = file_byte(tensor.file, tensor.file_offset + i);
     }
-    return offsets;
+    return bytes;
   }
 
   const plan::Schedule& schedule_;

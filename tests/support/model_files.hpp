@@ -13,7 +13,9 @@
 
 #include "pipeline/file_writer.hpp"
 #include "support/catalogs.hpp"
+#include "support/naive_target.hpp"
 #include "support/pseudo_random.hpp"
+#include "support/random_targets.hpp"
 #include "support/reference_convert.hpp"
 
 namespace safeshuffle::testing {
@@ -52,6 +54,7 @@ inline void write_model(const std::string& directory, const Catalog& catalog, st
 inline std::vector<Placement> placements_for(const Catalog& stored,
                                              const testing::RandomModel& model) {
   std::vector<Placement> placements;
+  if (model.placements.empty()) return placements;  // it has targets instead
   for (const TensorInfo& tensor : stored.tensors()) {
     const TensorInfo* made = model.catalog.find(tensor.name);
     placements.push_back(
@@ -60,35 +63,31 @@ inline std::vector<Placement> placements_for(const Catalog& stored,
   return placements;
 }
 
+/// The targets of an invented model, likewise.
+inline std::vector<Target> targets_for(const Catalog& stored, const RandomTargets& model) {
+  const auto index = [&](std::uint32_t tensor) {
+    const TensorInfo* found = stored.find(model.catalog.tensors()[tensor].name);
+    return static_cast<std::uint32_t>(found - stored.tensors().data());
+  };
+  std::vector<Target> targets = model.targets;
+  for (Target& target : targets) {
+    target.tensor = index(target.tensor);
+    if (!target.composition) continue;
+    Composition composition = *target.composition;
+    for (Fill& fill : composition.fills) {
+      if (fill.tensor != Fill::zeros) fill.tensor = index(fill.tensor);
+    }
+    target.composition = std::make_shared<const Composition>(std::move(composition));
+  }
+  return targets;
+}
+
 inline std::vector<std::byte> stored_bytes(const Catalog& catalog, const TensorInfo& tensor) {
   std::vector<std::byte> bytes(tensor.bytes);
   std::ifstream file(catalog.files()[tensor.file].path, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(tensor.file_offset));
   file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   return bytes;
-}
-
-/// Element by element: those whose index along the cut axis is in one of the rank's intervals.
-inline std::vector<std::byte> slice(const std::vector<std::byte>& bytes, const TensorInfo& tensor,
-                                    const Placement& placement, std::uint32_t rank,
-                                    std::uint32_t world) {
-  if (placement.kind != Placement::Kind::sharded || bytes.empty()) return bytes;
-  const std::uint64_t extent = tensor.shape[placement.split.axis];
-  std::uint64_t inner = bits(tensor.dtype) / 8;
-  for (std::size_t i = placement.split.axis + 1; i < tensor.shape.size(); ++i) {
-    inner *= tensor.shape[i];
-  }
-  std::vector<Interval> intervals;
-  append_intervals(placement.split, extent, rank, world, intervals);
-  std::vector<std::byte> kept;
-  for (std::uint64_t i = 0; i < bytes.size(); ++i) {
-    const std::uint64_t index = i / inner % extent;
-    const bool mine = std::any_of(intervals.begin(), intervals.end(), [&](const Interval& k) {
-      return index >= k.begin && index - k.begin < k.length;
-    });
-    if (mine) kept.push_back(bytes[i]);
-  }
-  return kept;
 }
 
 inline std::vector<std::byte> convert(const std::vector<std::byte>& bytes, DType from, DType to) {
@@ -110,22 +109,24 @@ inline std::vector<std::byte> loaded_bytes(const TensorSet& loaded, const Tensor
   return bytes;
 }
 
-/// Whether a rank holds exactly the tensors it must, with the right types, shapes and bytes.
+/// Whether a rank holds exactly the targets it must, with the right types, shapes and bytes.
 inline bool is_right(const TensorSet& loaded, std::uint32_t rank) {
   const Plan& plan = loaded.plan();
+  const Catalog& catalog = plan.catalog();
   std::size_t held = 0;
-  for (std::size_t i = 0; i < plan.catalog().tensors().size(); ++i) {
-    const TensorInfo& tensor = plan.catalog().tensors()[i];
-    const Placement& placement = plan.placements()[i];
-    const TensorView* view = loaded.find(tensor.name);
-    if (holds(placement, rank) != (view != nullptr)) return false;
+  for (const Target& target : plan.targets()) {
+    const TensorView* view = loaded.find(name_of(target, catalog));
+    if (holds(target.placement, rank) != (view != nullptr)) return false;
     if (view == nullptr) continue;
     ++held;
-    const auto shape = shard_shape(tensor, placement, rank, plan.world());
-    const auto expected =
-        convert(slice(stored_bytes(plan.catalog(), tensor), tensor, placement, rank, plan.world()),
-                tensor.dtype, view->dtype);
-    if (!std::equal(shape.begin(), shape.end(), view->shape.begin(), view->shape.end()))
+    const Shape& shape = shape_of(target, catalog);
+    const DType dtype = catalog.tensors()[target.tensor].dtype;
+    const std::vector<std::byte> whole = whole_target(catalog, target, [&](std::uint32_t tensor) {
+      return stored_bytes(catalog, catalog.tensors()[tensor]);
+    });
+    const auto expected = convert(slice(whole, shape, dtype, target.placement, rank, plan.world()),
+                                  dtype, view->dtype);
+    if (!std::ranges::equal(shard_shape(shape, target.placement, rank, plan.world()), view->shape))
       return false;
     if (loaded_bytes(loaded, *view) != expected) return false;
   }

@@ -19,7 +19,7 @@ inline TensorInfo tensor(std::string name, Shape shape) {
 /// What `rank` of `world` holds of a tensor.
 inline Shape shard(const TpPlan& plan, const TensorInfo& info, std::uint32_t rank,
                    std::uint32_t world) {
-  return shard_shape(info, plan.place(info, world), rank, world);
+  return shard_shape(info.shape, plan.place(info, world), rank, world);
 }
 
 /// The intervals `rank` of `world` keeps of a tensor; the plan must cut it.

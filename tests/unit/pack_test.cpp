@@ -33,7 +33,7 @@ void naive_pack(const std::vector<PackItem>& items, const device::PackBuffers& b
   for (const PackItem& item : items) {
     std::byte* target = item.target == PackTarget::arena ? buffers.arena : buffers.pack_buffer;
     for (std::uint64_t row = 0; row < item.rows; ++row) {
-      const std::byte* source = buffers.slab + item.source + row * item.source_stride;
+      const std::byte* source = buffers.source + item.source + row * item.source_stride;
       std::byte* destination = target + item.destination + row * item.destination_stride;
       for (std::uint64_t i = 0; i < item.row_bytes / element_bytes(item.from); ++i) {
         naive_element(item.from, item.to, source + i * element_bytes(item.from),

@@ -3,6 +3,7 @@
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
+#include "safeshuffle/target.hpp"
 
 #include "support/catch.hpp"
 #include "support/failure.hpp"
@@ -44,7 +45,7 @@ TEST_CASE("placing a catalog is placing each of its tensors", "[placement]") {
   for (std::size_t i = 0; i < placements.size(); ++i) {
     const TensorInfo& info = catalog.tensors()[i];
     CAPTURE(info.name);
-    CHECK(shard_shape(info, placements[i], 1, 4) == testing::shard(plan, info, 1, 4));
+    CHECK(shard_shape(info.shape, placements[i], 1, 4) == testing::shard(plan, info, 1, 4));
   }
 }
 
@@ -140,7 +141,7 @@ TEST_CASE("a summary counts tensors and stored bytes by placement", "[placement]
       R"({"rules": [{"match": "a", "dim": 0}, {"match": "b", "dim": 1},
                     {"match": "c", "place": {"rank": 1}}, {"match": "d", "place": "drop"}]})",
       "", "rules.json");
-  const PlacementSummary summary = summarize(catalog, plan.place_all(catalog, 4));
+  const PlacementSummary summary = summarize(catalog, stored_targets(plan.place_all(catalog, 4)));
   CHECK(summary.partitioned.tensors == 2);
   CHECK(summary.partitioned.bytes == 129 + 130);
   CHECK(summary.single.tensors == 1);

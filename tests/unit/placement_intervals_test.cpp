@@ -214,9 +214,9 @@ TEST_CASE("who holds what, and in which shape", "[placement]") {
   CHECK(holds({Kind::single, {}, 3}, 3));
   CHECK_FALSE(holds({Kind::single, {}, 3}, 2));
   CHECK_FALSE(holds({Kind::dropped, {}, 0}, 0));
-  CHECK(shard_shape(info, {}, 0, 2) == Shape{4, 6});
+  CHECK(shard_shape(info.shape, {}, 0, 2) == Shape{4, 6});
   const Placement even{Kind::sharded, {1, {.units = 6}, {}}, 0};
-  CHECK(shard_shape(info, even, 1, 3) == Shape{4, 2});
+  CHECK(shard_shape(info.shape, even, 1, 3) == Shape{4, 2});
   const Placement uneven{Kind::sharded, {0, {.units = 4, .uneven = true}, {}}, 0};
-  CHECK(shard_shape(info, uneven, 7, 8) == Shape{0, 6});
+  CHECK(shard_shape(info.shape, uneven, 7, 8) == Shape{0, 6});
 }

@@ -293,7 +293,7 @@ TEST_CASE("bad arguments of a plan", "[plan]") {
   PlanOptions tiny;
   tiny.window = 4095;
   CHECK_THROWS_AS(make_plan(catalog, {whole()}, 0), ConfigError);
-  CHECK_THROWS_AS(make_plan(catalog, {}, 1), ConfigError);
+  CHECK_THROWS_AS(make_plan(catalog, std::vector<Placement>(), 1), ConfigError);
   CHECK_THROWS_AS(make_plan(catalog, {whole()}, 1, tiny), ConfigError);
   CHECK_THROWS_AS(make_plan(catalog, {whole(Placement::Kind::single, 2)}, 2), PlanError);
 }
@@ -312,7 +312,7 @@ TEST_CASE("a cut inside a byte is refused, one on byte boundaries is not", "[pla
 }
 
 TEST_CASE("an empty checkpoint has an empty plan", "[plan]") {
-  const Plan plan = make_plan(Catalog(), {}, 4);
+  const Plan plan = make_plan(Catalog(), std::vector<Placement>(), 4);
   CHECK_NOTHROW(plan.prove());
   CHECK(plan.waves() == 0);
 }

@@ -29,6 +29,13 @@ void CudaPacker::pack(std::span<const PackItem> items, const PackBuffers& buffer
   }
 }
 
+void CudaPacker::zero(std::byte* destination, std::uint64_t rows, std::uint64_t row_bytes,
+                      std::uint64_t stride) {
+  const GpuScope scope(session_->gpu());
+  check_cuda(cudaMemset2DAsync(destination, stride, 0, row_bytes, rows, stream_),
+             "cudaMemset2DAsync");
+}
+
 CudaPacker::Table& CudaPacker::next_table() {
   Table& table = tables_[turn_++ % tables_.size()];
   wait_for(table.free);  // cannot hang: only kernels of this queue

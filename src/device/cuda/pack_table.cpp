@@ -45,7 +45,7 @@ std::uint64_t largest_lead(const PackItem& item, const std::byte* destination) {
 
 PackEntry make_entry(const PackItem& item, const PackBuffers& buffers) {
   PackEntry entry{
-      .source = buffers.slab + item.source,
+      .source = buffers.source + item.source,
       .destination = (item.target == PackTarget::arena ? buffers.arena : buffers.pack_buffer) +
                      item.destination,
       .row_bytes = destination_row_bytes(item),

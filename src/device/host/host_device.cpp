@@ -1,6 +1,7 @@
 #include "device/host/host_device.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/process.hpp"
@@ -21,6 +22,13 @@ class HostPacker final : public Packer {
 
   void pack(std::span<const PackItem> items, const PackBuffers& buffers) override {
     pack_on_host(items, buffers, *pool_);
+  }
+
+  void zero(std::byte* destination, std::uint64_t rows, std::uint64_t row_bytes,
+            std::uint64_t stride) override {
+    for (std::uint64_t row = 0; row < rows; ++row) {
+      std::memset(destination + row * stride, 0, row_bytes);
+    }
   }
 
  private:

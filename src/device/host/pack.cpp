@@ -57,7 +57,7 @@ class ItemMover {
  public:
   ItemMover(const PackItem& item, const PackBuffers& buffers)
       : item_(item),
-        source_(buffers.slab + item.source),
+        source_(buffers.source + item.source),
         destination_((item.target == PackTarget::arena ? buffers.arena : buffers.pack_buffer) +
                      item.destination) {
     if (item.from == item.to) return;

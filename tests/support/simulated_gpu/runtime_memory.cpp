@@ -144,3 +144,18 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStre
         [side, value, bytes] { std::memset(side.region.data, value, bytes); });
   });
 }
+
+cudaError_t cudaMemset2DAsync(void* target, std::size_t pitch, int value, std::size_t width,
+                              std::size_t height, cudaStream_t stream) {
+  return device_call("cudaMemset2DAsync", [&](Device&) {
+    require(width <= pitch, cudaErrorInvalidValue);
+    if (width == 0 || height == 0) return;
+    const Side side = locate(target, (height - 1) * pitch + width, "target of a fill");
+    require(!side.pageable(), cudaErrorInvalidValue);
+    find_stream(stream)->enqueue_work([side, pitch, value, width, height] {
+      for (std::size_t row = 0; row < height; ++row) {
+        std::memset(side.region.data + row * pitch, value, width);
+      }
+    });
+  });
+}

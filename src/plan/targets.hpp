@@ -1,0 +1,26 @@
+// From targets to what is needed of each stored tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "safeshuffle/metadata.hpp"
+#include "safeshuffle/target.hpp"
+
+#include "plan/schedule.hpp"
+
+namespace safeshuffle::plan {
+
+/// Throws PlanError, naming the target, unless every target is possible in a group of `world`
+/// ranks: its rank exists; its fills are those of a Composition as documented.
+void check_targets(const Catalog& catalog, std::span<const Target> targets, std::uint32_t world);
+
+/// What the targets that any rank holds need of stored tensors, ordered by (tensor, target, fill).
+std::vector<Use> uses_of_targets(std::span<const Target> targets);
+
+/// Schedule::first_use.
+std::vector<std::uint32_t> first_uses(std::span<const Use> uses, std::size_t tensors);
+
+}  // namespace safeshuffle::plan

@@ -1,0 +1,168 @@
+// Targets composed of several stored tensors, of parts of them, and of zeros: planning, proof, and
+// a load in memory against a naive slicer.
+#include <functional>
+#include <memory>
+
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/plan.hpp"
+
+#include "plan/proof.hpp"
+#include "plan/schedule.hpp"
+#include "support/catalogs.hpp"
+#include "support/catch.hpp"
+#include "support/failure.hpp"
+#include "support/in_memory_load.hpp"
+#include "support/random_targets.hpp"
+#include "support/sanitizers.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::testing;
+using plan::Schedule;
+
+namespace {
+
+PlanOptions small_windows(std::uint64_t window = 4096) {
+  PlanOptions options;
+  options.window = window;
+  return options;
+}
+
+Target composed(std::string name, Shape shape, std::uint32_t axis, std::vector<Fill> fills,
+                Placement placement = whole()) {
+  const std::uint32_t first = fills.empty() ? 0 : fills.front().tensor;
+  return {first, std::move(placement),
+          std::make_shared<const Composition>(
+              Composition{std::move(name), {}, std::move(shape), axis, std::move(fills)})};
+}
+
+}  // namespace
+
+TEST_CASE("random targets: plans are proved and loads are right", "[composition]") {
+  const auto batch = GENERATE(range(0, 100));
+  static constexpr std::uint32_t worlds[] = {1, 2, 3, 4, 5, 8};
+  for (int i = 0; i < testing::cases(100); ++i) {
+    const auto seed = static_cast<std::uint32_t>(batch * 100 + i);
+    const RandomTargets model = random_targets(seed);
+    const std::uint32_t world = worlds[seed % 6];
+    PlanOptions options = small_windows();
+    options.assignment = seed % 4 == 0 ? Assignment::striped : Assignment::round_robin;
+    CAPTURE(seed, world);
+    const Plan plan = make_plan(model.catalog, model.targets, world, options);
+    CHECK_NOTHROW(plan.prove());
+    CHECK(InMemoryLoad(plan.schedule()).result_is_right());
+  }
+}
+
+namespace {
+
+// q, k and v of 8, 4 and 4 rows, in two files; the rows of "both" are two targets; "embed" is
+// padded from 6 to 8 rows.
+Schedule sound_schedule() {
+  const Catalog catalog = make_catalog(
+      {{{"k", DType::F16, {4, 10}}, {"q", DType::F16, {8, 10}}, {"embed", DType::F32, {6, 5}}},
+       {{"v", DType::F16, {4, 10}}, {"both", DType::U8, {6, 7}}}});
+  // In the order of the catalog: k, q, embed, v, both.
+  return make_plan(
+             catalog,
+             {composed("qkv", {16, 10}, 0, {{1, 0, 0, 8}, {0, 0, 8, 4}, {3, 0, 12, 4}},
+                       fused(0, {8, 4, 4})),
+              composed("first", {2, 7}, 0, {{4, 0, 0, 2}}, cut(0, 2)),
+              composed("second", {4, 7}, 0, {{4, 2, 0, 4}}),
+              composed("padded", {8, 5}, 0, {{2, 0, 0, 6}, {Fill::zeros, 0, 6, 2}}, cut(0, 8))},
+             2, small_windows())
+      .schedule();
+}
+
+// The same with another composition of a target.
+void recompose(Schedule& schedule, std::size_t target,
+               const std::function<void(Composition&)>& change) {
+  Composition composition = *schedule.targets[target].composition;
+  change(composition);
+  schedule.targets[target].composition =
+      std::make_shared<const Composition>(std::move(composition));
+}
+
+struct Damage {
+  const char* what;
+  std::function<void(Schedule&)> inflict;
+};
+
+const std::vector<Damage>& damages() {
+  static const std::vector<Damage> list{
+      {"a part that should land received in place", [](Schedule& s) { s.lands[0] = false; }},
+      {"two parts swapped",
+       [](Schedule& s) {
+         recompose(s, 0, [](Composition& c) { std::swap(c.fills[1].tensor, c.fills[2].tensor); });
+       }},
+      {"a gap",
+       [](Schedule& s) { recompose(s, 0, [](Composition& c) { c.fills[1].length = 3; }); }},
+      {"a larger target",
+       [](Schedule& s) { recompose(s, 3, [](Composition& c) { c.shape[0] = 9; }); }},
+      {"more than the tensor has",
+       [](Schedule& s) { recompose(s, 2, [](Composition& c) { c.fills[0].source_begin = 3; }); }},
+      {"an unknown tensor",
+       [](Schedule& s) { recompose(s, 0, [](Composition& c) { c.fills[2].tensor = 9; }); }},
+      {"an arena that is too small", [](Schedule& s) { s.ranks[1].arena_bytes -= 256; }},
+      {"a landing buffer that is too small", [](Schedule& s) { s.ranks[0].landing_bytes -= 256; }},
+      {"a target in no arena", [](Schedule& s) { s.arena_order.pop_back(); }},
+      {"a use that is missing", [](Schedule& s) { s.uses.pop_back(); }},
+  };
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("a known composition: what lands, what arrives in place", "[composition]") {
+  const Schedule schedule = sound_schedule();
+  CHECK_NOTHROW(plan::prove(schedule));
+  CHECK(InMemoryLoad(schedule).result_is_right());
+  CHECK(schedule.lands == std::vector<bool>{true, true, false, true, true});
+  CHECK(schedule.ranks[0].landing_bytes > 0);
+  // Half of q, k, v (16 x 10 F16), half of first, all of second, 4 rows of padded.
+  CHECK(schedule.ranks[0].kept_bytes == 160 + 7 + 28 + 80);
+}
+
+TEST_CASE("every damage to a composition is found", "[composition]") {
+  for (const Damage& damage : damages()) {
+    Schedule schedule = sound_schedule();
+    damage.inflict(schedule);
+    INFO(damage.what);
+    CHECK_THROWS_AS(plan::prove(schedule), PlanError);
+  }
+}
+
+TEST_CASE("compositions that cannot be are refused, naming the target", "[composition]") {
+  const Catalog catalog = make_catalog({{{"a", DType::F16, {4, 6}},
+                                         {"b", DType::F32, {4, 6}},
+                                         {"c", DType::F16, {4, 5}},
+                                         {"d", DType::F16, {24}},
+                                         {"e", DType::F4, {2, 3}},
+                                         {"f", DType::F4, {2, 3}}}});
+  const auto cause = [&](const Target& target) {
+    const ErrorRecord record = failure<PlanError>([&] { make_plan(catalog, {target}, 2).prove(); });
+    CHECK(record.tensor == (target.composition ? "x" : "a"));
+    return record.cause;
+  };
+  CHECK(cause(composed("x", {8, 6}, 0, {{0, 0, 0, 4}, {1, 0, 4, 4}})) ==
+        "'b' has another type than 'a'");
+  CHECK(cause(composed("x", {8, 6}, 0, {{0, 0, 0, 4}, {2, 0, 4, 4}})) == "'c' has another shape");
+  CHECK(cause(composed("x", {8, 6}, 0, {{0, 0, 0, 4}, {3, 0, 4, 4}})) ==
+        "'d' has another number of dimensions");
+  CHECK(cause(composed("x", {5, 6}, 0, {{0, 0, 0, 5}})) == "it needs more of 'a' than there is");
+  CHECK(cause(composed("x", {4, 6}, 2, {{0, 0, 0, 4}})) == "it has no such axis to compose along");
+  CHECK(cause(composed("x", {6, 6}, 0, {{0, 0, 0, 4}})) == "its parts are not all of it");
+  CHECK(cause(composed("x", {8, 6}, 0, {{0, 0, 0, 4}, {0, 0, 5, 3}})) ==
+        "its parts leave a gap, or overlap");
+  CHECK(cause(composed("x", {4, 6}, 0, {{0, 0, 0, 4}, {0, 0, 4, 0}})) ==
+        "one of its parts is empty");
+  CHECK(cause(composed("x", {2, 6}, 1, {{4, 0, 0, 3}, {5, 0, 3, 3}})) ==
+        "it is composed of parts that end inside a byte");
+}
+
+TEST_CASE("a part of a tensor along one axis cannot be split along another", "[composition]") {
+  const Catalog catalog = make_catalog({{{"a", DType::F16, {4, 6}}}});
+  const Target target = composed("x", {2, 6}, 0, {{0, 0, 0, 2}}, cut(1, 6));
+  CHECK(failure<PlanError>([&] { make_plan(catalog, {target}, 2); }).cause ==
+        "target 'x' takes a part of it along axis 0 and splits it along axis 1; both must be the "
+        "same axis");
+}
