@@ -147,6 +147,16 @@ class Experts(unittest.TestCase):
         numbered = sum(".experts." in name for name in tensors)
         self.assertEqual(dealt["placement"]["single"]["tensors"], numbered)
 
+    def test_of_a_pipeline_stage(self):
+        model = mixture(models.mixtral, "mixtral", num_local_experts=4, num_hidden_layers=3)
+        directory, tensors = self.write(model)
+        plan = self.plan(directory, "--experts", "parallel", "--pipeline-stage", "0/2")
+        names = [n for n in tensors if re.search(r"embed_tokens|layers\.[01]\.", n)]
+        read = sum(rank["read_bytes"] for rank in plan["ranks"])
+        self.assertEqual(read, sum(len(tensors[name].data) for name in names))
+        dealt = sum(".experts." in name for name in names)
+        self.assertEqual(plan["placement"]["single"]["tensors"], dealt)
+
     def plan(self, directory, *options):
         result = command.run("plan", directory, "--world", 2, "--json", *options)
         self.assertEqual(result.returncode, 0, result.stderr)
