@@ -51,8 +51,9 @@ std::string how_to_allow_uneven(const RuleSet& rules, const Key& key) {
     return either + "save the plan as a rule file (" + how_to_save(rules) +
            "), add \"uneven\": true at its top, and pass that file instead";
   }
-  if (is_rule(key) || key.in_experts)
+  if (is_rule(key) || key.in_experts) {
     return either + "add \"uneven\": true to " + place_of(rules, key);
+  }
   return either + "add \"uneven\": true at the top of " + rules.document.name;
 }
 
@@ -60,8 +61,7 @@ std::string how_to_add_section(const RuleSet& rules, const std::string& section)
   const std::string example = "for example " + section;
   if (rules.is_replicate) {
     return "write a rule file, " + example +
-           " beside \"tp_plan\": {}, and pass it as tp_plan "
-           "(--tp-plan)";
+           " beside \"tp_plan\": {}, and pass it as tp_plan (--tp-plan)";
   }
   if (rules.built_in || rules.form != Form::rule_file) {
     return "save the rules as a file (" + how_to_save(rules) + "), add " + example +

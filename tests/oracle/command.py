@@ -3,6 +3,7 @@
 Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 TIMEOUT_SECONDS = 100
 
@@ -34,6 +36,17 @@ def run(*arguments):
 def run_ranks(ranks, *arguments):
     launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
     return _run([*launcher, os.environ["SAFESHUFFLE"], *arguments])
+
+
+def load(work, ranks, *arguments):
+    """Loads, verifies and saves into a new directory in `work`. Returns the directory and the report."""
+    saved = Path(tempfile.mkdtemp(dir=work))
+    report = saved.with_suffix(".json")
+    result = run_ranks(
+        ranks, "load", *arguments, "--verify", "full", "--save-sharded", saved, "--report", report
+    )
+    assert result.returncode == 0, result.stderr
+    return saved, json.loads(report.read_text(encoding="utf-8"))
 
 
 def run_ranks_to_the_end(ranks, *arguments):

@@ -146,26 +146,26 @@ def gemma(c):
     return llama(c)
 
 
-def mixtral(c):
-    hidden, wide, experts = c["hidden_size"], c["intermediate_size"], c["num_local_experts"]
-    moe = {"block_sparse_moe.gate": {"weight": Weight((experts, hidden))}}
+def _mixture(module, c, experts, wide, gate, up, down):
+    """A router, and numbered experts with these names of projections."""
+    hidden = c["hidden_size"]
+    moe = {f"{module}.gate": {"weight": Weight((experts, hidden))}}
     for expert in range(experts):
-        path = f"block_sparse_moe.experts.{expert}."
-        moe[path + "w1"] = column((wide, hidden), even(wide))
-        moe[path + "w2"] = row((hidden, wide), even(wide))
-        moe[path + "w3"] = column((wide, hidden), even(wide))
+        path = f"{module}.experts.{expert}."
+        moe[path + gate] = moe[path + up] = column((wide, hidden), even(wide))
+        moe[path + down] = row((hidden, wide), even(wide))
+    return moe
+
+
+def mixtral(c):
+    experts, wide = c["num_local_experts"], c["intermediate_size"]
+    moe = _mixture("block_sparse_moe", c, experts, wide, "w1", "w3", "w2")
     return _decoder(c, {**_attention(c), **moe})
 
 
 def _qwen_experts(c):
-    hidden, wide, experts = c["hidden_size"], c["moe_intermediate_size"], c["num_experts"]
-    moe = {"mlp.gate": {"weight": Weight((experts, hidden))}}
-    for expert in range(experts):
-        path = f"mlp.experts.{expert}."
-        moe[path + "gate_proj"] = column((wide, hidden), even(wide))
-        moe[path + "up_proj"] = column((wide, hidden), even(wide))
-        moe[path + "down_proj"] = row((hidden, wide), even(wide))
-    return moe
+    experts, wide = c["num_experts"], c["moe_intermediate_size"]
+    return _mixture("mlp", c, experts, wide, "gate_proj", "up_proj", "down_proj")
 
 
 def qwen2_moe(c):

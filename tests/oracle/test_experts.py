@@ -84,14 +84,8 @@ class Experts(unittest.TestCase):
                 self.assertEqual(read, sum(len(tensor.data) for tensor in tensors.values()))
 
     def load(self, directory, world, dtype, options):
-        saved = Path(tempfile.mkdtemp(dir=self.work))
-        report = saved.with_suffix(".json")
         choices = [directory, "--dtype", dtype, "--window", "4KiB", *options]
-        result = command.run_ranks(
-            world, "load", *choices, "--verify", "full", "--save-sharded", saved, "--report", report
-        )
-        self.assertEqual(result.returncode, 0, result.stderr)
-        report = json.loads(report.read_text(encoding="utf-8"))
+        saved, report = command.load(self.work, world, *choices)
         plan = json.loads(command.run("plan", *choices, "--world", world, "--json").stdout)
         self.assertEqual((plan["proof"], plan["hash"]), ("ok", report["plan_hash"]))
         return saved, report
@@ -152,6 +146,16 @@ class Experts(unittest.TestCase):
         self.assertNotEqual(dealt["hash"], hashes[0])
         numbered = sum(".experts." in name for name in tensors)
         self.assertEqual(dealt["placement"]["single"]["tensors"], numbered)
+
+    def test_of_a_pipeline_stage(self):
+        model = mixture(models.mixtral, "mixtral", num_local_experts=4, num_hidden_layers=3)
+        directory, tensors = self.write(model)
+        plan = self.plan(directory, "--experts", "parallel", "--pipeline-stage", "0/2")
+        names = [n for n in tensors if re.search(r"embed_tokens|layers\.[01]\.", n)]
+        read = sum(rank["read_bytes"] for rank in plan["ranks"])
+        self.assertEqual(read, sum(len(tensors[name].data) for name in names))
+        dealt = sum(".experts." in name for name in names)
+        self.assertEqual(plan["placement"]["single"]["tensors"], dealt)
 
     def plan(self, directory, *options):
         result = command.run("plan", directory, "--world", 2, "--json", *options)

@@ -133,19 +133,11 @@ class Stages(unittest.TestCase):
         return ("keep", "f16")[(world + index) % 2]
 
     def load(self, directory, world, index, stages):
-        saved = Path(tempfile.mkdtemp(dir=self.work))
-        report = saved.with_suffix(".json")
-        result = command.run_ranks(
-            world, "load", directory, "--pipeline-stage", f"{index}/{stages}", "--window", "4KiB",
-            "--dtype", self.dtype(world, index), "--verify", "full", "--save-sharded", saved,
-            "--report", report,
-        )  # fmt: skip
-        self.assertEqual(result.returncode, 0, result.stderr)
-        report = json.loads(report.read_text(encoding="utf-8"))
+        options = ["--window", "4KiB", "--dtype", self.dtype(world, index)]
+        stage = ["--pipeline-stage", f"{index}/{stages}"]
+        saved, report = command.load(self.work, world, directory, *stage, *options)
         self.assertEqual(report["pipeline_stage"], {"index": index, "count": stages})
-        planned = self.plan(
-            directory, index, stages, world, "--window", "4KiB", "--dtype", self.dtype(world, index)
-        )
+        planned = self.plan(directory, index, stages, world, *options)
         self.assertEqual(report["plan_hash"], planned["hash"])
         self.assertEqual(self.read_bytes(report), self.read_bytes(planned))
         return saved
