@@ -113,9 +113,11 @@ class TpPlan {
   /// empty: all are) are dropped, whatever the rules say. The catalog must be that of a whole
   /// checkpoint: throws ConfigError if a key of the rules matches none of its tensors and is not
   /// marked as optional (docs/placement.md). This detects mistyped keys and rules for another
-  /// model.
+  /// model. That of `part` of one may lack tensors, as what was loaded and saved again does.
+  enum class Extent : std::uint8_t { whole, part };
   std::vector<Placement> place_all(const Catalog& catalog, std::uint32_t world,
-                                   const std::vector<bool>& selected = {}) const;
+                                   const std::vector<bool>& selected = {},
+                                   Extent extent = Extent::whole) const;
 
   /// Whether each tensor of a catalog, in its order, belongs to a stage of a pipeline. Those that
   /// are not `selected` (as for `place_all`) do not, whatever the rules say. The embedding, or an

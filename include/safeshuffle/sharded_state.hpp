@@ -1,6 +1,7 @@
 // Sharded state: a checkpoint with files of its own for each rank of the group that saved it, as
-// `save_sharded` and vLLM's sharded_state loader write it: model-rank-{rank}-part-{part}.safetensors.
-// Every rank's files have its shards, under the names of the whole tensors.
+// `save_sharded` and vLLM's sharded_state loader write it:
+// model-rank-{rank}-part-{part}.safetensors. Every rank's files have its shards, under the names of
+// the whole tensors.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ struct SavedShard {
 
 /// What is known of a sharded state besides its catalog.
 struct ShardedState {
-  std::uint32_t world = 0;                   ///< size of the group that saved it
+  std::uint32_t world = 0;                  ///< size of the group that saved it
   std::vector<std::uint32_t> rank_of_file;  ///< by file: the rank that saved it
 
   /// Whether the files say what each shard is; `save_sharded` records that, others do not. Without,

@@ -60,8 +60,8 @@ SavedShard parse_shard(const json& value) {
 Record parse_record(const std::string& text, const std::string& path) try {
   const json root = json::parse(text);
   if (root.at("version") != record_version) {
-    fail(path, {}, "the record of its shards has another version than " +
-                       std::to_string(record_version));
+    fail(path, {},
+         "the record of its shards has another version than " + std::to_string(record_version));
   }
   Record record{root.at("rank").get<std::uint32_t>(), root.at("world").get<std::uint32_t>(), {}};
   for (const auto& [name, shard] : root.at("shards").items()) {
@@ -124,9 +124,9 @@ class StateParser {
     }
     if (file == 0) state_.world = record.world;
     if (record.world != state_.world || record.rank >= record.world) {
-      fail(path(file), {}, "it was saved by a group of " + std::to_string(record.world) +
-                               " ranks, " + path(0) + " by one of " +
-                               std::to_string(state_.world));
+      fail(path(file), {},
+           "it was saved by a group of " + std::to_string(record.world) + " ranks, " + path(0) +
+               " by one of " + std::to_string(state_.world));
     }
     const std::span<const TensorInfo> tensors = catalog_.tensors_of(catalog_.files()[file]);
     for (const TensorInfo& tensor : tensors) {

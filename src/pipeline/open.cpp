@@ -111,8 +111,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
   checkpoint.config_json = found.listing.config_json;
   TpPlan rules = TpPlan::replicate_all();
   comm::agree_on_computation(transport, timeout, [&]() -> std::string {
-    format::Contents contents =
-        format::parse_contents(found.listing, decode_headers(raw, inodes));
+    format::Contents contents = format::parse_contents(found.listing, decode_headers(raw, inodes));
     checkpoint.catalog = std::move(contents.catalog);
     checkpoint.sharded_state = std::move(contents.sharded_state);
     rules = make_tp_plan(options, found.rules_json, checkpoint, transport.size());

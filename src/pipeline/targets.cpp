@@ -22,11 +22,11 @@ void check_complete(const Checkpoint& checkpoint) {
     if (!present[rank]) missing.push_back(std::to_string(rank));
   }
   if (missing.empty()) return;
-  throw IoError(ErrorRecord{
-      .file = checkpoint.catalog.files().front().path,
-      .cause = "it was saved by one of " + std::to_string(state.world) +
-               " ranks, but there are no files of " + (missing.size() == 1 ? "rank " : "ranks ") +
-               core::enumerate(missing)});
+  throw IoError(ErrorRecord{.file = checkpoint.catalog.files().front().path,
+                            .cause = "it was saved by one of " + std::to_string(state.world) +
+                                     " ranks, but there are no files of " +
+                                     (missing.size() == 1 ? "rank " : "ranks ") +
+                                     core::enumerate(missing)});
 }
 
 [[noreturn]] void fail_unrecorded(const Checkpoint& checkpoint, const Options& options,
@@ -54,8 +54,8 @@ std::vector<Target> joined_targets(const Checkpoint& checkpoint, const TpPlan& r
   const ShardedState& state = *checkpoint.sharded_state;
   if (!state.recorded) fail_unrecorded(checkpoint, options, world);
   placement::JoinedShards joined = placement::join_shards(checkpoint.catalog, state);
-  std::vector<Placement> placements =
-      rules.place_all(joined.whole, world, select(options.selection, joined.whole, rules));
+  std::vector<Placement> placements = rules.place_all(
+      joined.whole, world, select(options.selection, joined.whole, rules), TpPlan::Extent::part);
   for (std::size_t i = 0; i < placements.size(); ++i) {
     joined.targets[i].placement = std::move(placements[i]);
   }

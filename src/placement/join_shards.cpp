@@ -22,9 +22,8 @@ std::vector<Copies> copies_by_name(const Catalog& catalog) {
   const std::span<const TensorInfo> tensors = catalog.tensors();
   std::vector<std::uint32_t> order(tensors.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_sort(order, {}, [&](std::uint32_t i) -> const std::string& {
-    return tensors[i].name;
-  });
+  std::ranges::stable_sort(order, {},
+                           [&](std::uint32_t i) -> const std::string& { return tensors[i].name; });
   std::vector<Copies> all;
   for (const std::uint32_t i : order) {
     if (all.empty() || tensors[all.back().front()].name != tensors[i].name) all.emplace_back();
@@ -61,11 +60,10 @@ class Joiner {
 
  private:
   [[noreturn]] void fail(std::uint32_t tensor, std::string cause) const {
-    throw FormatError(
-        ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::bad_shard_record),
-                    .file = catalog_.files()[tensors_[tensor].file].path,
-                    .tensor = tensors_[tensor].name,
-                    .cause = std::move(cause)});
+    throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::bad_shard_record),
+                                  .file = catalog_.files()[tensors_[tensor].file].path,
+                                  .tensor = tensors_[tensor].name,
+                                  .cause = std::move(cause)});
   }
 
   const std::string& file_of(std::uint32_t tensor) const {
@@ -89,11 +87,10 @@ class Joiner {
   void check_alike(std::uint32_t a, std::uint32_t b) const {
     const SavedShard* first = state_.shards[a].get();
     const SavedShard* second = state_.shards[b].get();
-    const bool alike = (first == nullptr) == (second == nullptr) &&
-                       tensors_[a].dtype == tensors_[b].dtype &&
-                       (first == nullptr
-                            ? tensors_[a].shape == tensors_[b].shape
-                            : first->shape == second->shape && first->axis == second->axis);
+    const bool alike =
+        (first == nullptr) == (second == nullptr) && tensors_[a].dtype == tensors_[b].dtype &&
+        (first == nullptr ? tensors_[a].shape == tensors_[b].shape
+                          : first->shape == second->shape && first->axis == second->axis);
     if (!alike) fail(b, "it does not fit with the tensor of this name in " + file_of(a));
   }
 
@@ -148,8 +145,8 @@ bool is_as_saved(const Target& target, const Copies& copies, const Catalog& cata
   if (target.placement.kind == Placement::Kind::replicated) return !target.composition;
   if (target.placement.kind != Placement::Kind::sharded || !target.composition) return false;
   return std::ranges::all_of(copies, [&](std::uint32_t copy) {
-    return *state.shards[copy] == shard_of(target, target.composition->shape,
-                                           rank_of(catalog, state, copy), state.world);
+    return *state.shards[copy] ==
+           shard_of(target, target.composition->shape, rank_of(catalog, state, copy), state.world);
   });
 }
 

@@ -84,15 +84,16 @@ Placement place_by(const RuleSet& rules, Choice choice, const TensorInfo& tensor
   return {};
 }
 
-/// By tensor. Throws ConfigError if a key matches none of them.
-std::vector<Choice> choose_rules(const RuleSet& rules, const Catalog& catalog) {
+/// By tensor. Throws ConfigError if a key matches none of the tensors of a whole checkpoint.
+std::vector<Choice> choose_rules(const RuleSet& rules, const Catalog& catalog,
+                                 TpPlan::Extent extent) {
   std::vector<Choice> choices;
   choices.reserve(catalog.tensors().size());
   std::vector<bool> covering(rules.rules.size());
   for (const TensorInfo& tensor : catalog.tensors()) {
     choices.push_back(placement::find_rule(rules, tensor.name, covering));
   }
-  placement::check_keys(rules, catalog, covering);
+  if (extent == TpPlan::Extent::whole) placement::check_keys(rules, catalog, covering);
   return choices;
 }
 
@@ -148,9 +149,9 @@ Placement TpPlan::place(const TensorInfo& tensor, std::uint32_t world) const {
 }
 
 std::vector<Placement> TpPlan::place_all(const Catalog& catalog, std::uint32_t world,
-                                         const std::vector<bool>& selected) const {
+                                         const std::vector<bool>& selected, Extent extent) const {
   check_world(world);
-  const std::vector<Choice> choices = choose_rules(*rules_, catalog);
+  const std::vector<Choice> choices = choose_rules(*rules_, catalog, extent);
   std::vector<Placement> placements;
   placements.reserve(choices.size());
   for (std::size_t i = 0; i < choices.size(); ++i) {

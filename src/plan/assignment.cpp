@@ -165,9 +165,9 @@ std::vector<std::vector<Read>> assign(const Schedule& schedule) {
     return assign_files(schedule, balanced_files(bytes_per_file(schedule), schedule.world));
   }
   const auto owners = owners_of_files(schedule);
-  return assign_files(schedule, owners ? *owners
-                                       : round_robin_files(schedule.catalog.files().size(),
-                                                           schedule.world));
+  return assign_files(
+      schedule,
+      owners ? *owners : round_robin_files(schedule.catalog.files().size(), schedule.world));
 }
 
 }  // namespace safeshuffle::plan

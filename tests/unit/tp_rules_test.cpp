@@ -1,11 +1,24 @@
 // What Options::tp_plan stands for.
 #include "pipeline/tp_rules.hpp"
 
+#include <string>
+#include <utility>
+
 #include "safeshuffle/error.hpp"
 
 #include "support/catch.hpp"
 
 using namespace safeshuffle;
+
+namespace {
+
+Checkpoint with_config(std::string json) {
+  Checkpoint checkpoint;
+  checkpoint.config_json = std::move(json);
+  return checkpoint;
+}
+
+}  // namespace
 
 TEST_CASE("one rank needs no config.json, a group does", "[tp_rules]") {
   const TensorInfo tensor{.name = "w", .dtype = DType::F32, .shape = {2, 2}, .bytes = 16};
@@ -18,11 +31,12 @@ TEST_CASE("one rank needs config.json for a stage, and to deal experts", "[tp_ru
   Options options;
   options.selection.stage = PipelineStage{0, 1};
   CHECK_THROWS_AS(pipeline::make_tp_plan(options, {}, {}, 1), ConfigError);
-  CHECK_NOTHROW(pipeline::make_tp_plan(options, {}, {.config_json = R"({"model_type": "llama"})"}, 1));
+  CHECK_NOTHROW(pipeline::make_tp_plan(options, {}, with_config(R"({"model_type": "llama"})"), 1));
   options = {};
   options.experts = ExpertPlacement::parallel;
   CHECK_THROWS_AS(pipeline::make_tp_plan(options, {}, {}, 1), ConfigError);
-  CHECK_NOTHROW(pipeline::make_tp_plan(options, {}, {.config_json = R"({"model_type": "mixtral"})"}, 1));
+  CHECK_NOTHROW(
+      pipeline::make_tp_plan(options, {}, with_config(R"({"model_type": "mixtral"})"), 1));
 }
 
 TEST_CASE("experts are dealt if the options say so", "[tp_rules]") {
