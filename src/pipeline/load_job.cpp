@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/agreement.hpp"
 #include "comm/collective_call.hpp"
+#include "comm/control/agreement.hpp"
 #include "core/cpus.hpp"
 #include "core/process.hpp"
 #include "core/wire.hpp"
@@ -30,7 +30,7 @@ namespace {
 
 // Collective, because a rank that threw alone would leave the others waiting.
 void check_together(const Options& options, const Communicator& comm) {
-  comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
+  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
     check_options(options);
     return {};
   });
@@ -46,7 +46,7 @@ PlanOptions on_device(PlanOptions options, const Communicator& comm) {
 
 Plan plan_together(Opened opened, const Communicator& comm, const Options& options) {
   std::optional<Plan> plan;
-  comm::agree_on_computation(comm.transport(), timeout_of(options), [&]() -> std::string {
+  comm::agree_on_computation(comm.control(), timeout_of(options), [&]() -> std::string {
     const Catalog& catalog = opened.checkpoint.catalog;
     auto placements =
         opened.tp_plan.place_all(catalog, comm.size(), select(options.selection, catalog));
@@ -90,7 +90,7 @@ std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
   };
   std::vector<Intent> intents;
   for (const std::string& bytes :
-       comm::agree_on_computation(comm.transport(), timeout_of(options), prove)) {
+       comm::agree_on_computation(comm.control(), timeout_of(options), prove)) {
     intents.push_back(decode_intent(bytes));
   }
   return intents;
@@ -175,7 +175,7 @@ std::unique_ptr<Executor> allocate_together(const source::Source& source, const 
                                             unsigned sharers, PhaseClock& clock) {
   const PhaseScope scope(clock, Phase::allocate);
   std::unique_ptr<Executor> executor;
-  comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
+  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
     executor = std::make_unique<Executor>(source, plan, comm, options, sharers, clock);
     return {};
   });
@@ -185,7 +185,7 @@ std::unique_ptr<Executor> allocate_together(const source::Source& source, const 
 TensorSet hand_over(const Plan& plan, const Communicator& comm, const Executor& executor,
                     const Options& options, PhaseClock& clock) {
   std::shared_ptr<TensorSet::State> state;
-  const auto reports = comm::agree_on_computation(comm.transport(), timeout_of(options), [&] {
+  const auto reports = comm::agree_on_computation(comm.control(), timeout_of(options), [&] {
     state = make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
     return pipeline::encode(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
   });
@@ -204,7 +204,7 @@ LoadJob::LoadJob(const source::Source& source, const std::vector<std::string>& p
   const comm::CollectiveCall call(comm_);
   check_together(options_, comm_);
   Opened opened =
-      open_together(source, paths, options.tp_plan, comm_.transport(), timeout_of(options_));
+      open_together(source, paths, options.tp_plan, comm_.control(), timeout_of(options_));
   inputs_ = std::move(opened.inputs);
   clock_.enter(Phase::plan);
   plan_ = plan_together(std::move(opened), comm_, options_);
@@ -230,7 +230,7 @@ TensorSet LoadJob::run() {
   const auto executor = allocate_together(source_, *plan_, comm_, options_, sharers_, clock_);
   executor->run();
   clock_.enter(Phase::wait);
-  comm::agree(comm_.transport(), {}, executor->error(), timeout_of(options_));
+  comm::agree(comm_.control(), {}, executor->error(), timeout_of(options_));
   return hand_over(*plan_, comm_, *executor, options_, clock_);
 }
 

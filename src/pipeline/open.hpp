@@ -7,7 +7,7 @@
 
 #include "safeshuffle/loader.hpp"
 
-#include "comm/transport.hpp"
+#include "comm/control/control.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::pipeline {
@@ -22,7 +22,7 @@ struct Opened {
 /// Collective. Rank 0 finds the files and reads the rules; rank r reads the headers of files
 /// r, r + N, … All ranks throw the same error.
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
-                     const std::string& tp_plan, comm::Transport& transport,
+                     const std::string& tp_plan, comm::Control& control,
                      std::chrono::milliseconds timeout);
 
 }  // namespace safeshuffle::pipeline
