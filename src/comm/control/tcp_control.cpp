@@ -53,12 +53,9 @@ class Round {
     const auto limit = deadline.limit();
     if (rank_ != 0) deadline = core::Deadline(limit + notice);
     deadline.restart();
-    for (send_all(); !finished(); send_all()) {
-      if (transfer(deadline)) {
-        deadline.restart();
-      } else {
-        give_up(core::lost_peers(operation, missing(), limit));
-      }
+    for (send_all(); order_.size() < size_ || !all_sent(); send_all()) {
+      if (!transfer(deadline)) give_up(core::lost_peers(operation, missing(), limit));
+      deadline.restart();
     }
     frames_.pop_back();
     for (std::string& frame : frames_) frame.erase(0, text_begin);
@@ -73,9 +70,8 @@ class Round {
   bool has_all_of(const Link& link) const { return link.received == expected(); }
   bool has_sent_all(const Link& link) const { return link.next == order_.size(); }
 
-  bool finished() const {
-    return order_.size() == size_ &&
-           std::ranges::all_of(links_, [this](const Link& link) { return has_sent_all(link); });
+  bool all_sent() const {
+    return std::ranges::all_of(links_, [this](const Link& link) { return has_sent_all(link); });
   }
 
   /// Waits until something can be transferred, and does; false if the deadline has expired.
@@ -166,8 +162,7 @@ class Round {
   void tell(const ErrorRecord& verdict) {
     add(size_, frame_of(size_, core::encode(verdict)));
     const core::Deadline deadline(notice / 2);
-    const auto told = [this](const Link& link) { return has_sent_all(link); };
-    for (send_all(); !std::ranges::all_of(links_, told) && !deadline.expired(); send_all()) {
+    for (send_all(); !all_sent() && !deadline.expired(); send_all()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
