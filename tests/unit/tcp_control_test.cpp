@@ -137,13 +137,13 @@ TEST_CASE("a rank 0 that stops while it waits for another rank is the one that i
 }
 
 TEST_CASE("ranks that come late, but one after the other, are waited for", "[tcp]") {
-  const auto group = make_group(4);
+  const auto group = make_group(6);
   std::vector<std::future<Outcome>> ranks;
-  for (const std::uint32_t rank : {3U, 0U, 1U, 2U}) {
-    ranks.push_back(gather_later(*group[rank], 1000ms));
-    std::this_thread::sleep_for(500ms);
+  for (const auto& control : group) {
+    ranks.push_back(gather_later(*control, 600ms));
+    std::this_thread::sleep_for(350ms);
   }
-  for (auto& rank : ranks) CHECK(rank.get().texts.size() == 4);
+  for (auto& rank : ranks) CHECK(rank.get().texts.size() == 6);
 }
 
 TEST_CASE("a peer that ends after its part is not missed", "[tcp]") {
