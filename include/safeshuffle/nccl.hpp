@@ -35,7 +35,8 @@ namespace safeshuffle {
 /// over `comm` is refused.
 ///
 /// All ranks must call this within `timeout`, which is also the time for the others to connect to
-/// rank 0. If not all can, all throw the same TimeoutError, with the address. In a load, waits end
+/// rank 0. If not all can, all throw the same TimeoutError, with the address. A rank that cannot
+/// allocate memory for this call throws alone, and the others time out. In a load, waits end
 /// after `Options::timeout`, which must allow for NCCL connecting to all peers; ranks that are lost
 /// are named.
 /// Exception: with a blocking communicator (ncclConfig_t::blocking = 1, the default), NCCL itself

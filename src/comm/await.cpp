@@ -22,13 +22,12 @@ std::vector<std::uint32_t> missing(const Pending& pending, Control& control) {
 
 /// Whether it is done. Names the rank if the exchange only knows that one is lost: the others learn
 /// of it when they, too, have lost it or timed out.
-bool is_done(Pending& pending, Control& control, std::chrono::milliseconds timeout) {
+bool is_done(Pending& pending, Control& control, std::chrono::milliseconds limit) {
   try {
     return pending.done();
   } catch (const TimeoutError& error) {
     ErrorRecord record = error.record();
-    const auto patience = timeout + stall_notice + roll_call_patience;
-    const auto lost = unresponsive_ranks(control, patience);
+    const auto lost = unresponsive_ranks(control, limit + roll_call_patience);
     if (!lost.empty()) record.rank = static_cast<std::int32_t>(lost.front());
     raise(std::move(record));
   }
@@ -40,7 +39,7 @@ void await(Pending& pending, Control& control, const std::string& what,
            std::chrono::milliseconds timeout, const std::function<void()>& meanwhile) {
   const core::Deadline deadline(core::Deadline(timeout).limit() + stall_notice);
   core::Backoff backoff;
-  while (!is_done(pending, control, timeout)) {
+  while (!is_done(pending, control, deadline.limit())) {
     if (deadline.expired()) raise(core::lost_peers(what, missing(pending, control), timeout));
     meanwhile();
     backoff.pause();

@@ -13,6 +13,7 @@
 
 #include "comm/control/tcp_protocol.hpp"
 #include "core/error_wire.hpp"
+#include "core/wire.hpp"
 #include "support/catch.hpp"
 
 using namespace safeshuffle;
@@ -24,12 +25,12 @@ std::string address_of(const comm::Socket& listener) {
   return "tcp://127.0.0.1:" + std::to_string(listener.port()) + "/token";
 }
 
-/// All controls of one group, in this process.
-std::vector<std::unique_ptr<comm::Control>> make_group(std::uint32_t size) {
-  comm::Socket listener = comm::listen_on("127.0.0.1");
+/// The controls of the first `present` ranks of one group, in this process.
+std::vector<std::unique_ptr<comm::Control>> join(comm::Socket listener, std::uint32_t present,
+                                                 std::uint32_t size) {
   const std::string address = address_of(listener);
   std::vector<std::future<std::unique_ptr<comm::Control>>> joining;
-  for (std::uint32_t rank = 1; rank < size; ++rank) {
+  for (std::uint32_t rank = 1; rank < present; ++rank) {
     joining.push_back(std::async(std::launch::async, [=] {
       return comm::make_tcp_control({rank, size, address}, 20s);
     }));
@@ -39,6 +40,30 @@ std::vector<std::unique_ptr<comm::Control>> make_group(std::uint32_t size) {
   for (auto& rank : joining) group.push_back(rank.get());
   return group;
 }
+
+std::vector<std::unique_ptr<comm::Control>> make_group(std::uint32_t size) {
+  return join(comm::listen_on("127.0.0.1"), size, size);
+}
+
+/// The last rank of a group, which sends what it is told to.
+struct RawRank {
+  explicit RawRank(std::uint32_t size) {
+    comm::Socket listener = comm::listen_on("127.0.0.1");
+    const std::string address = address_of(listener);
+    auto joining =
+        std::async(std::launch::async, [&] { return join(std::move(listener), size - 1, size); });
+    socket = std::move(comm::rendezvous({size - 1, size, address}, 20s).front());
+    others = joining.get();
+  }
+
+  void send(std::uint64_t owner, const std::string& text) {
+    std::size_t sent = 0;
+    socket.send(comm::frame(core::WireWriter().put(owner).take() + text), sent);
+  }
+
+  std::vector<std::unique_ptr<comm::Control>> others;
+  comm::Socket socket;
+};
 
 struct Outcome {
   std::vector<std::string> texts;
@@ -158,6 +183,23 @@ TEST_CASE("a peer that ends after its part is not missed", "[tcp]") {
     }));
   }
   for (auto& rank : ranks) CHECK(rank.get().texts == std::vector<std::string>(3, large));
+}
+
+TEST_CASE("a rank that sends but does not receive is named", "[tcp]") {
+  RawRank raw(3);
+  raw.send(2, "text");
+  auto rank_1 = gather_later(*raw.others[1], 20s);
+  CHECK(gather(*raw.others[0], 300ms, std::string(30'000'000, 'x')).error.rank == 2);
+  CHECK(rank_1.get().texts.size() == 3);
+  CHECK(gather(*raw.others[1], 20s).error.rank == 2);
+}
+
+TEST_CASE("a rank that speaks for another one is refused", "[tcp]") {
+  RawRank raw(3);
+  raw.send(1, "text");
+  auto rank_1 = gather_later(*raw.others[1], 20s);
+  CHECK(gather(*raw.others[0], 20s).error.kind == ErrorKind::transport);
+  CHECK(rank_1.get().error.rank == 0);  // which has left the group
 }
 
 TEST_CASE("strangers are refused while ranks join, and the port is closed then", "[tcp]") {
