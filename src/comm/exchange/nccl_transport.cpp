@@ -97,14 +97,11 @@ class NcclTransport final : public Transport {
     return exchange(greetings(), queue);
   }
 
-  /// Starts at once if the communicator is already set up.
   std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) override {
     group_->require_usable();
     const Signals signals(buffers_.signals.get(), group_->size());
-    auto pending = std::make_unique<NcclPending>(group_, std::move(exchange),
-                                                 token(2 * group_->size()), signals, queue);
-    pending->done();
-    return pending;
+    return std::make_unique<NcclPending>(group_, std::move(exchange), token(2 * group_->size()),
+                                         signals, queue);
   }
 
  private:

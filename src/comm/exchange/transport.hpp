@@ -43,7 +43,8 @@ class Pending {
  public:
   virtual ~Pending() = default;
 
-  /// Advances the exchange; true once all data is in place. Throws TransportError.
+  /// Advances the exchange, and may only now start it; true once all data is in place. Throws
+  /// TransportError, and TimeoutError if a peer is known to be lost.
   virtual bool done() = 0;
 
   /// Once done: whether any rank, this one included, began the exchange with `failed`. The same on
