@@ -34,9 +34,9 @@ struct Bootstrap {
 
   /// Longest time to wait for the other ranks, from the call until all have joined; ranks may start
   /// that far apart. A longer time-out suits slow schedulers, a shorter one reports a missing rank
-  /// sooner. Then the time for each rank to open its GPU. Looking up HOST may add the resolver's
-  /// own time-out. Ranks other than 0 wait half a second longer, so that rank 0 can tell them which
-  /// ranks are missing.
+  /// sooner. Looking up HOST may add the resolver's own time-out. Ranks other than 0 wait half a
+  /// second longer, so that rank 0 can tell them which ranks are missing. Also bounds each later
+  /// wait of the call, such as for another rank to open its GPU.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 
   /// If set, control messages are sent with it, and `address` is not used.

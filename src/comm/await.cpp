@@ -13,11 +13,11 @@ namespace {
 constexpr std::chrono::milliseconds stall_notice{500};
 
 /// Ranks that start an exchange together time out within this interval of each other.
-constexpr std::chrono::milliseconds roll_call_patience{1500};
+constexpr std::chrono::milliseconds answer_patience{1500};
 
 std::vector<std::uint32_t> missing(const Pending& pending, Control& control) {
   const std::vector<std::uint32_t> known = pending.missing();
-  return known.empty() ? unresponsive_ranks(control, roll_call_patience) : known;
+  return known.empty() ? unresponsive_ranks(control, answer_patience) : known;
 }
 
 /// Whether it is done. Names the rank if the exchange only knows that one is lost: the others learn
@@ -27,7 +27,7 @@ bool is_done(Pending& pending, Control& control, std::chrono::milliseconds limit
     return pending.done();
   } catch (const TimeoutError& error) {
     ErrorRecord record = error.record();
-    const auto lost = unresponsive_ranks(control, limit + roll_call_patience);
+    const auto lost = unresponsive_ranks(control, limit + answer_patience);
     if (!lost.empty()) record.rank = static_cast<std::int32_t>(lost.front());
     raise(std::move(record));
   }
