@@ -13,8 +13,8 @@
 #ifdef SAFESHUFFLE_WITH_MPI
 #include "safeshuffle/mpi.hpp"
 
-#include "comm/agreement.hpp"
-#include "comm/mpi_transport.hpp"
+#include "comm/control/agreement.hpp"
+#include "comm/control/mpi_control.hpp"
 #include "core/text.hpp"
 #include "output.hpp"
 #include "speaker.hpp"
@@ -74,8 +74,9 @@ bool mpi_began() {
 
 // The first collective step: each rank tells whether it has already failed.
 void share_failure(const std::optional<ErrorRecord>& error, std::chrono::milliseconds timeout) {
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, timeout);
-  comm::agree(*transport, {}, error, timeout);
+  const auto control =
+      comm::make_mpi_control(std::make_shared<comm::MpiGroup>(MPI_COMM_WORLD, timeout));
+  comm::agree(*control, {}, error, timeout);
 }
 
 Communicator join_by_mpi(Device device, std::chrono::milliseconds timeout) {

@@ -14,7 +14,7 @@
 
 #include "safeshuffle/loader.hpp"
 
-#include "comm/agreement.hpp"
+#include "comm/control/agreement.hpp"
 #include "commands.hpp"
 #include "core/defaults.hpp"
 #include "core/wire.hpp"
@@ -125,7 +125,7 @@ std::string json_result(const LoadCommand& command, const Report& report) {
 // Rank 0 prints; the others learn whether it succeeded.
 void print_together(const Communicator& comm, const Options& options,
                     const std::function<std::string()>& text) {
-  comm::agree_on(comm.transport(), options.timeout, [&]() -> std::string {
+  comm::agree_on(comm.control(), options.timeout, [&]() -> std::string {
     if (comm.rank() == 0) print_result(text());
     return {};
   });
@@ -149,7 +149,7 @@ std::string common_steps(const LoadCommand& command) {
 
 void compare_steps(const LoadCommand& command, const Communicator& comm) {
   const auto steps =
-      comm::agree(comm.transport(), common_steps(command), {}, command.options.timeout);
+      comm::agree(comm.control(), common_steps(command), {}, command.options.timeout);
   for (std::size_t rank = 0; rank < steps.size(); ++rank) {
     if (steps[rank] == steps.front()) continue;
     throw ConfigError(ErrorRecord{

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/agreement.hpp"
+#include "comm/control/agreement.hpp"
 #include "core/leftovers.hpp"
 
 namespace safeshuffle::app {
@@ -88,7 +88,7 @@ LoadOutputs::LoadOutputs(const OutputPaths& paths, const PlannedLoad& planned,
                          const Communicator& comm, const Options& options)
     : comm_(comm), options_(options) {
   const auto agree_on_rank_0 = [&](const auto& step) {
-    comm::agree_on(comm.transport(), options.timeout, [&]() -> std::string {
+    comm::agree_on(comm.control(), options.timeout, [&]() -> std::string {
       if (comm.rank() == 0) step();
       return {};
     });
@@ -103,7 +103,7 @@ LoadOutputs::LoadOutputs(const OutputPaths& paths, const PlannedLoad& planned,
 
 void LoadOutputs::write(const TensorSet& model, const Report& report) {
   if (shards_) shards_->write(model);
-  comm::agree_on(comm_.transport(), options_.timeout, [&]() -> std::string {
+  comm::agree_on(comm_.control(), options_.timeout, [&]() -> std::string {
     if (report_) write_text(*report_, to_json(report) + "\n");
     if (trace_) write_text(*trace_, to_trace_json(report) + "\n");
     return {};

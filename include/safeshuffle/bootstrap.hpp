@@ -1,16 +1,17 @@
-// Rendezvous of the ranks of a job that was started without MPI (torchrun, srun, Kubernetes).
+// A group of the ranks of a job that was started without MPI (torchrun, srun, Kubernetes).
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <string>
 
+#include "safeshuffle/all_gather.hpp"
 #include "safeshuffle/communicator.hpp"
 
 namespace safeshuffle {
 
-/// This rank, its group, and the rendezvous address. Plain data: fill it in, or read it from the
-/// launcher's environment variables.
+/// This rank, its group, and how the ranks reach each other. Plain data: fill it in, or read it
+/// from the launcher's environment variables.
 struct Bootstrap {
   /// Rank of this process, below `size`.
   std::uint32_t rank = 0;
@@ -25,16 +26,21 @@ struct Bootstrap {
   /// ranks, not needed for a group of one. HOST is a name, an IPv4 address or an IPv6 one in
   /// brackets at which the other ranks reach rank 0. Rank 0 listens on PORT of all interfaces, or
   /// only of the loopback interface if HOST is "localhost" or a loopback address. JOB, at most 128
-  /// bytes, distinguishes jobs that use one port at the same time.
+  /// bytes, distinguishes jobs that use one port at the same time. Rank 0 stays connected to every
+  /// other rank as long as the communicator exists; it no longer listens once all have joined.
   ///
   /// Connections are not authenticated: whoever can connect to the port can join or disrupt.
-  std::string address;
+  std::string address = {};
 
   /// Longest time to wait for the other ranks, from the call until all have joined; ranks may start
   /// that far apart. A longer time-out suits slow schedulers, a shorter one reports a missing rank
   /// sooner. Looking up HOST may add the resolver's own time-out. Ranks other than 0 wait half a
-  /// second longer, so that rank 0 can tell them which ranks are missing.
+  /// second longer, so that rank 0 can tell them which ranks are missing. Also bounds each later
+  /// wait of the call, such as for another rank to open its GPU.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+
+  /// If set, control messages are sent with it, and `address` is not used.
+  AllGather all_gather = {};
 
   /// Reads the environment variables of launchers; empty ones count as not set. Throws ConfigError.
   ///
@@ -53,15 +59,11 @@ struct Bootstrap {
 
 /// A communicator over the ranks that join with `bootstrap`, each with a GPU (`automatic` means the
 /// same); a group of one may also use the host. Collective: waits up to `bootstrap.timeout` until
-/// all ranks have joined. Starts to initialise NCCL without waiting for it; the first load waits,
-/// within Options::timeout.
+/// all ranks have joined. Then each opens its GPU: what one throws, all throw. Starts to initialise
+/// NCCL without waiting for it; the first load waits, within Options::timeout.
 ///
-/// If a rank cannot open its GPU or allocate memory for control messages on it, all ranks throw its
-/// error, at once or when they join; rank 0 throws it when all have joined or `timeout` is over. If
-/// there are several errors, all throw rank 0's own, or else the first that rank 0 received. A rank
-/// whose error cannot be delivered to rank 0 throws it alone, after trying for `timeout`. A rank
-/// whose address is invalid (ConfigError), or a rank 0 that cannot listen (TransportError), throws
-/// at once and alone; the others time out.
+/// A rank whose address is invalid (ConfigError), or a rank 0 that cannot listen (TransportError),
+/// throws at once and alone; the others time out.
 ///
 /// Throws ConfigError (invalid address, the host device, a build without NCCL), MemoryError,
 /// TimeoutError, TransportError.

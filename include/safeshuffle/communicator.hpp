@@ -11,8 +11,9 @@
 namespace safeshuffle {
 
 namespace comm {
+class Control;
 class Transport;
-}
+}  // namespace comm
 namespace device {
 class Device;
 }
@@ -26,8 +27,9 @@ class Device;
 /// static objects that this thread uses.
 class Communicator {
  public:
-  /// For internal use, like `transport` and `device_handle`: the types are not public.
-  Communicator(std::shared_ptr<comm::Transport> transport, std::shared_ptr<device::Device> device);
+  /// For internal use, like `control`, `transport` and `device_handle`: the types are not public.
+  Communicator(std::shared_ptr<comm::Control> control, std::shared_ptr<comm::Transport> transport,
+               std::shared_ptr<device::Device> device);
 
   std::uint32_t rank() const noexcept;
   std::uint32_t size() const noexcept;
@@ -36,10 +38,12 @@ class Communicator {
   /// See Report::transport.
   std::string transport_name() const;
 
+  comm::Control& control() const noexcept { return *control_; }
   comm::Transport& transport() const noexcept { return *transport_; }
   const std::shared_ptr<device::Device>& device_handle() const noexcept { return device_; }
 
  private:
+  std::shared_ptr<comm::Control> control_;
   std::shared_ptr<comm::Transport> transport_;
   std::shared_ptr<device::Device> device_;
 };

@@ -76,9 +76,10 @@ struct RankReport {
 
 /// The whole load.
 struct Report {
-  std::string version;    ///< of the library, such as "0.1.0"
-  std::string device;     ///< rank 0's
-  std::string transport;  ///< "self", "mpi", "nccl", or "nccl+mpi": MPI for control messages
+  std::string version;  ///< of the library, such as "0.1.0"
+  std::string device;   ///< rank 0's
+  std::string
+      transport;  ///< "self", "mpi"; "nccl+" and what control messages use: mpi, tcp, caller
   std::uint64_t plan_hash = 0;
   std::uint32_t waves = 0;
   std::uint64_t window = 0;

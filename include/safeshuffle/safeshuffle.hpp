@@ -1,6 +1,7 @@
 // All public headers except the opt-in interop headers.
 #pragma once
 
+#include "safeshuffle/all_gather.hpp"
 #include "safeshuffle/bootstrap.hpp"
 #include "safeshuffle/communicator.hpp"
 #include "safeshuffle/device.hpp"

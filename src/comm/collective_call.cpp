@@ -2,7 +2,7 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "comm/transport.hpp"
+#include "comm/control/control.hpp"
 
 namespace safeshuffle::comm {
 namespace {
@@ -16,8 +16,8 @@ std::atomic<bool>* take(std::atomic<bool>& taken) {
 
 }  // namespace
 
-CollectiveCall::CollectiveCall(const Communicator& comm) : taken_(take(comm.transport().taken())) {
-  comm.transport().check_thread();
+CollectiveCall::CollectiveCall(const Communicator& comm) : taken_(take(comm.control().taken())) {
+  comm.control().check_thread();
 }
 
 }  // namespace safeshuffle::comm

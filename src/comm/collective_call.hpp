@@ -13,7 +13,7 @@ namespace safeshuffle::comm {
 class CollectiveCall {
  public:
   /// Throws ConfigError, before anything is sent, if another call is using the communicator or if
-  /// this thread may not use its transport.
+  /// this thread may not use its control.
   explicit CollectiveCall(const Communicator& comm);
   CollectiveCall(const CollectiveCall&) = delete;
   CollectiveCall& operator=(const CollectiveCall&) = delete;
@@ -23,7 +23,7 @@ class CollectiveCall {
     void operator()(std::atomic<bool>* taken) const noexcept { *taken = false; }
   };
 
-  std::unique_ptr<std::atomic<bool>, Release> taken_;  // the transport's
+  std::unique_ptr<std::atomic<bool>, Release> taken_;  // the control's
 };
 
 }  // namespace safeshuffle::comm

@@ -2,21 +2,23 @@
 
 #include <utility>
 
-#include "comm/transport.hpp"
+#include "comm/control/control.hpp"
+#include "comm/exchange/transport.hpp"
 #include "device/device.hpp"
 
 namespace safeshuffle {
 
-Communicator::Communicator(std::shared_ptr<comm::Transport> transport,
+Communicator::Communicator(std::shared_ptr<comm::Control> control,
+                           std::shared_ptr<comm::Transport> transport,
                            std::shared_ptr<device::Device> device)
-    : transport_(std::move(transport)), device_(std::move(device)) {}
+    : control_(std::move(control)), transport_(std::move(transport)), device_(std::move(device)) {}
 
 std::uint32_t Communicator::rank() const noexcept {
-  return transport_->rank();
+  return control_->rank();
 }
 
 std::uint32_t Communicator::size() const noexcept {
-  return transport_->size();
+  return control_->size();
 }
 
 DeviceKind Communicator::device() const noexcept {
@@ -24,11 +26,13 @@ DeviceKind Communicator::device() const noexcept {
 }
 
 std::string Communicator::transport_name() const {
-  return transport_->name();
+  const std::string data = transport_->name();
+  const std::string control = control_->name();
+  return control == data || control == "self" ? data : data + "+" + control;
 }
 
 Communicator self(Device device) {
-  return {comm::make_self_transport(), device::open_device(device)};
+  return {comm::make_self_control(), comm::make_self_transport(), device::open_device(device)};
 }
 
 }  // namespace safeshuffle

@@ -4,27 +4,14 @@
 #include "comm/gpu_transport.hpp"
 
 namespace safeshuffle::comm {
-namespace {
-
-[[noreturn]] void fail() {
-  throw ConfigError("several ranks with GPUs need NCCL: " + gpu_transport_obstacle());
-}
-
-}  // namespace
 
 std::string gpu_transport_obstacle() {
   return "this safeshuffle was built without NCCL";
 }
 
-std::unique_ptr<Transport> make_gpu_transport(std::shared_ptr<Transport>,
-                                              std::shared_ptr<device::Device>,
+std::unique_ptr<Transport> make_gpu_transport(Control&, const std::shared_ptr<device::Device>&,
                                               std::chrono::milliseconds) {
-  fail();
-}
-
-std::unique_ptr<Transport> make_gpu_transport(
-    const Bootstrap&, const std::function<std::shared_ptr<device::Device>()>&) {
-  fail();
+  throw ConfigError("several ranks with GPUs need NCCL: " + gpu_transport_obstacle());
 }
 
 }  // namespace safeshuffle::comm

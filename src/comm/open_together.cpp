@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "comm/agreement.hpp"
+#include "comm/control/agreement.hpp"
 #include "comm/gpu_transport.hpp"
 #include "core/process.hpp"
 #include "core/wire.hpp"
@@ -36,9 +36,9 @@ GpuCandidate decode_candidate(const std::string& bytes) {
 }
 
 // Why some rank cannot have its own GPU or cannot reach the others; empty if all can.
-std::string common_obstacle(Transport& transport, const Device& which, std::uint32_t local_rank,
+std::string common_obstacle(Control& control, const Device& which, std::uint32_t local_rank,
                             std::chrono::milliseconds timeout) {
-  const auto told = agree_on(transport, timeout, [&] { return describe_gpu(which, local_rank); });
+  const auto told = agree_on(control, timeout, [&] { return describe_gpu(which, local_rank); });
   std::map<std::string, std::size_t> owners;
   for (std::size_t rank = 0; rank < told.size(); ++rank) {
     const GpuCandidate candidate = decode_candidate(told[rank]);
@@ -47,13 +47,13 @@ std::string common_obstacle(Transport& transport, const Device& which, std::uint
     const auto [owner, added] = owners.emplace(candidate.address, rank);
     if (!added) return who + " would share a GPU with rank " + std::to_string(owner->second);
   }
-  return transport.size() > 1 ? gpu_transport_obstacle() : "";
+  return control.size() > 1 ? gpu_transport_obstacle() : "";
 }
 
-std::shared_ptr<device::Device> open(Transport& transport, const Device& which,
+std::shared_ptr<device::Device> open(Control& control, const Device& which,
                                      std::uint32_t local_rank, std::chrono::milliseconds timeout) {
   std::shared_ptr<device::Device> opened;
-  agree_on(transport, timeout, [&] {
+  agree_on(control, timeout, [&] {
     opened = device::open_device(which, local_rank);
     return std::string();
   });
@@ -62,12 +62,12 @@ std::shared_ptr<device::Device> open(Transport& transport, const Device& which,
 
 }  // namespace
 
-std::shared_ptr<device::Device> open_together(Transport& transport, const Device& which,
+std::shared_ptr<device::Device> open_together(Control& control, const Device& which,
                                               std::uint32_t local_rank,
                                               std::chrono::milliseconds timeout) {
-  if (which.kind != DeviceKind::automatic) return open(transport, which, local_rank, timeout);
-  const std::string obstacle = common_obstacle(transport, which, local_rank, timeout);
-  if (obstacle.empty()) return open(transport, Device::cuda(which.ordinal), local_rank, timeout);
+  if (which.kind != DeviceKind::automatic) return open(control, which, local_rank, timeout);
+  const std::string obstacle = common_obstacle(control, which, local_rank, timeout);
+  if (obstacle.empty()) return open(control, Device::cuda(which.ordinal), local_rank, timeout);
   return std::make_shared<device::HostDevice>(device::HostDevice::default_threads(), obstacle);
 }
 

@@ -5,7 +5,7 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "comm/lost_peers.hpp"
+#include "comm/await.hpp"
 #include "core/backoff.hpp"
 #include "core/error_wire.hpp"
 #include "plan/waves.hpp"
@@ -13,7 +13,6 @@
 namespace safeshuffle::pipeline {
 namespace {
 
-constexpr std::chrono::milliseconds stall_notice{500};
 constexpr std::chrono::milliseconds progress_interval{100};
 
 std::shared_ptr<std::byte> allocate(device::Device& device, std::uint64_t bytes) {
@@ -42,6 +41,7 @@ std::uint64_t read_bytes(const Plan& plan) {
 Executor::Executor(const source::Source& source, const Plan& plan, const Communicator& comm,
                    const Options& options, unsigned sharers, PhaseClock& clock)
     : schedule_(plan.schedule()),
+      control_(comm.control()),
       transport_(comm.transport()),
       device_(comm.device_handle()),
       options_(options),
@@ -92,7 +92,9 @@ void Executor::fill_zeros() {
 void Executor::connect() {
   if (schedule_.waves == 0) return;
   const PhaseScope scope(clock_, Phase::allocate);
-  transport_.connect(*queue_, core::Deadline(timeout_));
+  const auto pending = transport_.connect(*queue_);
+  if (pending)
+    comm::await(*pending, control_, "connecting over " + transport_.name(), timeout_, [] {});
 }
 
 void Executor::start_reading(std::uint32_t wave) {
@@ -152,7 +154,7 @@ void Executor::unpack(const std::vector<PackItem>& items) {
 }
 
 std::byte* Executor::landing() const {
-  return buffers_->pack_buffer.get() + schedule_.ranks[transport_.rank()].pack_bytes;
+  return buffers_->pack_buffer.get() + schedule_.ranks[control_.rank()].pack_bytes;
 }
 
 // For the last unpacking.
@@ -166,22 +168,13 @@ void Executor::await_queue() {
   }
 }
 
-// Whether no rank has failed. Waits a little longer than for reads, so that a rank whose storage
-// stalls is the first to give up, and can tell the others.
+// Whether no rank has failed.
 bool Executor::exchange(comm::Exchange exchange, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::exchange);
-  const core::Deadline deadline(timeout_ + stall_notice);
   exchange.failed = error_.has_value();
   const auto pending = transport_.exchange(std::move(exchange), *queue_);
-  core::Backoff backoff;
-  while (!pending->done()) {
-    if (deadline.expired()) {
-      comm::raise_lost_peers("the exchange of wave " + std::to_string(wave), pending->missing(),
-                             timeout_);
-    }
-    report_if_due();
-    backoff.pause();
-  }
+  comm::await(*pending, control_, "the exchange of wave " + std::to_string(wave), timeout_,
+              [this] { report_if_due(); });
   return !pending->failed();
 }
 

@@ -12,7 +12,7 @@
 #include "safeshuffle/options.hpp"
 #include "safeshuffle/plan.hpp"
 
-#include "comm/transport.hpp"
+#include "comm/exchange/transport.hpp"
 #include "core/deadline.hpp"
 #include "device/device.hpp"
 #include "pipeline/phase_clock.hpp"
@@ -74,6 +74,7 @@ class Executor {
   void report();
 
   const plan::Schedule& schedule_;
+  comm::Control& control_;
   comm::Transport& transport_;
   std::shared_ptr<device::Device> device_;
   const Options& options_;

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/agreement.hpp"
 #include "comm/collective_call.hpp"
+#include "comm/control/agreement.hpp"
 #include "core/cpus.hpp"
 #include "core/process.hpp"
 #include "core/wire.hpp"
@@ -30,7 +30,7 @@ namespace {
 
 // Collective, because a rank that threw alone would leave the others waiting.
 void check_together(const Options& options, const Communicator& comm) {
-  comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
+  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
     check_options(options);
     return {};
   });
@@ -46,7 +46,7 @@ PlanOptions on_device(PlanOptions options, const Communicator& comm) {
 
 Plan plan_together(Opened opened, const Communicator& comm, const Options& options) {
   std::optional<Plan> plan;
-  comm::agree_on_computation(comm.transport(), timeout_of(options), [&]() -> std::string {
+  comm::agree_on_computation(comm.control(), timeout_of(options), [&]() -> std::string {
     auto targets = select_targets(opened.checkpoint, opened.tp_plan, options, comm.size());
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(targets), comm.size(),
                      on_device(options.plan, comm));
@@ -88,7 +88,7 @@ std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
   };
   std::vector<Intent> intents;
   for (const std::string& bytes :
-       comm::agree_on_computation(comm.transport(), timeout_of(options), prove)) {
+       comm::agree_on_computation(comm.control(), timeout_of(options), prove)) {
     intents.push_back(decode_intent(bytes));
   }
   return intents;
@@ -173,7 +173,7 @@ std::unique_ptr<Executor> allocate_together(const source::Source& source, const 
                                             unsigned sharers, PhaseClock& clock) {
   const PhaseScope scope(clock, Phase::allocate);
   std::unique_ptr<Executor> executor;
-  comm::agree_on(comm.transport(), timeout_of(options), [&]() -> std::string {
+  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
     executor = std::make_unique<Executor>(source, plan, comm, options, sharers, clock);
     return {};
   });
@@ -183,7 +183,7 @@ std::unique_ptr<Executor> allocate_together(const source::Source& source, const 
 TensorSet hand_over(const Plan& plan, const Communicator& comm, const Executor& executor,
                     const Options& options, PhaseClock& clock) {
   std::shared_ptr<TensorSet::State> state;
-  const auto reports = comm::agree_on_computation(comm.transport(), timeout_of(options), [&] {
+  const auto reports = comm::agree_on_computation(comm.control(), timeout_of(options), [&] {
     state = make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
     return pipeline::encode(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
   });
@@ -202,7 +202,7 @@ LoadJob::LoadJob(const source::Source& source, const std::vector<std::string>& p
     : LoadJob(source, comm, options) {
   const comm::CollectiveCall call(comm_);
   check_together(options_, comm_);
-  Opened opened = open_together(source, paths, options_, comm_.transport());
+  Opened opened = open_together(source, paths, options_, comm_.control());
   inputs_ = std::move(opened.inputs);
   clock_.enter(Phase::plan);
   plan_ = plan_together(std::move(opened), comm_, options_);
@@ -229,7 +229,7 @@ TensorSet LoadJob::run() {
   const auto executor = allocate_together(source_, *plan_, comm_, options_, sharers_, clock_);
   executor->run();
   clock_.enter(Phase::wait);
-  comm::agree(comm_.transport(), {}, executor->error(), timeout_of(options_));
+  comm::agree(comm_.control(), {}, executor->error(), timeout_of(options_));
   return hand_over(*plan_, comm_, *executor, options_, clock_);
 }
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "comm/agreement.hpp"
+#include "comm/control/agreement.hpp"
 #include "core/wire.hpp"
 #include "format/checkpoint.hpp"
 #include "pipeline/limits.hpp"
@@ -57,10 +57,10 @@ source::Pulse pulse_of(const comm::Heartbeat& beat) {
 
 // Inodes are valid for this rank only: on other nodes, the same file may have a different one.
 std::string read_headers(const source::Source& source, const std::vector<std::string>& files,
-                         const comm::Transport& transport, const comm::Heartbeat& beat,
+                         const comm::Control& control, const comm::Heartbeat& beat,
                          std::vector<std::uint64_t>& inodes) {
   core::WireWriter out;
-  for (std::size_t i = transport.rank(); i < files.size(); i += transport.size()) {
+  for (std::size_t i = control.rank(); i < files.size(); i += control.size()) {
     const format::RawHeader header = source::read_header(source, files[i]);
     out.put(header.json).put(header.file_size);
     out.put(static_cast<std::uint64_t>(header.modified_ns));
@@ -89,32 +89,32 @@ std::vector<format::RawHeader> decode_headers(const std::vector<std::string>& by
 }  // namespace
 
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
-                     const Options& options, comm::Transport& transport) {
+                     const Options& options, comm::Control& control) {
   const std::chrono::milliseconds timeout = timeout_of(options);
   const auto find = [&](const comm::Heartbeat& beat) -> std::string {
-    if (transport.rank() != 0) return {};
+    if (control.rank() != 0) return {};
     const Found found{source::discover(source, paths, pulse_of(beat)), read_rules(options.tp_plan)};
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = encode(found); });
     return encoded;
   };
-  const auto told = comm::agree_with_heartbeat(transport, timeout, find);
+  const auto told = comm::agree_with_heartbeat(control, timeout, find);
   const Found found = decode_found(told.front());
 
   std::vector<std::uint64_t> inodes(found.listing.files.size());
   const auto read = [&](const comm::Heartbeat& beat) {
-    return read_headers(source, found.listing.files, transport, beat, inodes);
+    return read_headers(source, found.listing.files, control, beat, inodes);
   };
-  const auto raw = comm::agree_with_heartbeat(transport, timeout, read);
+  const auto raw = comm::agree_with_heartbeat(control, timeout, read);
 
   Checkpoint checkpoint;
   checkpoint.config_json = found.listing.config_json;
   TpPlan rules = TpPlan::replicate_all();
-  comm::agree_on_computation(transport, timeout, [&]() -> std::string {
+  comm::agree_on_computation(control, timeout, [&]() -> std::string {
     format::Contents contents = format::parse_contents(found.listing, decode_headers(raw, inodes));
     checkpoint.catalog = std::move(contents.catalog);
     checkpoint.sharded_state = std::move(contents.sharded_state);
-    rules = make_tp_plan(options, found.rules_json, checkpoint, transport.size());
+    rules = make_tp_plan(options, found.rules_json, checkpoint, control.size());
     return {};
   });
   return {std::move(checkpoint), std::move(rules), inputs_of(found.listing, options.tp_plan)};

@@ -6,7 +6,7 @@
 
 #include "safeshuffle/loader.hpp"
 
-#include "comm/transport.hpp"
+#include "comm/control/control.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::pipeline {
@@ -21,6 +21,6 @@ struct Opened {
 /// Collective. Rank 0 finds the files and reads the rules; rank r reads the headers of files
 /// r, r + N, … All ranks throw the same error.
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
-                     const Options& options, comm::Transport& transport);
+                     const Options& options, comm::Control& control);
 
 }  // namespace safeshuffle::pipeline

@@ -17,8 +17,8 @@
 #include "safeshuffle/loader.hpp"
 #include "safeshuffle/sharded_output.hpp"
 
-#include "comm/agreement.hpp"
 #include "comm/collective_call.hpp"
+#include "comm/control/agreement.hpp"
 #include "core/atomic_file.hpp"
 #include "core/directory_lock.hpp"
 #include "core/leftovers.hpp"
@@ -236,7 +236,7 @@ class ShardedOutput::State {
   void write(const TensorSet& model) {
     const comm::CollectiveCall call(comm_);
     std::unique_ptr<pipeline::FileWriter> writer;
-    comm::agree_with_heartbeat(comm_.transport(), timeout(),
+    comm::agree_with_heartbeat(comm_.control(), timeout(),
                                [&](const comm::Heartbeat& beat) -> std::string {
                                  check_model(model);
                                  writer = write_file(model, path_, beat);
@@ -256,7 +256,7 @@ class ShardedOutput::State {
   std::chrono::milliseconds timeout() const { return pipeline::timeout_of(options_); }
 
   std::vector<std::string> agree_on(const std::function<std::string()>& step) const {
-    return comm::agree_on(comm_.transport(), timeout(), step);
+    return comm::agree_on(comm_.control(), timeout(), step);
   }
 
   // Rank 0 goes first: no other rank needs to lock a directory that it has locked.

@@ -14,8 +14,8 @@
 
 #include "safeshuffle/loader.hpp"
 
-#include "comm/agreement.hpp"
 #include "comm/collective_call.hpp"
+#include "comm/control/agreement.hpp"
 #include "core/deadline.hpp"
 #include "core/wire.hpp"
 #include "device/convert.hpp"
@@ -344,7 +344,7 @@ std::vector<double> pipeline::verify(const source::Source& source, const TensorS
     return core::WireWriter().put(core::seconds_since(start)).take();
   };
   const auto by_rank =
-      comm::agree_with_heartbeat(comm.transport(), pipeline::timeout_of(options), step);
+      comm::agree_with_heartbeat(comm.control(), pipeline::timeout_of(options), step);
   std::vector<double> seconds;
   for (const std::string& bytes : by_rank) seconds.push_back(core::WireReader(bytes).real());
   return seconds;

@@ -2,7 +2,8 @@
 
 Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes;
 LOAD_MPI and LOAD_NCCL, the examples, either of which may be absent; RANK_WRAPPER, a program that
-becomes one of them, and DEVICE, what load_mpi is to say it loaded onto, both optional.
+becomes one of them, INJECT, the library made of tests/fault/inject.cpp, and DEVICE, what load_mpi is
+to say it loaded onto, all optional.
 """
 
 import json
@@ -102,9 +103,9 @@ class LoadMpi(Example):
 
 @unittest.skipUnless("LOAD_NCCL" in os.environ, "no NCCL")
 class LoadNccl(Example):
-    def launch(self, ranks, path):
+    def launch(self, ranks, path, **environment):
         command = [*wrapped(os.environ["LOAD_NCCL"]), path, ranks]
-        return run(command, WORLD_SIZE=str(ranks))  # which the wrapper reads
+        return run(command, WORLD_SIZE=str(ranks), **environment)  # which the wrapper reads
 
     def test_loads(self):
         for ranks in (1, 2, 4):
@@ -152,6 +153,16 @@ class LoadNccl(Example):
                 os.kill(ranks[lost], signal.SIGKILL)
                 self.assertNotEqual(program.wait(TIMEOUT_SECONDS), 0)
                 self.assert_gone(ranks)
+
+    @unittest.skipUnless("INJECT" in os.environ, "no library that kills a rank")
+    def test_a_rank_that_dies_in_a_load_is_named_by_the_others(self):
+        """When it reads the header that falls to it."""
+        for lost in (0, 2):
+            with self.subTest(rank=lost):
+                fault = f"call=pread path=model-{lost + 1:05}-of thread=main action=kill"
+                result = self.launch(3, self.model, LD_PRELOAD=os.environ["INJECT"], FAULTS=fault)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertEqual(result.stderr.count(f"rank {lost}: "), 2, result.stderr)
 
     def test_no_rank_outlives_the_program(self):
         program, ranks = self.start(2)

@@ -97,7 +97,7 @@ class Loads(WithoutMpi):
         with mock.patch.dict(os.environ, {"SAFESHUFFLE_RENDEZVOUS": self.address}):
             result = job.run(2, *self.load_command(), *LOAD_OPTIONS)
         self.assertEqual(result.code, 0, result.errors)
-        self.assertIn("transport nccl,", result.output)
+        self.assertIn("transport nccl+tcp,", result.output)
 
     def test_data_unreadable_on_one_rank(self):
         """An error that all ranks have, and of which the first speaks."""
@@ -135,13 +135,6 @@ class NoGpu(WithoutMpi):
     def test_two_ranks(self):
         self.assert_same_failure(1, 2)
 
-    def test_rank_0_is_not_there(self):
-        results = self.load_plainly(
-            2, *LOAD_OPTIONS, absent=[0], timeout=MEETING_SECONDS,
-            own={1: {"CUDA_VISIBLE_DEVICES": "", "SIMULATED_GPUS": "0"}},
-        )  # fmt: skip
-        self.assert_failed(results[1], {6}, "no GPU is visible")
-
 
 class LostRank(WithoutMpi):
     def test_never_started(self):
@@ -162,14 +155,16 @@ class LostRank(WithoutMpi):
                 self.lose("stop", phase)
 
     def lose(self, action, phase):
-        """Returns what became of the lost rank; nothing but the time tells the others."""
+        """Returns what became of the lost rank, which all others name."""
         fault = PHASES[phase] | {"rank": LOST, "action": action, "times": 1}
         results = self.load_plainly(
             RANKS, *LOAD_OPTIONS, "--save-sharded", self.saved, faults=[fault], lost=[LOST]
         )
         lost = results.pop(LOST)
         for result in results.values():
-            self.assert_failed(result, {6, 9})
+            # NCCL may report the loss as some other failure, which names no rank.
+            unnamed = phase == "exchange" and result.code == 6
+            self.assert_failed(result, {6} if unnamed else {9}, "" if unnamed else f"rank {LOST}: ")
             self.assert_in_time(result)
         self.assert_nobody_left()
         self.assertEqual(self.saved_files(), {})

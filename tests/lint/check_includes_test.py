@@ -25,8 +25,12 @@ CLEAN = {
     "src/format/json.hpp": "#include <nlohmann/json_fwd.hpp>\n",
     "src/io/reader.hpp": '#include "core/clock.hpp"\n',
     "src/io/posix.cpp": '#include "io/reader.hpp"\n#include <fcntl.h>\n',
-    "src/comm/transport.hpp": "#include <vector>\n",
-    "src/pipeline/load.cpp": '#include "io/reader.hpp"\n#include "comm/transport.hpp"\n',
+    "src/device/device.hpp": "#include <vector>\n",
+    "src/comm/mpi/group.hpp": "#include <mpi.h>\n",
+    "src/comm/control/control.hpp": '#include "comm/mpi/group.hpp"\n#include "core/text.hpp"\n',
+    "src/comm/exchange/transport.hpp": '#include "comm/mpi/group.hpp"\n#include "device/device.hpp"\n',
+    "src/comm/join.cpp": '#include "comm/control/control.hpp"\n#include "comm/exchange/transport.hpp"\n',
+    "src/pipeline/load.cpp": '#include "io/reader.hpp"\n#include "comm/exchange/transport.hpp"\n',
     "apps/main.cpp": '#include "safeshuffle/plan.hpp"\n#include <CLI/CLI.hpp>\n',
 }
 
@@ -66,13 +70,39 @@ class CheckIncludes(unittest.TestCase):
 
     def test_io_includes_comm(self):
         self.assert_found(
-            "src/io/bad.cpp", '#include "comm/transport.hpp"\n', "io must not include comm"
+            "src/io/bad.cpp", '#include "comm/mpi/group.hpp"\n', "io must not include comm/mpi"
         )
 
     def test_comm_includes_io(self):
         self.assert_found(
             "src/comm/bad.cpp", '  #  include "io/reader.hpp"\n', "comm must not include io"
         )
+
+    def test_control_knows_no_device_and_no_exchange(self):
+        for header, module in (("device/device.hpp", "device"),
+                               ("comm/exchange/transport.hpp", "comm/exchange")):  # fmt: skip
+            self.assert_found(
+                "src/comm/control/bad.cpp", f'#include "{header}"\n',
+                f"comm/control must not include {module}",
+            )  # fmt: skip
+
+    def test_exchange_knows_no_control(self):
+        self.assert_found(
+            "src/comm/exchange/bad.cpp", '#include "comm/control/control.hpp"\n',
+            "comm/exchange must not include comm/control",
+        )  # fmt: skip
+
+    def test_control_reaches_no_device_through_mpi(self):
+        self.assert_found(
+            "src/comm/mpi/bad.hpp", '#include "device/device.hpp"\n',
+            "comm/mpi must not include device",
+        )  # fmt: skip
+
+    def test_control_includes_headers_of_devices(self):
+        self.assert_found(
+            "src/comm/control/bad.cpp", "#include <cuda_runtime_api.h>\n",
+            "comm/control must not see headers of devices",
+        )  # fmt: skip
 
     def test_lower_module_includes_higher_public_header(self):
         self.assert_found(

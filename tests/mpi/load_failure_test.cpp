@@ -8,7 +8,7 @@
 
 #include "safeshuffle/loader.hpp"
 
-#include "comm/transport.hpp"
+#include "comm/exchange/transport.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
 #include "support/shared_model.hpp"

@@ -1,20 +1,24 @@
-// The transport contract on NCCL: communicators of the library and of others, with MPI for control
-// messages and without.
-#include "comm/nccl_transport.hpp"
+// The exchange contract on NCCL: communicators of the library and of others.
+#include "comm/exchange/nccl_transport.hpp"
 
 #include <chrono>
+#include <cstdlib>
 #include <cuda_runtime_api.h>
+#include <fcntl.h>
 #include <nccl.h>
 #include <optional>
+#include <sched.h>
 #include <string>
 
 #include "safeshuffle/loader.hpp"
 #include "safeshuffle/nccl.hpp"
 
-#include "comm/mpi_transport.hpp"
-#include "comm/nccl_call.hpp"
-#include "comm/nccl_operation.hpp"
-#include "contract/transport_contract.hpp"
+#include "comm/await.hpp"
+#include "comm/exchange/nccl_call.hpp"
+#include "comm/exchange/nccl_operation.hpp"
+#include "contract/control_contract.hpp"
+#include "contract/exchange_contract.hpp"
+#include "core/descriptor.hpp"
 #include "device/cuda/call.hpp"
 #include "support/group.hpp"
 #include "support/shared_model.hpp"
@@ -43,10 +47,9 @@ std::shared_ptr<NcclGroup> create_group(const SharedDevice& device) {
 }
 
 /// Collective.
-std::unique_ptr<comm::Transport> make_transport(
-    const SharedDevice& device, std::shared_ptr<comm::Transport> control = nullptr) {
-  comm::NcclBuffers buffers(device, world_size(), control == nullptr);
-  return comm::make_nccl_transport(create_group(device), std::move(buffers), std::move(control));
+std::unique_ptr<comm::Transport> make_transport(const SharedDevice& device) {
+  comm::NcclBuffers buffers(device, world_size());
+  return comm::make_nccl_transport(create_group(device), std::move(buffers));
 }
 
 /// A communicator as an inference engine has it. Collective.
@@ -103,24 +106,33 @@ class EngineComm {
   cudaStream_t stream_ = nullptr;
 };
 
+/// While it lives, this thread has no network.
+class Isolation {
+ public:
+  Isolation() : here_(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)) {
+    works_ = here_ && ::unshare(CLONE_NEWNET) == 0;
+  }
+  ~Isolation() {
+    if (works_) static_cast<void>(::setns(here_.value(), CLONE_NEWNET));
+  }
+  Isolation(const Isolation&) = delete;
+  Isolation& operator=(const Isolation&) = delete;
+
+  bool works() const { return works_; }
+
+ private:
+  core::Descriptor here_;
+  bool works_ = false;
+};
+
 }  // namespace
 
-TEST_CASE("NCCL with MPI for control keeps the transport contract", "[.][nccl]") {
-  const SharedDevice device = open_gpu();
-  const auto transport =
-      make_transport(device, comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience));
-  CHECK(transport->name() == "nccl+mpi");
-  CHECK(transport->rank() == world_rank());
-  CHECK(transport->size() == world_size());
-  check_exchange_contract(*transport, *device);  // agreement is MPI's
-}
-
-TEST_CASE("NCCL alone keeps the transport contract", "[.][nccl]") {
+TEST_CASE("the NCCL transport keeps the contract", "[.][nccl]") {
   const SharedDevice device = open_gpu();
   const auto transport = make_transport(device);
   CHECK(transport->name() == "nccl");
   CHECK(transport->device_bytes() > 0);
-  check_transport_contract(*transport, *device);
+  check_exchange_contract(*transport, world_place(), *device);
 }
 
 TEST_CASE("a borrowed communicator keeps the contract, and goes on to work", "[.][nccl]") {
@@ -130,7 +142,9 @@ TEST_CASE("a borrowed communicator keeps the contract, and goes on to work", "[.
     CHECK(comm.rank() == world_rank());
     CHECK(comm.size() == world_size());
     CHECK(comm.device() == DeviceKind::cuda);
-    check_transport_contract(comm.transport(), *comm.device_handle());
+    CHECK(comm.transport_name() == (world_size() == 1 ? "nccl" : "nccl+tcp"));
+    check_exchange_contract(comm.transport(), world_place(), *comm.device_handle());
+    gathers_texts_of_any_length(comm.control());
   }
   CHECK(engine.works());
 }
@@ -146,23 +160,6 @@ TEST_CASE("random models arrive over a borrowed communicator", "[.][nccl]") {
   const bool works = engine.works();
   CHECK(right);
   CHECK(works);
-}
-
-TEST_CASE("texts longer than the buffers are gathered in rounds", "[.][nccl]") {
-  const SharedDevice device = open_gpu();
-  const auto transport = make_transport(device);
-  const auto text_of = [](std::uint32_t rank) {
-    std::string text(9'000'000 / (rank + 1) + rank, static_cast<char>('a' + rank));
-    text.front() = '<';
-    text.back() = '>';
-    return text;
-  };
-  const auto all = transport->all_gather(text_of(world_rank()), patience());
-  bool right = all.size() == world_size();
-  for (std::uint32_t rank = 0; right && rank < world_size(); ++rank) {
-    right = all[rank] == text_of(rank);
-  }
-  CHECK(right);
 }
 
 TEST_CASE("runs and broadcasts larger than a piece arrive whole", "[.][nccl]") {
@@ -205,16 +202,15 @@ TEST_CASE("a rank that does not come ends in a TimeoutError, and the transport i
           "[.][nccl][lost]") {
   if (world_size() == 1) return;
   const SharedDevice device = open_gpu();
-  const bool with_control = GENERATE(true, false);
-  const auto transport = make_transport(
-      device,
-      with_control ? comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience) : nullptr);
+  const auto transport = make_transport(device);
+  const auto control = make_world_control();
   std::optional<ErrorRecord> seen;
   bool broken = false;
   if (!is_last_rank()) {
     const auto queue = device->make_queue();
     try {
-      transport->connect(*queue, core::Deadline(std::chrono::seconds(1)));
+      comm::await(*transport->connect(*queue), *control, "connecting", std::chrono::seconds(1),
+                  [] {});
     } catch (const TimeoutError& error) {
       seen = error.record();
     }
@@ -224,16 +220,86 @@ TEST_CASE("a rank that does not come ends in a TimeoutError, and the transport i
       broken = true;
     }
   }
-  if (with_control && is_last_rank()) {  // takes the roll call, so that MPI can be ended in order
+  if (is_last_rank()) {  // takes the roll call, so that MPI can be ended in order
     std::this_thread::sleep_for(std::chrono::seconds(4));
-    transport->all_gather("", patience());
+    control->all_gather("", patience());
   }
   MPI_Barrier(MPI_COMM_WORLD);
   if (is_last_rank()) return;
   REQUIRE(seen);
-  CHECK(seen->cause.find("connecting over NCCL: no answer within 1 s") == 0);
-  if (with_control) CHECK(seen->rank == static_cast<std::int32_t>(world_size()) - 1);
+  CHECK(seen->cause == "connecting: no answer within 1 s");
+  CHECK(seen->rank == static_cast<std::int32_t>(world_size()) - 1);
   CHECK(broken);
+}
+
+TEST_CASE("a rank that leaves a load over a borrowed communicator is named", "[.][nccl]") {
+  if (world_size() == 1) return;
+  const EngineComm engine(0);
+  const SharedModel model(plain_model(4));
+  std::optional<Communicator> comm = borrow(engine.comm(), engine.stream());
+  // Stopped, it keeps its connection; killed, it loses it.
+  const bool killed = GENERATE(true, false);
+  std::optional<ErrorRecord> seen;
+  const auto start = core::Clock::now();
+  if (!is_last_rank()) {
+    Options options;
+    options.timeout = std::chrono::seconds(1);
+    try {
+      load(model.plan(), *comm, options);
+    } catch (const TimeoutError& error) {
+      seen = error.record();
+    }
+  } else if (killed) {
+    comm.reset();
+  }
+  const double seconds = core::seconds_since(start);
+  MPI_Barrier(MPI_COMM_WORLD);
+  CHECK(engine.works());
+  if (is_last_rank()) return;
+  REQUIRE(seen);
+  CHECK(seen->rank == static_cast<std::int32_t>(world_size()) - 1);
+  CHECK(seen->cause.find("gathering from all ranks: ") == 0);
+  CHECK(seconds < (killed ? 1 : 5));
+}
+
+TEST_CASE("an address that cannot be reached is named, the same by all ranks", "[.][nccl]") {
+  if (world_size() == 1) return;
+  if (gather_texts(Isolation().works() ? "yes" : "no").back() == "no") {
+    WARN("not tested: this user may not create network namespaces");
+    return;
+  }
+  const EngineComm engine(0);
+  std::optional<Isolation> isolation;
+  if (is_last_rank()) isolation.emplace();
+  const auto start = core::Clock::now();
+  std::optional<ErrorRecord> error;
+  try {
+    borrow(engine.comm(), engine.stream(), std::chrono::seconds(1));
+  } catch (const TimeoutError& timeout) {
+    error = timeout.record();
+  }
+  const double seconds = core::seconds_since(start);
+  isolation.reset();
+  const bool same = same_on_all(error ? error->cause : "");
+  const bool works = engine.works();
+  CHECK(same);
+  CHECK(works);
+  REQUIRE(error);
+  CHECK(error->cause.find("not all ranks could connect to rank 0 at tcp://") == 0);
+  CHECK(seconds < 5);
+}
+
+TEST_CASE("rank 0 without an allowed interface is a ConfigError of all ranks", "[.][nccl]") {
+  if (world_size() == 1) return;
+  const EngineComm engine(0);
+  setenv("NCCL_SOCKET_IFNAME", "=none", 1);
+  const auto error = common_error([&] { borrow(engine.comm(), engine.stream()); });
+  unsetenv("NCCL_SOCKET_IFNAME");
+  CHECK(engine.works());
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::config);
+  CHECK(error->rank == 0);
+  CHECK(error->cause.find("NCCL_SOCKET_IFNAME '=none'") != std::string::npos);
 }
 
 TEST_CASE("an NCCL communicator that is none is a ConfigError", "[.][nccl]") {

@@ -1,4 +1,4 @@
-// The transport contract on MPI, and what only several ranks can get wrong.
+// The contracts of control and exchange on MPI, and what only several ranks can get wrong.
 #include <chrono>
 #include <signal.h>
 #include <thread>
@@ -6,8 +6,9 @@
 
 #include <mpi.h>
 
-#include "comm/mpi_transport.hpp"
-#include "contract/transport_contract.hpp"
+#include "comm/exchange/mpi_transport.hpp"
+#include "contract/control_contract.hpp"
+#include "contract/exchange_contract.hpp"
 #include "device/host/host_device.hpp"
 #include "support/mpi_world.hpp"
 #include "support/test_queue.hpp"
@@ -42,24 +43,34 @@ std::byte* as_bytes(std::string& text) {
 
 }  // namespace
 
+TEST_CASE("the MPI control keeps the contract", "[comm][contract]") {
+  const auto control = testing::make_world_control();
+  CHECK(control->name() == "mpi");
+  CHECK(control->rank() == world_rank());
+  CHECK(control->size() == world_size());
+  testing::check_control_contract(*control);
+}
+
+TEST_CASE("texts larger than a piece arrive whole over MPI", "[comm]") {
+  const auto control = comm::make_mpi_control(testing::world_mpi_group(), 97);
+  testing::gathers_texts_of_any_length(*control);
+}
+
 TEST_CASE("the MPI transport keeps the contract", "[comm][contract]") {
   // Tiny pieces cut every message; the default cuts none of these.
   const auto piece = GENERATE(std::uint64_t{97}, std::uint64_t{1000}, comm::default_piece);
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience, piece);
+  const auto transport = comm::make_mpi_transport(testing::world_mpi_group(), piece);
   CHECK(transport->name() == "mpi");
-  CHECK(transport->rank() == world_rank());
-  CHECK(transport->size() == world_size());
   device::HostDevice device;
-  testing::check_exchange_contract(*transport, device);
-  if (piece == comm::default_piece) testing::check_agreement_contract(*transport);
+  testing::check_exchange_contract(*transport, testing::world_place(), device);
 }
 
 TEST_CASE("nothing is sent while the queue is busy", "[comm]") {
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
+  const auto transport = comm::make_mpi_transport(testing::world_mpi_group());
   device::HostDevice device;
   testing::TestQueue queue;
   queue.busy_polls = 1000;
-  const testing::Wave wave(*transport, device);
+  const testing::Wave wave(testing::world_place(), device);
   const auto pending = transport->exchange(wave.exchange(), queue);
   bool early = false;
   while (queue.busy_polls > 1) early |= pending->done();
@@ -69,12 +80,12 @@ TEST_CASE("nothing is sent while the queue is busy", "[comm]") {
 }
 
 TEST_CASE("transports of one communicator do not mix their messages", "[comm]") {
-  const auto one = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
-  const auto two = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
+  const auto one = comm::make_mpi_transport(testing::world_mpi_group());
+  const auto two = comm::make_mpi_transport(testing::world_mpi_group());
   device::HostDevice device;
   testing::TestQueue queue;
-  const testing::Wave first(*one, device);
-  const testing::Wave second(*two, device);
+  const testing::Wave first(testing::world_place(), device);
+  const testing::Wave second(testing::world_place(), device);
   const auto pending_two = two->exchange(second.exchange(), queue);
   const auto pending_one = one->exchange(first.exchange(), queue);
   const bool finished = testing::finish(*pending_one) && testing::finish(*pending_two);
@@ -83,19 +94,18 @@ TEST_CASE("transports of one communicator do not mix their messages", "[comm]") 
   CHECK(second.arrived());
 }
 
-TEST_CASE("a communicator that is none is a ConfigError", "[comm]") {
-  CHECK_THROWS_AS(comm::make_mpi_transport(MPI_COMM_NULL, testing::mpi_patience), ConfigError);
-  CHECK_THROWS_AS(comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience, 0), ConfigError);
-  CHECK_THROWS_AS(
-      comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience, std::uint64_t{1} << 31),
-      ConfigError);
+TEST_CASE("a communicator or a piece that is none is a ConfigError", "[comm]") {
+  CHECK_THROWS_AS(comm::MpiGroup(MPI_COMM_NULL, testing::mpi_patience), ConfigError);
+  const auto group = testing::world_mpi_group();
+  CHECK_THROWS_AS(comm::make_mpi_transport(group, 0), ConfigError);
+  CHECK_THROWS_AS(comm::make_mpi_transport(group, std::uint64_t{1} << 31), ConfigError);
 }
 
 TEST_CASE("the user's error handler is left as it was", "[comm]") {
   MPI_Errhandler before = MPI_ERRHANDLER_NULL;
   MPI_Errhandler after = MPI_ERRHANDLER_NULL;
   MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
+  const auto transport = comm::make_mpi_transport(testing::world_mpi_group());
   MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
   CHECK(before == after);
   MPI_Errhandler_free(&before);
@@ -103,7 +113,8 @@ TEST_CASE("the user's error handler is left as it was", "[comm]") {
 }
 
 TEST_CASE("an MPI failure is a TransportError with MPI's own words", "[comm]") {
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
+  const auto group = testing::world_mpi_group();
+  const auto transport = comm::make_mpi_transport(group);
   testing::TestQueue queue;
   std::byte byte{};
   comm::Exchange exchange;
@@ -116,33 +127,34 @@ TEST_CASE("an MPI failure is a TransportError with MPI's own words", "[comm]") {
     CHECK(error.record().cause.find("MPI_Irecv: ") == 0);
     CHECK(error.record().cause.size() > 15);
   }
-  CHECK_THROWS_AS(transport->all_gather("", testing::patience()), TransportError);
+  CHECK_THROWS_AS(comm::make_mpi_control(group)->all_gather("", testing::patience()),
+                  TransportError);
 }
 
 TEST_CASE("a rank that does not answer is named in a TimeoutError", "[comm]") {
   if (world_size() == 1) return;
   const std::uint32_t last = world_size() - 1;
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
+  const auto control = testing::make_world_control();
   std::optional<ErrorRecord> seen;
   double waited = 0;
   bool broken = false;
   with_last_rank_stopped([&] {
     const auto start = core::Clock::now();
     try {
-      transport->all_gather("", core::Deadline(std::chrono::milliseconds(500)));
+      control->all_gather("", core::Deadline(std::chrono::milliseconds(500)));
     } catch (const TimeoutError& error) {
       seen = error.record();
     }
     waited = core::seconds_since(start);
     try {
-      transport->all_gather("again", testing::patience());
+      control->all_gather("again", testing::patience());
     } catch (const TransportError&) {
       broken = true;
     }
   });
   // Takes what the others sent before they gave up, so that MPI can be finalised in order; of empty
   // texts only the sizes travel.
-  if (world_rank() == last) transport->all_gather("", testing::patience());
+  if (world_rank() == last) control->all_gather("", testing::patience());
   MPI_Barrier(MPI_COMM_WORLD);
   if (world_rank() == last) return;
   REQUIRE(seen);
@@ -153,11 +165,12 @@ TEST_CASE("a rank that does not answer is named in a TimeoutError", "[comm]") {
 }
 
 TEST_CASE("an abandoned exchange keeps its memory and breaks the transport", "[comm]") {
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
+  const auto group = testing::world_mpi_group();
+  const auto transport = comm::make_mpi_transport(group);
   testing::TestQueue queue;
   queue.busy_polls = 1'000'000;  // so that nobody sends
   device::HostDevice device;
-  auto memory = std::make_shared<testing::Wave>(*transport, device);
+  auto memory = std::make_shared<testing::Wave>(testing::world_place(), device);
   const std::weak_ptr<testing::Wave> watch = memory;
   comm::Exchange exchange;  // only sends: none is in flight when it is abandoned
   exchange.sends = memory->exchange().sends;
@@ -167,13 +180,14 @@ TEST_CASE("an abandoned exchange keeps its memory and breaks the transport", "[c
   pending.reset();
   CHECK_FALSE(done);
   CHECK_FALSE(watch.expired());
-  CHECK_THROWS_AS(transport->all_gather("", testing::patience()), TransportError);
+  CHECK_THROWS_AS(comm::make_mpi_control(group)->all_gather("", testing::patience()),
+                  TransportError);
   CHECK_THROWS_AS(transport->exchange({}, queue), TransportError);
 }
 
 TEST_CASE("a message above 2^31 bytes arrives", "[.][large]") {
   const std::uint64_t bytes = (std::uint64_t{1} << 31) + 4097;
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
+  const auto transport = comm::make_mpi_transport(testing::world_mpi_group());
   const bool sender = world_rank() == 0;
   std::string data(bytes, sender ? 'x' : '?');
   if (sender) data.front() = data[bytes / 2] = data.back() = '!';
@@ -190,7 +204,7 @@ TEST_CASE("a message above 2^31 bytes arrives", "[.][large]") {
 
 TEST_CASE("a broadcast above 2^31 bytes arrives", "[.][large]") {
   const std::uint64_t bytes = (std::uint64_t{1} << 31) + 4097;
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, testing::mpi_patience);
+  const auto transport = comm::make_mpi_transport(testing::world_mpi_group());
   std::string data(bytes, world_rank() == 1 ? 'x' : '?');
   if (world_rank() == 1) data.back() = '!';
   comm::Exchange exchange;

@@ -7,7 +7,8 @@
 
 #include "safeshuffle/mpi.hpp"
 
-#include "comm/nccl_transport.hpp"
+#include "comm/await.hpp"
+#include "comm/exchange/nccl_transport.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
@@ -69,11 +70,13 @@ TEST_CASE("what hangs on the GPU of a borrowed communicator keeps its memory", "
   while (!owner->ready()) std::this_thread::yield();
   bool lost = false;
   if (!is_last_rank()) {
+    const auto queue = device->make_queue();
     const auto transport =
         comm::make_nccl_transport(comm::NcclGroup::borrow(owner->comm(), gpu),
-                                  comm::NcclBuffers(std::move(device), world_size(), true));
+                                  comm::NcclBuffers(std::move(device), world_size()));
+    const auto nobody = comm::make_self_control();
     try {
-      transport->all_gather("", core::Deadline(std::chrono::seconds(1)));
+      comm::await(*transport->connect(*queue), *nobody, "it", std::chrono::seconds(1), [] {});
     } catch (const TimeoutError&) {
       lost = true;
     }

@@ -14,8 +14,9 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "comm/mpi_transport.hpp"
+#include "comm/control/mpi_control.hpp"
 #include "core/error_wire.hpp"
+#include "core/launcher.hpp"
 #include "support/temporary_directory.hpp"
 
 namespace safeshuffle::testing {
@@ -39,10 +40,23 @@ inline bool is_last_rank() {
   return world_rank() + 1 == world_size();
 }
 
+inline core::Place world_place() {
+  return {.rank = world_rank(), .size = world_size()};
+}
+
+/// Collective.
+inline std::shared_ptr<comm::MpiGroup> world_mpi_group() {
+  return std::make_shared<comm::MpiGroup>(MPI_COMM_WORLD, mpi_patience);
+}
+
+/// Collective.
+inline std::unique_ptr<comm::Control> make_world_control() {
+  return comm::make_mpi_control(world_mpi_group());
+}
+
 /// Every rank's text. Collective.
 inline std::vector<std::string> gather_texts(const std::string& mine) {
-  const auto transport = comm::make_mpi_transport(MPI_COMM_WORLD, mpi_patience);
-  return transport->all_gather(mine, core::Deadline(mpi_patience));
+  return make_world_control()->all_gather(mine, core::Deadline(mpi_patience));
 }
 
 /// Whether all ranks have the same text. Collective.

@@ -1,5 +1,5 @@
 // comm: error records as bytes, exceptions as records, agreement of one rank.
-#include "comm/agreement.hpp"
+#include "comm/control/agreement.hpp"
 
 #include <atomic>
 #include <filesystem>
@@ -81,12 +81,12 @@ TEST_CASE("any exception becomes a record", "[comm]") {
 }
 
 TEST_CASE("one rank agrees with itself", "[comm]") {
-  const auto transport = comm::make_self_transport();
+  const auto control = comm::make_self_control();
   constexpr std::chrono::seconds timeout{1};
-  CHECK(comm::agree_on(*transport, timeout, [] { return "-text"; }) ==
+  CHECK(comm::agree_on(*control, timeout, [] { return "-text"; }) ==
         std::vector<std::string>{"-text"});
   try {
-    comm::agree_on(*transport, timeout, []() -> std::string { raise(full); });
+    comm::agree_on(*control, timeout, []() -> std::string { raise(full); });
     FAIL("no exception");
   } catch (const FormatError& error) {
     CHECK(error.record().rank == 0);
@@ -122,15 +122,15 @@ TEST_CASE("a computation is over before its rank learns of a peer's failure", "[
 }
 
 TEST_CASE("what a computation throws, and the lack of a thread for it, are agreed on", "[comm]") {
-  const auto transport = comm::make_self_transport();
+  const auto control = comm::make_self_control();
   constexpr std::chrono::seconds timeout{1};
   const auto fail = []() -> std::string { raise(full); };
-  CHECK_THROWS_AS(comm::agree_on_computation(*transport, timeout, fail), FormatError);
+  CHECK_THROWS_AS(comm::agree_on_computation(*control, timeout, fail), FormatError);
   const auto succeed = [] { return std::string("text"); };
-  CHECK(comm::agree_on_computation(*transport, timeout, succeed).front() == "text");
+  CHECK(comm::agree_on_computation(*control, timeout, succeed).front() == "text");
   const testing::NoMoreThreads limit;
   try {
-    comm::agree_on_computation(*transport, timeout, succeed);
+    comm::agree_on_computation(*control, timeout, succeed);
     FAIL("no exception");
   } catch (const MemoryError& error) {
     CHECK(error.record().rank == 0);

@@ -1,0 +1,36 @@
+#include "comm/exchange/nccl_call.hpp"
+
+#include <string>
+
+#include "safeshuffle/error.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+// NCCL's last error gives the reason, such as which interface failed; often it is empty.
+std::string words(ncclResult_t code, ncclComm_t comm) {
+  const char* const last = ncclGetLastError(comm);
+  std::string text = ncclGetErrorString(code);
+  if (last != nullptr && *last != '\0') text += std::string(", ") + last;
+  return text;
+}
+
+}  // namespace
+
+void check_nccl(ncclResult_t code, const char* operation, ncclComm_t comm, core::SourceLine where) {
+  if (code == ncclSuccess || code == ncclInProgress) return;
+  ErrorRecord record{.code = static_cast<std::int32_t>(code)};
+  record.cause =
+      std::string(operation) + ": " + words(code, comm) + " (" + core::text_of(where) + ")";
+  if (code == ncclRemoteError) throw TimeoutError(std::move(record));
+  throw TransportError(std::move(record));
+}
+
+bool is_ready(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  check_nccl(ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError", comm);
+  check_nccl(state, "the NCCL communicator", comm);
+  return state == ncclSuccess;
+}
+
+}  // namespace safeshuffle::comm

@@ -1,0 +1,139 @@
+#include "comm/mpi/mpi_operation.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "comm/mpi/mpi_call.hpp"
+
+namespace safeshuffle::comm {
+namespace {
+
+/// Keeps memory until the process ends. It is never destroyed: MPI may write to it until then.
+void keep_forever(std::shared_ptr<const void> memory) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<const void>>;
+  const std::scoped_lock lock(mutex);
+  kept->push_back(std::move(memory));
+}
+
+int as_tag(MpiTag tag) {
+  return static_cast<int>(tag);
+}
+
+bool is_complete(MPI_Request request) {
+  int complete = 0;
+  MPI_Status status;
+  const int code = MPI_Request_get_status(request, &complete, &status);
+  return code == MPI_SUCCESS && complete != 0;
+}
+
+/// The error of the first failed request of an MPI_Testall that returned `code`.
+int first_error(int code, const std::vector<MPI_Status>& statuses) {
+  if (code != MPI_ERR_IN_STATUS) return code;
+  const auto failed = std::ranges::find_if(statuses, [](const MPI_Status& status) {
+    return status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING;
+  });
+  return failed == statuses.end() ? code : failed->MPI_ERROR;
+}
+
+}  // namespace
+
+MpiOperation::MpiOperation(std::shared_ptr<MpiGroup> group, std::uint64_t piece,
+                           std::shared_ptr<const void> memory)
+    : group_(std::move(group)), piece_(piece), memory_(std::move(memory)) {}
+
+MpiOperation::~MpiOperation() {
+  if (complete_) return;
+  group_->break_off();
+  keep_forever(std::move(memory_));
+  keep_forever(std::move(flags_));
+}
+
+template <typename Start>
+void MpiOperation::start(Transfer transfer, std::byte* data, std::uint64_t bytes, const char* call,
+                         const Start& start_piece) {
+  for (std::uint64_t begin = 0; begin < bytes; begin += piece_) {
+    const int count = static_cast<int>(std::min(piece_, bytes - begin));
+    transfers_.push_back(transfer);
+    requests_.push_back(MPI_REQUEST_NULL);
+    check_mpi(start_piece(data + begin, count, &requests_.back()), call);
+  }
+}
+
+void MpiOperation::receive(std::uint32_t peer, void* data, std::uint64_t bytes, MpiTag tag) {
+  start({peer, Direction::receive}, static_cast<std::byte*>(data), bytes, "MPI_Irecv",
+        [&](std::byte* at, int count, MPI_Request* request) {
+          return MPI_Irecv(at, count, MPI_BYTE, static_cast<int>(peer), as_tag(tag), group_->comm(),
+                           request);
+        });
+}
+
+void MpiOperation::send(std::uint32_t peer, const void* data, std::uint64_t bytes, MpiTag tag) {
+  // MPI only reads what it sends.
+  start({peer, Direction::send}, static_cast<std::byte*>(const_cast<void*>(data)), bytes,
+        "MPI_Isend", [&](std::byte* at, int count, MPI_Request* request) {
+          return MPI_Isend(at, count, MPI_BYTE, static_cast<int>(peer), as_tag(tag), group_->comm(),
+                           request);
+        });
+}
+
+void MpiOperation::broadcast(std::uint32_t root, void* data, std::uint64_t bytes) {
+  start({root, Direction::broadcast}, static_cast<std::byte*>(data), bytes, "MPI_Ibcast",
+        [&](std::byte* at, int count, MPI_Request* request) {
+          return MPI_Ibcast(at, count, MPI_BYTE, static_cast<int>(root), group_->comm(), request);
+        });
+}
+
+// No rank has all flags before every rank has sent its own. Open MPI gathers them in one round,
+// where a barrier takes log2(ranks) rounds and a reduction twice as many.
+void MpiOperation::barrier(bool raised) {
+  flags_ = std::make_shared<Flags>(group_->size());
+  (*flags_)[group_->rank()] = raised ? 1 : 0;
+  transfers_.push_back({group_->rank(), Direction::barrier});
+  requests_.push_back(MPI_REQUEST_NULL);
+  check_mpi(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, flags_->data(), 1, MPI_BYTE,
+                           group_->comm(), &requests_.back()),
+            "MPI_Iallgather");
+}
+
+bool MpiOperation::any_raised() const noexcept {
+  return std::ranges::any_of(*flags_, [](std::uint8_t flag) { return flag != 0; });
+}
+
+bool MpiOperation::done() {
+  if (complete_) return true;
+  int complete = 0;
+  std::vector<MPI_Status> statuses(requests_.size());
+  const int code =
+      MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &complete, statuses.data());
+  check_mpi(first_error(code, statuses), "MPI_Testall");
+  complete_ = complete != 0;
+  return complete_;
+}
+
+std::size_t MpiOperation::progress() const {
+  return static_cast<std::size_t>(std::ranges::count_if(requests_, is_complete));
+}
+
+std::vector<std::uint32_t> MpiOperation::missing() const {
+  for (const Direction direction : {Direction::receive, Direction::send, Direction::broadcast}) {
+    std::vector<std::uint32_t> peers = incomplete(direction);
+    std::erase(peers, group_->rank());
+    if (!peers.empty()) return peers;
+  }
+  return {};
+}
+
+std::vector<std::uint32_t> MpiOperation::incomplete(Direction direction) const {
+  std::vector<std::uint32_t> peers;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (transfers_[i].direction != direction || is_complete(requests_[i])) continue;
+    peers.push_back(transfers_[i].peer);
+  }
+  std::ranges::sort(peers);
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  return peers;
+}
+
+}  // namespace safeshuffle::comm

@@ -1,0 +1,91 @@
+// comm: who is named if an exchange does not end, with an invented exchange and control.
+#include "comm/await.hpp"
+
+#include "safeshuffle/error.hpp"
+
+#include "support/catch.hpp"
+
+using namespace safeshuffle;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Is done after some polls; never, or with an error, if so told.
+struct TestPending final : comm::Pending {
+  bool done() override {
+    if (error) throw TimeoutError(*error);
+    return polls-- == 0;
+  }
+  bool failed() const override { return false; }
+  std::vector<std::uint32_t> missing() const override { return known; }
+
+  int polls = -1;
+  std::optional<ErrorRecord> error;
+  std::vector<std::uint32_t> known;
+};
+
+/// Of a group in which `lost` does not answer.
+class TestControl final : public comm::Control {
+ public:
+  explicit TestControl(int lost) : Control(0, 8), lost_(lost) {}
+  std::string name() const override { return "test"; }
+  std::vector<std::string> all_gather(std::string_view, core::Deadline) override {
+    ++asked;
+    if (lost_ >= 0) throw TimeoutError(ErrorRecord{.rank = lost_});
+    return std::vector<std::string>(size());
+  }
+  int asked = 0;
+
+ private:
+  int lost_;
+};
+
+ErrorRecord error_of(TestPending& pending, comm::Control& control) {
+  try {
+    comm::await(pending, control, "it", 1ms, [] {});
+  } catch (const TimeoutError& error) {
+    return error.record();
+  }
+  FAIL("no exception");
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("an exchange that ends is awaited, and nobody is asked", "[comm]") {
+  TestPending pending;
+  pending.polls = 100;
+  TestControl control(3);
+  int meanwhile = 0;
+  comm::await(pending, control, "it", 20s, [&] { ++meanwhile; });
+  CHECK(meanwhile == 100);
+  CHECK(control.asked == 0);
+}
+
+TEST_CASE("peers that the exchange misses are named without asking", "[comm]") {
+  TestPending pending;
+  pending.known = {5, 6};
+  TestControl control(3);
+  const ErrorRecord error = error_of(pending, control);
+  CHECK(error.rank == 5);
+  CHECK(error.cause == "it: no answer within 0.001 s from ranks 5, 6");
+  CHECK(control.asked == 0);
+}
+
+TEST_CASE("a peer that the exchange cannot name is the one that does not answer", "[comm]") {
+  TestPending pending;
+  TestControl control(3);
+  CHECK(error_of(pending, control).rank == 3);
+}
+
+TEST_CASE("a peer that the exchange only knows to be lost is named, too", "[comm]") {
+  TestPending pending;
+  pending.error = ErrorRecord{.code = 6, .cause = "remote error"};
+  TestControl control(3);
+  const ErrorRecord error = error_of(pending, control);
+  CHECK(error.rank == 3);
+  CHECK(error.code == 6);
+  CHECK(error.cause == "remote error");
+  TestControl all_there(-1);
+  CHECK(error_of(pending, all_there).rank == -1);
+}
