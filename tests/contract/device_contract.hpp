@@ -162,6 +162,20 @@ inline void check_pack(device::Device& device) {
     wait_until([&] { return queue->idle(); });
     CHECK((download(device, send.get(), 90000) == Bytes(slab.begin() + 1, slab.begin() + 90001)));
   }
+  SECTION("zeros rows, and nothing between them") {
+    const auto queue = device.make_queue();
+    const auto packer = device.make_packer(*queue);
+    packer->zero(slab_memory.get() + 13, 30, 77, 1001);
+    packer->zero(slab_memory.get() + 50003, 1, 40000, 40000);
+    wait_until([&] { return queue->idle(); });
+    Bytes expected = slab;
+    for (std::size_t row = 0; row < 30; ++row) {
+      std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(13 + row * 1001), 77,
+                  std::byte{0});
+    }
+    std::fill_n(expected.begin() + 50003, 40000, std::byte{0});
+    CHECK((download(device, slab_memory.get(), slab.size()) == expected));
+  }
   SECTION("an empty table is no work") {
     CHECK_NOTHROW(pack_and_wait(device, {}, buffers));
   }

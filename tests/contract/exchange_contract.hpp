@@ -41,7 +41,9 @@ inline void connect(comm::Transport& transport, device::Queue& queue) {
 /// What `from` sends `to`: different for each pair, nothing for some.
 inline Bytes run_bytes(std::uint32_t from, std::uint32_t to) {
   const std::size_t length = (from + to) % 3 == 0 ? 0 : 1000 * from + 77 * to;
-  return Bytes(length, static_cast<std::byte>('a' + (5 * from + to) % 26));
+  Bytes bytes(length, static_cast<std::byte>('a' + (5 * from + to) % 26));
+  std::fill_n(bytes.begin(), length / 3, static_cast<std::byte>('0' + (5 * from + to) % 10));
+  return bytes;
 }
 
 /// What every second rank broadcasts.
@@ -85,9 +87,12 @@ class Wave {
 
   static Bytes unset(const Bytes& bytes) { return Bytes(bytes.size(), std::byte{'?'}); }
 
+  /// As two messages of different sizes, which must arrive in order.
   static void add(std::vector<comm::Message>& messages, std::uint32_t peer, const Memory& memory,
                   const Bytes& bytes) {
-    if (!bytes.empty()) messages.push_back({peer, memory.get(), bytes.size()});
+    const std::size_t first = bytes.size() / 3;
+    if (first != 0) messages.push_back({peer, memory.get(), first});
+    if (!bytes.empty()) messages.push_back({peer, memory.get() + first, bytes.size() - first});
   }
 
   bool holds(const Memory& memory, const Bytes& expected) const {
