@@ -49,9 +49,11 @@ void print_built_in(const std::string& name) {
 }
 
 void print_rules_of(const RulesCommand& command) {
-  // The rules do not depend on the number of ranks, except that a single rank needs none.
-  constexpr std::uint32_t some_ranks = 2;
   const Checkpoint checkpoint = open_checkpoint(command.paths);
+  // The rules do not depend on the number of ranks, except that a single rank needs none, and nor
+  // do as many as have saved a sharded state.
+  const std::uint32_t some_ranks =
+      2 + (checkpoint.sharded_state ? checkpoint.sharded_state->world : 0);
   Options options;
   options.tp_plan = command.tp_plan;
   print_result(select_tp_plan(options, checkpoint, some_ranks).to_json() + "\n");

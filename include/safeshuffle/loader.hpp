@@ -42,7 +42,8 @@ Checkpoint open_checkpoint(const std::string& path);
 /// checkpoint's config, for a group of `world` ranks. "auto" requires a config.json with a known
 /// model_type if `world` > 1, if a pipeline stage is selected, or if experts are dealt; otherwise,
 /// a single rank keeps every tensor of any model. Throws ConfigError, or IoError if the rule file
-/// cannot be read. A sharded state that is loaded as it was saved needs no rules either.
+/// cannot be read. A sharded state that is loaded as it was saved needs no rules either; one that
+/// cannot be loaded by this group is an error as of `select_targets`.
 TpPlan select_tp_plan(const Options& options, const Checkpoint& checkpoint, std::uint32_t world);
 
 /// What a group of `world` ranks loads: the selected tensors, placed by the rules of

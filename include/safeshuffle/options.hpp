@@ -28,15 +28,17 @@ struct PlanOptions {
   DTypePolicy dtype = DTypePolicy::keep;
 
   /// Bytes of file data that one rank reads per wave, at least 4 KiB. Larger windows mean fewer,
-  /// larger messages, but take up to three windows of device memory. A tensor larger than the
+  /// larger messages, but take up to three windows of device memory, and more where targets are
+  /// unpacked from a landing buffer (target.hpp). A tensor larger than the
   /// window is moved in several waves. Below 1 MiB, or the size of the largest tensor if that is
   /// smaller, the overhead of the waves exceeds the time to move the data; Plan::warnings reports
   /// this. 0: 64 MiB, or 256 MiB if `load` itself plans for GPUs.
   std::uint64_t window = 0;
 
-  /// Maximum device bytes per rank: shards, slabs, pack buffer and `reserved_bytes`, but not CUDA's
-  /// own context. 0: no limit. The window is reduced to fit, but not below 1 MiB, or the size of
-  /// the largest tensor if that is smaller; if even that does not fit, planning throws MemoryError.
+  /// Maximum device bytes per rank: shards, slabs, pack and landing buffer and `reserved_bytes`,
+  /// but not CUDA's own context. 0: no limit. The window is reduced to fit, but not below 1 MiB, or
+  /// the size of the largest tensor if that is smaller; if even that does not fit, planning throws
+  /// MemoryError.
   std::uint64_t memory_budget = 0;
 
   /// The part of the budget that is not available to the plan. `load` by path adds to it the pack

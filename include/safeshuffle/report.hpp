@@ -19,10 +19,10 @@ namespace safeshuffle {
 enum class Phase : std::uint8_t {
   open,      ///< finding files, headers, catalog
   plan,      ///< placement, planning, proof, hash comparison
-  allocate,  ///< arena, slabs, pack buffer, reader; connecting the transport to the peers
+  allocate,  ///< arena and its zeros, slabs, buffers, reader; connecting the transport to the peers
   read,      ///< waiting for file data
   h2d,       ///< waiting for the copy to the device
-  pack,      ///< extracting shards and converting; with a GPU, only enqueuing that
+  pack,      ///< extracting, converting, unpacking; with a GPU, only enqueuing that
   exchange,  ///< exchanging data between ranks; with a GPU, also waiting for packing
   wait,      ///< agreement with the other ranks
   verify,    ///< re-reading and comparing (if requested)

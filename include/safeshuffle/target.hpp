@@ -66,8 +66,9 @@ struct TargetCount {
   std::uint64_t bytes = 0;
 };
 
-/// How the tensors of a checkpoint are placed. Each counts once, however many ranks hold it. In a
-/// group of one rank, no tensor is partitioned.
+/// How the targets of a load are placed. Each counts once, however many ranks hold it. In a group
+/// of one rank, none is partitioned; of a sharded state that is loaded as it was saved, every
+/// rank's tensors are single.
 struct PlacementSummary {
   TargetCount partitioned;  ///< split into shards
   TargetCount replicated;   ///< whole on every rank

@@ -17,9 +17,8 @@
 namespace safeshuffle {
 
 /// This rank's shard of one target, under one of its names: contiguous, row-major, 256-byte aligned
-/// device memory. A view
-/// owns nothing and is valid as long as any copy of its TensorSet, or of `TensorSet::owner()`,
-/// exists.
+/// device memory. A view owns nothing and is valid as long as any copy of its TensorSet, or of
+/// `TensorSet::owner()`, exists.
 struct TensorView {
   std::string_view name;
   DType dtype = DType::U8;

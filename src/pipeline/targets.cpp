@@ -52,7 +52,6 @@ std::vector<Target> drop(std::vector<Target> targets, const std::vector<bool>& s
 std::vector<Target> joined_targets(const Checkpoint& checkpoint, const TpPlan& rules,
                                    const Options& options, std::uint32_t world) {
   const ShardedState& state = *checkpoint.sharded_state;
-  if (!state.recorded) fail_unrecorded(checkpoint, options, world);
   placement::JoinedShards joined = placement::join_shards(checkpoint.catalog, state);
   std::vector<Placement> placements = rules.place_all(
       joined.whole, world, select(options.selection, joined.whole, rules), TpPlan::Extent::part);
@@ -72,6 +71,14 @@ bool pipeline::loads_as_saved(const Options& options, const Checkpoint& checkpoi
          options.experts == ExpertPlacement::cut;
 }
 
+void pipeline::check_sharded_state(const Options& options, const Checkpoint& checkpoint,
+                                   std::uint32_t world) {
+  if (!checkpoint.sharded_state) return;
+  check_complete(checkpoint);
+  if (checkpoint.sharded_state->recorded || loads_as_saved(options, checkpoint, world)) return;
+  fail_unrecorded(checkpoint, options, world);
+}
+
 std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& rules,
                                    const Options& options, std::uint32_t world) {
   const Catalog& catalog = checkpoint.catalog;
@@ -79,7 +86,7 @@ std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& r
     return stored_targets(
         rules.place_all(catalog, world, select(options.selection, catalog, rules)));
   }
-  check_complete(checkpoint);
+  pipeline::check_sharded_state(options, checkpoint, world);
   if (!pipeline::loads_as_saved(options, checkpoint, world)) {
     return joined_targets(checkpoint, rules, options, world);
   }

@@ -16,7 +16,7 @@ std::string rules_path(std::string_view tp_plan);
 std::string read_rules(std::string_view tp_plan);
 
 /// select_tp_plan (loader.hpp), if `options.tp_plan` names a file, with that file's text. Throws
-/// ConfigError.
+/// ConfigError; as check_sharded_state.
 TpPlan make_tp_plan(const Options& options, std::string_view rules_json,
                     const Checkpoint& checkpoint, std::uint32_t world);
 

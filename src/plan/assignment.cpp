@@ -153,6 +153,7 @@ bool badly_skewed(const std::vector<std::uint64_t>& file_bytes, std::uint32_t wo
 
 Assignment resolve(Assignment assignment, const Schedule& schedule) {
   if (assignment != Assignment::automatic) return assignment;
+  if (owners_of_files(schedule)) return Assignment::round_robin;
   const std::vector<std::uint64_t> file_bytes = bytes_per_file(schedule);
   return file_bytes.size() < schedule.world || badly_skewed(file_bytes, schedule.world)
              ? Assignment::striped

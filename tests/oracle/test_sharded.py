@@ -104,7 +104,7 @@ class Sharded(test_load.Load):
         for rank, tensors in enumerate(shards(again, 2)):
             self.assertEqual(tensors["w"].shape, (4, rank + 2))
         for ranks in (1, 3):
-            result = command.run_ranks_to_the_end(ranks, "load", directory, "--tp-plan", "replicate")
+            result = command.run_ranks_to_the_end(ranks, "load", directory)
             self.assertEqual(command.exit_codes(result), {5}, result.stderr)
             self.assertIn("saved by a group of 2 ranks without a record", result.stderr)
 
