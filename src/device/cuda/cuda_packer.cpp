@@ -8,6 +8,12 @@
 #include "device/cuda/pack_table.hpp"
 
 namespace safeshuffle::device {
+namespace {
+
+/// What cudaMemset2DAsync takes on every GPU so far (cudaDeviceProp::memPitch).
+constexpr std::uint64_t longest_pitch = 0x7fffffff;
+
+}  // namespace
 
 CudaPacker::CudaPacker(SharedSession session, cudaStream_t stream)
     : session_(std::move(session)), stream_(stream) {
@@ -32,8 +38,15 @@ void CudaPacker::pack(std::span<const PackItem> items, const PackBuffers& buffer
 void CudaPacker::zero(std::byte* destination, std::uint64_t rows, std::uint64_t row_bytes,
                       std::uint64_t stride) {
   const GpuScope scope(session_->gpu());
-  check_cuda(cudaMemset2DAsync(destination, stride, 0, row_bytes, rows, stream_),
-             "cudaMemset2DAsync");
+  if (rows > 1 && stride <= longest_pitch) {
+    check_cuda(cudaMemset2DAsync(destination, stride, 0, row_bytes, rows, stream_),
+               "cudaMemset2DAsync");
+    return;
+  }
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    check_cuda(cudaMemsetAsync(destination + row * stride, 0, row_bytes, stream_),
+               "cudaMemsetAsync");
+  }
 }
 
 CudaPacker::Table& CudaPacker::next_table() {

@@ -148,7 +148,8 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStre
 cudaError_t cudaMemset2DAsync(void* target, std::size_t pitch, int value, std::size_t width,
                               std::size_t height, cudaStream_t stream) {
   return device_call("cudaMemset2DAsync", [&](Device&) {
-    require(width <= pitch, cudaErrorInvalidValue);
+    constexpr std::size_t longest_pitch = 0x7fffffff;  // as on all real GPUs
+    require(width <= pitch && pitch <= longest_pitch, cudaErrorInvalidValue);
     if (width == 0 || height == 0) return;
     const Side side = locate(target, (height - 1) * pitch + width, "target of a fill");
     require(!side.pageable(), cudaErrorInvalidValue);
