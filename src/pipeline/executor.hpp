@@ -25,7 +25,7 @@ namespace safeshuffle::pipeline {
 class Executor {
  public:
   /// Allocates everything the load needs. `plan` and `options` must outlive it; `sharers`: see
-  /// ReadingPlace; `source` must outlive the process' reads. Throws MemoryError, PlanError.
+  /// io::ReadingPlace; `source` must outlive the process' reads. Throws MemoryError, PlanError.
   Executor(const source::Source& source, const Plan& plan, const Communicator& comm,
            const Options& options, unsigned sharers, PhaseClock& clock);
   Executor(const Executor&) = delete;

@@ -16,11 +16,11 @@
 #include "core/process.hpp"
 #include "core/wire.hpp"
 #include "device/device.hpp"
+#include "io/policy.hpp"
 #include "pipeline/executor.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/open.hpp"
 #include "pipeline/phase_clock.hpp"
-#include "pipeline/reading.hpp"
 #include "pipeline/report_wire.hpp"
 #include "pipeline/tensor_state.hpp"
 #include "plan/schedule.hpp"
@@ -39,7 +39,7 @@ void check_together(const Options& options, const Communicator& comm) {
 // Fills in the device's default window, and adds the memory of transport and packer to what the
 // caller has reserved.
 PlanOptions on_device(PlanOptions options, const Communicator& comm) {
-  if (options.window == 0) options.window = defaults_on(comm.device()).window;
+  if (options.window == 0) options.window = io::defaults_on(comm.device()).window;
   options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
   return options;
 }
@@ -72,7 +72,7 @@ Intent decode_intent(std::string_view bytes) {
 }
 
 std::string shared_cpus(const Communicator& comm, const Options& options) {
-  return core::node_id() + " " + core::cpu_list(usable_cpus(options, comm.device()));
+  return core::node_id() + " " + core::cpu_list(io::usable_cpus(options, comm.device()));
 }
 
 // Every plan is proved before it is used.

@@ -4,9 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "core/process.hpp"
 #include "core/text.hpp"
-#include "pipeline/reading.hpp"
+#include "io/policy.hpp"
 #include "plan/waves.hpp"
 
 namespace safeshuffle::pipeline {
@@ -14,18 +13,6 @@ namespace {
 
 constexpr std::chrono::microseconds poll_patience{1000};
 constexpr std::chrono::milliseconds settling_patience{30'000};
-
-ReadingPlace reading_place(const Options& options, const device::Device& device, unsigned sharers) {
-  ReadingPlace place;
-  place.device = device.kind();
-  place.usable = usable_cpus(options, place.device);
-  place.cores =
-      place.usable.empty() ? core::available_cores() : static_cast<unsigned>(place.usable.size());
-  place.bound = core::allowed_cpus();
-  place.sharers = sharers;
-  if (options.numa == Numa::automatic) place.near = device.near_cpus(place.usable);
-  return place;
-}
 
 std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
   const auto files = schedule.catalog.files();
@@ -47,9 +34,9 @@ WaveReader::WaveReader(const source::Source& source, const plan::Schedule& sched
       batches_(schedule.slabs),
       deadline_(options.timeout),
       abandoned_(std::make_unique<Abandoned>()) {
-  const ReadingPlace place = reading_place(options, *device_, sharers);
-  const io::ReaderOptions reader = reader_options(options, place);
-  core::run_on(reader_cpus(place, reader.threads),
+  const io::ReadingPlace place = io::reading_place(options, *device_, sharers);
+  const io::ReaderOptions reader = io::reader_options(options, place);
+  core::run_on(io::reader_cpus(place, reader.threads),
                [&] { make_reader(source, reader, schedule.ranks[rank].slab_bytes); });
 }
 
@@ -62,7 +49,7 @@ void WaveReader::make_reader(const source::Source& source, const io::ReaderOptio
                              std::uint64_t slab_bytes) {
   // No piece is larger than a slab, whatever the chunk.
   const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
-  staging_ = device_->make_staging(slot_bytes, ring_slots(slot_bytes, options.threads));
+  staging_ = device_->make_staging(slot_bytes, io::ring_slots(slot_bytes, options.threads));
   reader_ = io::make_reader(options, source, files_of(schedule_), *staging_);
   reading_ = {core::allowed_cpus(), options.threads, options.chunk};
 }

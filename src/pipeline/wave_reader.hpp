@@ -40,8 +40,8 @@ struct Reading {
 /// `source` also reads that hang.
 class WaveReader {
  public:
-  /// Allocates the ring through which data gets to the device. `sharers`: see ReadingPlace. Throws
-  /// MemoryError.
+  /// Allocates the ring through which data gets to the device. `sharers`: see io::ReadingPlace.
+  /// Throws MemoryError.
   WaveReader(const source::Source& source, const plan::Schedule& schedule, std::uint32_t rank,
              std::shared_ptr<device::Device> device, std::shared_ptr<Buffers> buffers,
              const Options& options, unsigned sharers, PhaseClock& clock);

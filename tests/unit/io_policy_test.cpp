@@ -1,11 +1,10 @@
 // How a rank reads: defaults, and where its reader threads go.
-#include "pipeline/reading.hpp"
-
+#include "io/policy.hpp"
 #include "support/catch.hpp"
 
 using namespace safeshuffle;
 using core::CpuSet;
-using pipeline::ReadingPlace;
+using io::ReadingPlace;
 
 namespace {
 
@@ -47,7 +46,7 @@ TEST_CASE("a GPU gets a share of the cores as reader threads, a host few", "[rea
 TEST_CASE("options that are given are taken as they are", "[reading]") {
   const auto device = GENERATE(DeviceKind::host, DeviceKind::cuda);
   Options options;
-  CHECK(reader_options(options, place(device, 8, 1)).chunk == pipeline::defaults_on(device).chunk);
+  CHECK(reader_options(options, place(device, 8, 1)).chunk == io::defaults_on(device).chunk);
   options.threads = 40;
   options.chunk = 4096;
   options.direct = DirectIo::on;
@@ -84,18 +83,18 @@ TEST_CASE("a host's threads, and those without NUMA, stay where they were bound"
   Options options;
   options.numa = Numa::off;
   core::run_on({*core::allowed_cpus().begin()}, [&] {
-    CHECK(pipeline::usable_cpus(options, device) == core::allowed_cpus());
-    CHECK(pipeline::usable_cpus({}, DeviceKind::host) == core::allowed_cpus());
-    CHECK(pipeline::usable_cpus({}, DeviceKind::cuda) == core::permitted_cpus());
+    CHECK(io::usable_cpus(options, device) == core::allowed_cpus());
+    CHECK(io::usable_cpus({}, DeviceKind::host) == core::allowed_cpus());
+    CHECK(io::usable_cpus({}, DeviceKind::cuda) == core::permitted_cpus());
   });
 }
 
 TEST_CASE("the ring has two slots per thread, within its bytes", "[reading]") {
-  CHECK(pipeline::ring_slots(2 * mib, 4) == 8);
-  CHECK(pipeline::ring_slots(2 * mib, 16) == 32);
-  CHECK(pipeline::ring_slots(4 * mib, 16) == 16);
-  CHECK(pipeline::ring_slots(2 * mib, 1024) == 32);
-  CHECK(pipeline::ring_slots(64 * mib, 4) == 2);
-  CHECK(pipeline::ring_slots(512 * mib, 4) == 2);
-  CHECK(pipeline::ring_slots(0, 4) == 8);
+  CHECK(io::ring_slots(2 * mib, 4) == 8);
+  CHECK(io::ring_slots(2 * mib, 16) == 32);
+  CHECK(io::ring_slots(4 * mib, 16) == 16);
+  CHECK(io::ring_slots(2 * mib, 1024) == 32);
+  CHECK(io::ring_slots(64 * mib, 4) == 2);
+  CHECK(io::ring_slots(512 * mib, 4) == 2);
+  CHECK(io::ring_slots(0, 4) == 8);
 }

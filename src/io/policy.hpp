@@ -9,9 +9,10 @@
 
 #include "core/cpus.hpp"
 #include "core/defaults.hpp"
+#include "device/device.hpp"
 #include "io/reader.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::io {
 
 /// Defaults of options that are not set.
 const core::Defaults& defaults_on(DeviceKind device);
@@ -30,8 +31,11 @@ struct ReadingPlace {
   unsigned sharers = 1;  ///< ranks that share the usable ones, including this one
 };
 
+/// That of this process. `sharers`: see ReadingPlace.
+ReadingPlace reading_place(const Options& options, const device::Device& device, unsigned sharers);
+
 /// The options, with defaults for those that are not set. Pure.
-io::ReaderOptions reader_options(const Options& options, const ReadingPlace& place);
+ReaderOptions reader_options(const Options& options, const ReadingPlace& place);
 
 /// The CPUs for this number of reader threads: those near the device if there is one for each
 /// thread, else those the process is bound to if there is one for each, else the larger of these
@@ -42,4 +46,4 @@ core::CpuSet reader_cpus(const ReadingPlace& place, unsigned threads);
 /// while the other is copied to the device, but no more than fit the ring's maximum size. Pure.
 std::size_t ring_slots(std::uint64_t slot_bytes, unsigned threads);
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::io

@@ -1,7 +1,10 @@
-#include "pipeline/reading.hpp"
+#include "io/policy.hpp"
 
 #include <algorithm>
-namespace safeshuffle::pipeline {
+
+#include "core/process.hpp"
+
+namespace safeshuffle::io {
 namespace {
 
 // A GPU can take more data than a few threads can read; each rank leaves one core to its other
@@ -24,8 +27,20 @@ core::CpuSet usable_cpus(const Options& options, DeviceKind device) {
   return anywhere ? core::permitted_cpus() : core::allowed_cpus();
 }
 
-io::ReaderOptions reader_options(const Options& options, const ReadingPlace& place) {
-  io::ReaderOptions reader;
+ReadingPlace reading_place(const Options& options, const device::Device& device, unsigned sharers) {
+  ReadingPlace place;
+  place.device = device.kind();
+  place.usable = usable_cpus(options, place.device);
+  place.cores =
+      place.usable.empty() ? core::available_cores() : static_cast<unsigned>(place.usable.size());
+  place.bound = core::allowed_cpus();
+  place.sharers = sharers;
+  if (options.numa == Numa::automatic) place.near = device.near_cpus(place.usable);
+  return place;
+}
+
+ReaderOptions reader_options(const Options& options, const ReadingPlace& place) {
+  ReaderOptions reader;
   reader.engine = options.io;
   reader.direct = options.direct;
   reader.threads = options.threads != 0 ? options.threads : default_threads(place);
@@ -44,4 +59,4 @@ std::size_t ring_slots(std::uint64_t slot_bytes, unsigned threads) {
   return std::clamp<std::uint64_t>(fitting, 2, std::uint64_t{2} * threads);
 }
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::io
