@@ -37,14 +37,15 @@ std::string line_and_column(std::string_view text, std::size_t offset) {
   return "line " + std::to_string(line + 1) + ", column " + std::to_string(column + 1);
 }
 
-std::string enumerate(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 8;
+std::string enumerate(const std::vector<std::string>& names, std::size_t total) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) {
+  for (std::size_t i = 0; i < std::min(names.size(), most_enumerated); ++i) {
     text += (i == 0 ? "" : ", ") + names[i];
   }
-  return names.size() <= most ? text
-                              : text + " and " + std::to_string(names.size() - most) + " more";
+  total = std::max(total, names.size());
+  return total <= most_enumerated
+             ? text
+             : text + " and " + std::to_string(total - most_enumerated) + " more";
 }
 
 std::string plural(std::uint64_t count, std::string_view noun) {

@@ -20,8 +20,11 @@ std::string shortened(std::string_view text, std::size_t limit);
 /// characters.
 std::string line_and_column(std::string_view text, std::size_t offset);
 
-/// "a, b, c and 4 more".
-std::string enumerate(const std::vector<std::string>& names);
+/// The most names that `enumerate` lists.
+inline constexpr std::size_t most_enumerated = 8;
+
+/// "a, b, c and 4 more". `total`: number of all names, if `names` are only the first of them.
+std::string enumerate(const std::vector<std::string>& names, std::size_t total = 0);
 
 /// "1 rank", "4 ranks"; `noun` takes an s.
 std::string plural(std::uint64_t count, std::string_view noun);

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <utility>
 
+#include "core/tensor_bytes.hpp"
 #include "core/text.hpp"
 #include "format/format_error.hpp"
-#include "format/tensor_bits.hpp"
 
 namespace safeshuffle::format {
 namespace {
@@ -146,7 +146,8 @@ void HeaderEvents::finish_entry() {
 
 void HeaderEvents::set_bytes() {
   Entry& entry = entries.back();
-  const std::optional<std::uint64_t> size = tensor_bits(entry.tensor.dtype, entry.tensor.shape);
+  const std::optional<std::uint64_t> size =
+      core::tensor_bits(entry.tensor.dtype, entry.tensor.shape);
   if (!size) {
     fail(FormatErrc::shape_overflow, entry.key, "the size of the tensor overflows 64 bits");
   }

@@ -10,8 +10,8 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "core/tensor_bytes.hpp"
 #include "format/header.hpp"
-#include "format/tensor_bits.hpp"
 
 namespace safeshuffle::format {
 namespace {
@@ -30,7 +30,7 @@ std::string json_string(const std::string& text) try {
 }
 
 std::uint64_t tensor_bytes(const TensorSpec& tensor) {
-  const std::optional<std::uint64_t> size = tensor_bits(tensor.dtype, tensor.shape);
+  const std::optional<std::uint64_t> size = core::tensor_bits(tensor.dtype, tensor.shape);
   if (!size) refuse("the size of the tensor overflows 64 bits", tensor.name);
   if (*size % 8 != 0) refuse("the tensor does not fill whole bytes", tensor.name);
   return *size / 8;

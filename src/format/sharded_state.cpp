@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "safeshuffle/error.hpp"
 
-#include "format/tensor_bits.hpp"
+#include "core/tensor_bytes.hpp"
 
 namespace safeshuffle::format {
 namespace {
@@ -20,7 +23,7 @@ constexpr std::string_view prefix = "model-rank-";
 constexpr std::string_view middle = "-part-";
 constexpr std::string_view suffix = ".safetensors";
 
-constexpr int record_version = 1;
+constexpr std::uint64_t record_version = 1;
 
 std::string_view file_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
@@ -48,34 +51,63 @@ struct Record {
   std::map<std::string, SavedShard> shards;
 };
 
-SavedShard parse_shard(const json& value) {
-  SavedShard shard{value.at("shape").get<Shape>(), value.at("axis").get<std::uint32_t>(), {}};
-  for (const auto& [begin, length] :
-       value.at("intervals").get<std::vector<std::pair<std::uint64_t, std::uint64_t>>>()) {
-    shard.intervals.push_back({begin, length});
-  }
-  return shard;
-}
+// Reads the record of one file. Nothing is converted: a number that is negative, has a fraction or
+// is too large is not taken for another one.
+class RecordParser {
+ public:
+  explicit RecordParser(const std::string& path) : path_(path) {}
 
-Record parse_record(const std::string& text, const std::string& path) try {
-  const json root = json::parse(text);
-  if (root.at("version") != record_version) {
-    fail(path, {},
-         "the record of its shards has another version than " + std::to_string(record_version));
+  Record parse(const std::string& text) const try {
+    const json root = json::parse(text);
+    if (number(root.at("version")) != record_version) {
+      fail(path_, {},
+           "the record of its shards has another version than " + std::to_string(record_version));
+    }
+    Record record{small_number(root.at("rank")), small_number(root.at("world")), {}};
+    for (const auto& [name, shard] : root.at("shards").get_ref<const json::object_t&>()) {
+      record.shards.emplace(name, parse_shard(shard));
+    }
+    return record;
+  } catch (const json::exception&) {
+    refuse();
   }
-  Record record{root.at("rank").get<std::uint32_t>(), root.at("world").get<std::uint32_t>(), {}};
-  for (const auto& [name, shard] : root.at("shards").items()) {
-    record.shards.emplace(name, parse_shard(shard));
+
+ private:
+  [[noreturn]] void refuse() const { fail(path_, {}, "the record of its shards is not valid"); }
+
+  static std::uint64_t number(const json& value) {
+    return value.get_ref<const json::number_unsigned_t&>();
   }
-  return record;
-} catch (const json::exception&) {
-  fail(path, {}, "the record of its shards is not valid");
-}
+
+  std::uint32_t small_number(const json& value) const {
+    const std::uint64_t given = number(value);
+    if (given > std::numeric_limits<std::uint32_t>::max()) refuse();
+    return static_cast<std::uint32_t>(given);
+  }
+
+  static Shape numbers(const json& value) {
+    Shape list;
+    for (const json& item : value.get_ref<const json::array_t&>()) list.push_back(number(item));
+    return list;
+  }
+
+  SavedShard parse_shard(const json& value) const {
+    SavedShard shard{numbers(value.at("shape")), small_number(value.at("axis")), {}};
+    for (const json& interval : value.at("intervals").get_ref<const json::array_t&>()) {
+      const Shape ends = numbers(interval);
+      if (ends.size() != 2) refuse();
+      shard.intervals.push_back({ends[0], ends[1]});
+    }
+    return shard;
+  }
+
+  const std::string& path_;
+};
 
 // Whether the shard is of a tensor of that shape, and the stored tensor is such a shard.
 bool is_possible(const SavedShard& shard, const TensorInfo& stored) {
   if (shard.axis >= shard.shape.size() || shard.shape.size() != stored.shape.size()) return false;
-  if (!tensor_bits(stored.dtype, shard.shape)) return false;
+  if (!core::tensor_bits(stored.dtype, shard.shape)) return false;
   std::uint64_t end = 0;
   std::uint64_t total = 0;
   for (const Interval& interval : shard.intervals) {
@@ -111,6 +143,7 @@ class StateParser {
       }
       if (state_.recorded) add(file);
     }
+    check_names();
     return std::move(state_);
   }
 
@@ -118,7 +151,7 @@ class StateParser {
   const std::string& path(std::uint32_t file) const { return catalog_.files()[file].path; }
 
   void add(std::uint32_t file) {
-    Record record = parse_record(records_[file], path(file));
+    Record record = RecordParser(path(file)).parse(records_[file]);
     if (record.rank != state_.rank_of_file[file]) {
       fail(path(file), {}, "it was saved by rank " + std::to_string(record.rank));
     }
@@ -130,14 +163,35 @@ class StateParser {
     }
     const std::span<const TensorInfo> tensors = catalog_.tensors_of(catalog_.files()[file]);
     for (const TensorInfo& tensor : tensors) {
-      const auto found = record.shards.find(tensor.name);
-      if (found == record.shards.end()) continue;
-      if (!is_possible(found->second, tensor)) {
+      auto found = record.shards.extract(tensor.name);
+      if (!found) continue;
+      if (!is_possible(found.mapped(), tensor)) {
         fail(path(file), tensor.name, "it is not the shard that the file's record says");
       }
       state_.shards[static_cast<std::size_t>(&tensor - catalog_.tensors().data())] =
-          std::make_shared<const SavedShard>(std::move(found->second));
+          std::make_shared<const SavedShard>(std::move(found.mapped()));
     }
+    if (record.shards.empty()) return;
+    fail(path(file), record.shards.begin()->first,
+         "the record of the file's shards names it, but the file does not have it");
+  }
+
+  // A rank has one tensor of each name, in whichever of its files.
+  void check_names() const {
+    const std::span<const TensorInfo> tensors = catalog_.tensors();
+    std::vector<std::uint32_t> order(tensors.size());
+    std::iota(order.begin(), order.end(), 0U);
+    const auto key = [&](std::uint32_t i) {
+      return std::tuple(state_.rank_of_file[tensors[i].file], std::string_view(tensors[i].name));
+    };
+    std::ranges::stable_sort(order, {}, key);
+    const auto twin = std::ranges::adjacent_find(order, {}, key);
+    if (twin == order.end()) return;
+    const TensorInfo& second = tensors[*std::next(twin)];
+    throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::duplicate_tensor),
+                                  .file = path(second.file),
+                                  .tensor = second.name,
+                                  .cause = "the tensor is also in " + path(tensors[*twin].file)});
   }
 
   const Catalog& catalog_;
@@ -155,7 +209,9 @@ std::optional<ShardFile> parse_shard_name(std::string_view name) {
   const char* end = name.data() + name.size();
   std::from_chars(name.data() + prefix.size(), end, file.rank);
   std::from_chars(name.data() + separator + middle.size(), end, file.part);
-  return name == name_of(file) ? std::optional(file) : std::nullopt;
+  // No group has a rank of the largest number: its size could not be counted.
+  const bool counts = file.rank != std::numeric_limits<std::uint32_t>::max();
+  return counts && name == name_of(file) ? std::optional(file) : std::nullopt;
 }
 
 std::string shard_name(std::uint32_t rank) {

@@ -30,6 +30,7 @@
 #include "pipeline/file_writer.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/tensor_state.hpp"
+#include "placement/join_shards.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -49,26 +50,29 @@ std::vector<const TensorView*> in_file_order(const TensorSet& model) {
   return views;
 }
 
-// What a view is of its whole tensor; none if it is that, and of an empty shape if it is not known.
+// What a view is of its whole tensor; none if it is that.
 std::optional<SavedShard> shard_of(const TensorView& view, const Plan& plan, std::uint32_t rank) {
   const Target& target = plan.targets()[view.index];
   if (target.saved_shard) return *target.saved_shard;
-  const Shape& shape = shape_of(target, plan.catalog());
-  if (std::ranges::equal(view.shape, shape)) return std::nullopt;
-  SavedShard shard{shape, target.placement.split.axis, {}};
-  append_intervals(target.placement.split, shape[shard.axis], rank, plan.world(), shard.intervals);
-  return shard;
+  return placement::shard_of(target, plan.catalog(), rank, plan.world());
+}
+
+// Whether it is known of all targets, on whichever rank, what they are: either all ranks write a
+// record, or none does.
+bool knows_all_shards(const Plan& plan) {
+  return std::ranges::none_of(plan.targets(), [](const Target& target) {
+    return target.saved_shard && target.saved_shard->shape.empty();
+  });
 }
 
 std::map<std::string, std::string> metadata(const std::vector<const TensorView*>& views,
                                             const TensorSet& model) {
   std::map<std::string, std::string> metadata{{"format", "pt"}};
+  if (!knows_all_shards(model.plan())) return metadata;
   std::map<std::string, SavedShard> shards;
   for (const TensorView* view : views) {
     std::optional<SavedShard> shard = shard_of(*view, model.plan(), model.rank());
-    if (!shard) continue;
-    if (shard->shape.empty()) return metadata;
-    shards.emplace(view->name, *std::move(shard));
+    if (shard) shards.emplace(view->name, *std::move(shard));
   }
   metadata.emplace(format::shard_record_key,
                    format::write_shard_record(model.rank(), model.plan().world(), shards));

@@ -1,5 +1,8 @@
 #include "pipeline/targets.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,20 +16,21 @@
 namespace safeshuffle {
 namespace {
 
+// Needs memory for the files that there are, not for the ranks that a file speaks of.
 void check_complete(const Checkpoint& checkpoint) {
   const ShardedState& state = *checkpoint.sharded_state;
-  std::vector<bool> present(state.world);
-  for (const std::uint32_t rank : state.rank_of_file) present[rank] = true;
-  std::vector<std::string> missing;
-  for (std::uint32_t rank = 0; rank < state.world; ++rank) {
-    if (!present[rank]) missing.push_back(std::to_string(rank));
+  const std::set<std::uint32_t> present(state.rank_of_file.begin(), state.rank_of_file.end());
+  const std::size_t missing = state.world - present.size();
+  if (missing == 0) return;
+  std::vector<std::string> first;
+  for (std::uint32_t rank = 0; first.size() < std::min(missing, core::most_enumerated); ++rank) {
+    if (!present.contains(rank)) first.push_back(std::to_string(rank));
   }
-  if (missing.empty()) return;
   throw IoError(ErrorRecord{.file = checkpoint.catalog.files().front().path,
                             .cause = "it was saved by one of " + std::to_string(state.world) +
                                      " ranks, but there are no files of " +
-                                     (missing.size() == 1 ? "rank " : "ranks ") +
-                                     core::enumerate(missing)});
+                                     (missing == 1 ? "rank " : "ranks ") +
+                                     core::enumerate(first, missing)});
 }
 
 [[noreturn]] void fail_unrecorded(const Checkpoint& checkpoint, const Options& options,

@@ -70,12 +70,17 @@ class Joiner {
     return catalog_.files()[tensors_[tensor].file].path;
   }
 
+  // Copies are all of a whole tensor if one is recorded as a shard: a rank may have all of it, and
+  // the others nothing.
   Target join(const Copies& copies) const {
-    const SavedShard* first = state_.shards[copies.front()].get();
-    for (const std::uint32_t copy : copies) check_alike(copies.front(), copy);
-    if (first == nullptr) return {copies[turn_ % copies.size()], {}, nullptr, nullptr};
-    Composition composition{tensors_[copies.front()].name, {}, first->shape, first->axis, {}};
-    composition.fills = fills_of(copies);
+    const auto recorded = std::ranges::find_if(
+        copies, [&](std::uint32_t copy) { return state_.shards[copy] != nullptr; });
+    const std::uint32_t example = recorded == copies.end() ? copies.front() : *recorded;
+    for (const std::uint32_t copy : copies) check_alike(example, copy);
+    if (recorded == copies.end()) return {copies[turn_ % copies.size()], {}, nullptr, nullptr};
+    const SavedShard& shard = *state_.shards[example];
+    Composition composition{tensors_[example].name, {}, shard.shape, shard.axis, {}};
+    composition.fills = fills_of(copies, composition);
     check_fills(composition, copies.front());
     if (composition.fills.empty()) {
       fail(copies.front(), "it is recorded as a shard of a tensor that cannot be divided");
@@ -84,23 +89,32 @@ class Joiner {
     return {tensor, {}, std::make_shared<const Composition>(std::move(composition)), nullptr};
   }
 
+  const Shape& whole_shape(std::uint32_t tensor) const {
+    return state_.shards[tensor] ? state_.shards[tensor]->shape : tensors_[tensor].shape;
+  }
+
   void check_alike(std::uint32_t a, std::uint32_t b) const {
     const SavedShard* first = state_.shards[a].get();
     const SavedShard* second = state_.shards[b].get();
-    const bool alike =
-        (first == nullptr) == (second == nullptr) && tensors_[a].dtype == tensors_[b].dtype &&
-        (first == nullptr ? tensors_[a].shape == tensors_[b].shape
-                          : first->shape == second->shape && first->axis == second->axis);
+    const bool alike = tensors_[a].dtype == tensors_[b].dtype && whole_shape(a) == whole_shape(b) &&
+                       (first == nullptr || second == nullptr || first->axis == second->axis);
     if (!alike) fail(b, "it does not fit with the tensor of this name in " + file_of(a));
   }
 
+  // What a copy is of the composition: a whole tensor, all of it.
+  std::vector<Interval> intervals_of(std::uint32_t copy, const Composition& composition) const {
+    if (state_.shards[copy]) return state_.shards[copy]->intervals;
+    const std::uint64_t extent = composition.shape[composition.axis];
+    return extent == 0 ? std::vector<Interval>{} : std::vector<Interval>{{0, extent}};
+  }
+
   // Of equal parts that several ranks have, one.
-  std::vector<Fill> fills_of(const Copies& copies) const {
+  std::vector<Fill> fills_of(const Copies& copies, const Composition& composition) const {
     std::vector<Fill> fills;
     for (std::size_t i = 0; i < copies.size(); ++i) {
       const std::uint32_t copy = copies[(turn_ + i) % copies.size()];
       std::uint64_t passed = 0;
-      for (const Interval& interval : state_.shards[copy]->intervals) {
+      for (const Interval& interval : intervals_of(copy, composition)) {
         fills.push_back({copy, passed, interval.begin, interval.length});
         passed += interval.length;
       }
@@ -130,23 +144,16 @@ class Joiner {
   std::size_t turn_ = 0;
 };
 
-// What `rank` keeps of a target.
-SavedShard shard_of(const Target& target, const Shape& shape, std::uint32_t rank,
-                    std::uint32_t world) {
-  SavedShard shard{shape, target.placement.split.axis, {}};
-  append_intervals(target.placement.split, shape[shard.axis], rank, world, shard.intervals);
-  return shard;
-}
-
 // Whether every rank is to hold just what it has saved.
 bool is_as_saved(const Target& target, const Copies& copies, const Catalog& catalog,
                  const ShardedState& state) {
-  if (copies.size() != state.world) return false;
-  if (target.placement.kind == Placement::Kind::replicated) return !target.composition;
-  if (target.placement.kind != Placement::Kind::sharded || !target.composition) return false;
+  const Placement::Kind kind = target.placement.kind;
+  const bool on_all = kind == Placement::Kind::replicated || kind == Placement::Kind::sharded;
+  if (!on_all || copies.size() != state.world) return false;
   return std::ranges::all_of(copies, [&](std::uint32_t copy) {
-    return *state.shards[copy] ==
-           shard_of(target, target.composition->shape, rank_of(catalog, state, copy), state.world);
+    const auto shard = shard_of(target, catalog, rank_of(catalog, state, copy), state.world);
+    const SavedShard* saved = state.shards[copy].get();
+    return shard ? saved != nullptr && *saved == *shard : saved == nullptr;
   });
 }
 
@@ -159,6 +166,15 @@ Target as_saved(const Catalog& catalog, const ShardedState& state, std::uint32_t
 }
 
 }  // namespace
+
+std::optional<SavedShard> shard_of(const Target& target, const Catalog& catalog, std::uint32_t rank,
+                                   std::uint32_t world) {
+  const Shape& shape = shape_of(target, catalog);
+  if (shard_shape(shape, target.placement, rank, world) == shape) return std::nullopt;
+  SavedShard shard{shape, target.placement.split.axis, {}};
+  append_intervals(target.placement.split, shape[shard.axis], rank, world, shard.intervals);
+  return shard;
+}
 
 JoinedShards join_shards(const Catalog& catalog, const ShardedState& state) {
   return Joiner(catalog, state).join();

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "safeshuffle/sharded_state.hpp"
 #include "safeshuffle/target.hpp"
 
 namespace safeshuffle::placement {
+
+/// What `rank` of `world`, which holds the target, has of it; none if all.
+std::optional<SavedShard> shard_of(const Target& target, const Catalog& catalog, std::uint32_t rank,
+                                   std::uint32_t world);
 
 /// The tensors that a sharded state has shards of.
 struct JoinedShards {

@@ -78,11 +78,23 @@ void add(Hasher& hasher, const Composition& composition) {
   }
 }
 
+void add(Hasher& hasher, const SavedShard& shard) {
+  hasher.add(shard.shape);
+  hasher.add(shard.axis);
+  hasher.add(shard.intervals.size());
+  for (const Interval& interval : shard.intervals) {
+    hasher.add(interval.begin);
+    hasher.add(interval.length);
+  }
+}
+
 void add(Hasher& hasher, const Target& target) {
   hasher.add(target.tensor);
   add(hasher, target.placement);
   hasher.add(target.composition != nullptr);
   if (target.composition) add(hasher, *target.composition);
+  hasher.add(target.saved_shard != nullptr);
+  if (target.saved_shard) add(hasher, *target.saved_shard);
 }
 
 void add(Hasher& hasher, const std::vector<Read>& reads) {

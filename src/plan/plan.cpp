@@ -33,6 +33,7 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
     throw ConfigError("the window must be at least " + std::to_string(smallest_window) + " bytes");
   }
   plan::check_targets(schedule.catalog, schedule.targets, schedule.world);
+  plan::check_names(schedule.catalog, schedule.targets);
 }
 
 // Everything that depends on the window.

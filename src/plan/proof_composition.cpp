@@ -79,12 +79,10 @@ class Origin {
 
   // From an index of the target to the tensor that fills it, and its index there.
   std::uint32_t decompose(std::uint64_t& index) const {
-    for (const Fill& fill : target_.composition->fills) {
-      if (index - fill.target_begin >= fill.length) continue;
-      index = fill.source_begin + (index - fill.target_begin);
-      return fill.tensor;
-    }
-    return Fill::zeros;
+    const std::vector<Fill>& fills = target_.composition->fills;
+    const Fill& fill = *(std::ranges::upper_bound(fills, index, {}, &Fill::target_begin) - 1);
+    index = fill.source_begin + (index - fill.target_begin);
+    return fill.tensor;
   }
 
   const Schedule& schedule_;

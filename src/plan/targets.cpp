@@ -1,10 +1,18 @@
 #include "plan/targets.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "safeshuffle/error.hpp"
+
+#include "core/arithmetic.hpp"
+#include "core/tensor_bytes.hpp"
+#include "core/text.hpp"
 
 namespace safeshuffle::plan {
 namespace {
@@ -14,7 +22,7 @@ class TargetCheck {
   TargetCheck(const Catalog& catalog, const Target& target, std::uint32_t world)
       : tensors_(catalog.tensors()), target_(target), world_(world) {}
 
-  void run() {
+  void run() const {
     if (target_.tensor >= tensors_.size()) fail("it is filled from an unknown tensor");
     if (target_.composition) check_composition(*target_.composition);
     const Placement& placement = target_.placement;
@@ -22,25 +30,43 @@ class TargetCheck {
       fail("it is placed on rank " + std::to_string(placement.rank) + ", but the last rank is " +
            std::to_string(world_ - 1));
     }
+    const Shape& shape = target_.composition ? target_.composition->shape : stored().shape;
+    if (placement.kind == Placement::Kind::sharded && placement.split.axis >= shape.size()) {
+      fail("it is split along axis " + std::to_string(placement.split.axis) + ", but has " +
+           core::plural(shape.size(), "dimension"));
+    }
   }
 
- private:
+  /// Of the whole target, as stored.
+  std::uint64_t bits_of() const {
+    const Shape& shape = target_.composition ? target_.composition->shape : stored().shape;
+    const std::optional<std::uint64_t> count = core::tensor_bits(stored().dtype, shape);
+    if (!count) fail("it has more bytes than can be counted");
+    if (*count % 8 != 0) fail("it ends inside a byte");
+    return *count;
+  }
+
   [[noreturn]] void fail(std::string cause) const {
     std::string name = target_.composition ? target_.composition->name : std::string();
     if (name.empty() && target_.tensor < tensors_.size()) name = tensors_[target_.tensor].name;
     throw PlanError(ErrorRecord{.tensor = std::move(name), .cause = std::move(cause)});
   }
 
+ private:
+  const TensorInfo& stored() const { return tensors_[target_.tensor]; }
+
   void check_composition(const Composition& composition) const {
     if (composition.axis >= composition.shape.size()) fail("it has no such axis to compose along");
+    const std::uint64_t extent = composition.shape[composition.axis];
     std::uint64_t end = 0;
     for (const Fill& fill : composition.fills) {
       if (fill.target_begin != end) fail("its parts leave a gap, or overlap");
       if (fill.length == 0) fail("one of its parts is empty");
+      if (fill.length > extent - end) fail("its parts are more than all of it");
       end += fill.length;
       if (fill.tensor != Fill::zeros) check_fill(composition, fill);
     }
-    if (end != composition.shape[composition.axis]) fail("its parts are not all of it");
+    if (end != extent) fail("its parts are not all of it");
     if (std::ranges::none_of(composition.fills,
                              [&](const Fill& fill) { return fill.tensor == target_.tensor; })) {
       fail("it is not filled from the tensor that it is said to be");
@@ -70,10 +96,68 @@ class TargetCheck {
   std::uint32_t world_;
 };
 
+// Ranks that have a tensor under a name: one, or all.
+struct Holding {
+  static constexpr std::uint32_t all = std::numeric_limits<std::uint32_t>::max();
+
+  std::size_t name_hash = 0;
+  std::string_view name;
+  std::uint32_t rank = all;
+  auto operator<=>(const Holding&) const = default;
+};
+
+std::vector<Holding> holdings(const Catalog& catalog, std::span<const Target> targets) {
+  std::vector<Holding> list;
+  list.reserve(targets.size());
+  for (const Target& target : targets) {
+    const Placement& placement = target.placement;
+    if (placement.kind == Placement::Kind::dropped) continue;
+    const auto add = [&](std::string_view name) {
+      list.push_back({std::hash<std::string_view>()(name), name,
+                      placement.kind == Placement::Kind::single ? placement.rank : Holding::all});
+    };
+    add(name_of(target, catalog));
+    if (!target.composition) continue;
+    for (const std::string& alias : target.composition->aliases) add(alias);
+  }
+  return list;
+}
+
+// Names are usually unique: then so are their hashes, which are sorted faster.
+bool have_unique_hashes(const std::vector<Holding>& holdings) {
+  std::vector<std::size_t> hashes;
+  hashes.reserve(holdings.size());
+  for (const Holding& holding : holdings) hashes.push_back(holding.name_hash);
+  std::ranges::sort(hashes);
+  return std::ranges::adjacent_find(hashes) == hashes.end();
+}
+
 }  // namespace
 
 void check_targets(const Catalog& catalog, std::span<const Target> targets, std::uint32_t world) {
-  for (const Target& target : targets) TargetCheck(catalog, target, world).run();
+  std::uint64_t total_bits = 0;
+  for (const Target& target : targets) {
+    const TargetCheck check(catalog, target, world);
+    check.run();
+    const auto sum = core::checked_add(total_bits, check.bits_of());
+    if (!sum) check.fail("with the targets before, it has more bytes than can be counted");
+    total_bits = *sum;
+  }
+}
+
+void check_names(const Catalog& catalog, std::span<const Target> targets) {
+  std::vector<Holding> list = holdings(catalog, targets);
+  if (have_unique_hashes(list)) return;
+  std::ranges::sort(list);
+  const auto collide = [](const Holding& a, const Holding& b) {
+    return a.name == b.name && (a.rank == b.rank || b.rank == Holding::all);
+  };
+  const auto twin = std::ranges::adjacent_find(list, collide);
+  if (twin == list.end()) return;
+  const std::uint32_t rank = twin->rank == Holding::all ? 0 : twin->rank;
+  throw PlanError(ErrorRecord{
+      .tensor = std::string(twin->name),
+      .cause = "rank " + std::to_string(rank) + " would hold two tensors of this name"});
 }
 
 std::vector<Use> uses_of_targets(std::span<const Target> targets) {

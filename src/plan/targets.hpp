@@ -14,8 +14,13 @@
 namespace safeshuffle::plan {
 
 /// Throws PlanError, naming the target, unless every target is possible in a group of `world`
-/// ranks: its rank exists; its fills are those of a Composition as documented.
+/// ranks: its rank and axis exist; its fills are those of a Composition as documented; it has whole
+/// bytes, which can be counted.
 void check_targets(const Catalog& catalog, std::span<const Target> targets, std::uint32_t world);
+
+/// Throws PlanError if a rank would hold two targets of the same name: whoever asks it for a tensor
+/// by name gets the only one.
+void check_names(const Catalog& catalog, std::span<const Target> targets);
 
 /// What the targets that any rank holds need of stored tensors, ordered by (tensor, target, fill).
 std::vector<Use> uses_of_targets(std::span<const Target> targets);

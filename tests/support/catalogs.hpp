@@ -25,12 +25,15 @@ struct Made {
 };
 
 /// A catalog of files with these tensors, one after the other, behind headers of odd lengths.
-inline Catalog make_catalog(const std::vector<std::vector<Made>>& files) {
+/// `paths`: of the files; invented if empty.
+inline Catalog make_catalog(const std::vector<std::vector<Made>>& files,
+                            Catalog::Names names = Catalog::Names::unique,
+                            const std::vector<std::string>& paths = {}) {
   std::vector<FileInfo> infos;
   std::vector<TensorInfo> tensors;
   for (std::uint32_t file = 0; file < files.size(); ++file) {
     FileInfo info;
-    info.path = numbered("file-", file);
+    info.path = paths.empty() ? numbered("file-", file) : paths[file];
     info.data_start = 8 + 101 + file;
     info.size = info.data_start;
     for (const Made& made : files[file]) {
@@ -41,7 +44,7 @@ inline Catalog make_catalog(const std::vector<std::vector<Made>>& files) {
     }
     infos.push_back(info);
   }
-  return Catalog(std::move(infos), std::move(tensors));
+  return Catalog(std::move(infos), std::move(tensors), names);
 }
 
 /// A split into `units` equal units.

@@ -159,6 +159,71 @@ TEST_CASE("compositions that cannot be are refused, naming the target", "[compos
         "it is composed of parts that end inside a byte");
 }
 
+TEST_CASE("sizes that overflow, and axes that do not exist, are refused", "[composition]") {
+  const Catalog catalog =
+      make_catalog({{{"a", DType::F16, {4, 6}}, {"e", DType::F4, {2}}, {"z", DType::F32, {4, 0}}}});
+  constexpr std::uint64_t huge = ~std::uint64_t{0};
+  const auto cause = [&](std::vector<Target> targets) {
+    return failure<PlanError>([&] { make_plan(catalog, std::move(targets), 2); }).cause;
+  };
+  // The lengths add up to the extent, but for a multiple of 2^64.
+  CHECK(cause({composed("x", {4, 6}, 0,
+                        {{0, 0, 0, 4}, {Fill::zeros, 0, 4, huge}, {Fill::zeros, 0, 3, 1}})}) ==
+        "its parts are more than all of it");
+  const auto padded = [](std::string name, std::uint64_t rows) {
+    return composed(std::move(name), {4 + rows, 6}, 0, {{0, 0, 0, 4}, {Fill::zeros, 0, 4, rows}});
+  };
+  CHECK(cause({padded("x", huge / 2)}) == "it has more bytes than can be counted");
+  CHECK(cause({padded("x", huge / 150), padded("y", huge / 150)}) ==
+        "with the targets before, it has more bytes than can be counted");
+  CHECK(cause({composed("x", {3}, 0, {{1, 0, 0, 2}, {Fill::zeros, 0, 2, 1}})}) ==
+        "it ends inside a byte");
+  CHECK(cause({composed("x", {4, 6}, 0, {{0, 0, 0, 4}}, cut(2, 2))}) ==
+        "it is split along axis 2, but has 2 dimensions");
+  CHECK(cause({{0, cut(7, 2), nullptr, nullptr}}) ==
+        "it is split along axis 7, but has 2 dimensions");
+  CHECK(cause({{3, whole(), nullptr, nullptr}}) == "it is filled from an unknown tensor");
+  CHECK(cause({composed("x", {4, 6}, 0, {{Fill::zeros, 0, 0, 4}})}) ==
+        "it is filled from an unknown tensor");
+  CHECK(cause({composed("x", {0, 6}, 0, {})}) ==
+        "it is not filled from the tensor that it is said to be");
+}
+
+TEST_CASE("no two targets that a rank holds have the same name", "[composition]") {
+  const Catalog catalog = make_catalog({{{"a", DType::F16, {4, 6}}, {"b", DType::F16, {4, 6}}}});
+  const auto named = [](std::string name, std::vector<std::string> aliases, Placement placement) {
+    return Target{0, std::move(placement),
+                  std::make_shared<const Composition>(
+                      Composition{std::move(name), std::move(aliases), {2, 6}, 0, {{0, 0, 0, 2}}})};
+  };
+  const auto single = [](std::uint32_t rank) { return whole(Placement::Kind::single, rank); };
+  const auto refused = [&](const std::vector<Target>& targets) {
+    const ErrorRecord record = failure<PlanError>([&] { make_plan(catalog, targets, 4); });
+    CHECK(record.file == (catalog.find(record.tensor) != nullptr ? "file-0" : ""));
+    return record.tensor + ": " + record.cause;
+  };
+  const Target a{0, whole(), nullptr, nullptr};
+  const std::string on_0 = ": rank 0 would hold two tensors of this name";
+  CHECK(refused({a, a}) == "a" + on_0);
+  CHECK(refused({named("x", {}, whole()), named("x", {}, cut(0, 2, true))}) == "x" + on_0);
+  CHECK(refused({a, named("x", {"y", "a"}, whole())}) == "a" + on_0);
+  CHECK(refused({named("x", {"y"}, whole()), named("z", {"y"}, single(2))}) ==
+        "y: rank 2 would hold two tensors of this name");
+  CHECK(refused({named("x", {}, single(1)), named("x", {}, single(3)),
+                 named("x", {}, single(3))}) == "x: rank 3 would hold two tensors of this name");
+  CHECK(refused({named("x", {"x"}, single(0))}) == "x" + on_0);
+  CHECK_NOTHROW(make_plan(catalog,
+                          {named("x", {"y"}, single(0)),
+                           named("x", {}, single(1)),
+                           named("y", {"x"}, single(2)),
+                           {1, single(3), nullptr, nullptr},
+                           named("b", {}, single(0)),
+                           named("x", {}, single(3)),
+                           named("x", {}, whole(Placement::Kind::dropped))},
+                          4)
+                    .prove());
+}
+
 TEST_CASE("a part of a tensor along one axis cannot be split along another", "[composition]") {
   const Catalog catalog = make_catalog({{{"a", DType::F16, {4, 6}}}});
   const Target target = composed("x", {2, 6}, 0, {{0, 0, 0, 2}}, cut(1, 6));
