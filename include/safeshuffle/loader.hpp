@@ -46,11 +46,12 @@ Checkpoint open_checkpoint(const std::string& path);
 /// cannot be loaded by this group is an error as of `select_targets`.
 TpPlan select_tp_plan(const Options& options, const Checkpoint& checkpoint, std::uint32_t world);
 
-/// What a group of `world` ranks loads: the selected tensors, placed by the rules of
-/// `select_tp_plan`. A sharded state is loaded as it was saved, each rank its own files, by a group
-/// of the size that saved it and with "auto" rules; otherwise its shards are joined and placed by
-/// the rules, if the files record what they are. Throws as TpPlan::place_all and `select`; IoError
-/// if files of a sharded state are missing; PlanError if nothing is recorded.
+/// What a group of `world` ranks loads: the selected tensors, composed and placed by the rules of
+/// `select_tp_plan` (docs/placement.md). A sharded state is loaded as it was saved, each rank its
+/// own files, by a group of the size that saved it and with "auto" rules; otherwise its shards are
+/// joined and placed by the rules, if the files record what they are. Throws as TpPlan::place_all
+/// and `select`; ConfigError or PlanError if tensors cannot be composed; IoError if files of a
+/// sharded state are missing; PlanError if nothing is recorded.
 std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& rules,
                                    const Options& options, std::uint32_t world);
 

@@ -17,6 +17,10 @@
 
 namespace safeshuffle {
 
+namespace placement {
+struct RuleSet;
+}
+
 /// How `units` equal units are distributed over the ranks of a group of size `world`:
 ///  - `units % world == 0`: consecutive units, the same number for each rank;
 ///  - else if `replicate` and `world % units == 0`: rank r holds unit r / (world / units), together
@@ -76,7 +80,9 @@ void append_intervals(const Split& split, std::uint64_t extent, std::uint32_t ra
 /// be 0. Precondition: `holds(placement, rank)`.
 Shape shard_shape(Shape shape, const Placement& placement, std::uint32_t rank, std::uint32_t world);
 
-/// Rules that determine the placement of every tensor.
+/// Rules that determine the placement of every tensor. Only `select_targets` (loader.hpp) also
+/// composes the tensors that the section `compose` asks for; the functions here are about tensors
+/// as they are stored.
 class TpPlan {
  public:
   /// Parses a rule file: an object with `tp_plan` and/or `rules` (docs/placement.md), a bare
@@ -127,6 +133,9 @@ class TpPlan {
   /// selected tensor that belongs to none.
   std::vector<bool> in_stage(const Catalog& catalog, PipelineStage stage,
                              const std::vector<bool>& selected = {}) const;
+
+  /// For the library's own use.
+  const placement::RuleSet& rules() const noexcept;
 
  private:
   struct Rules;

@@ -31,9 +31,10 @@ struct Selection {
   std::optional<PipelineStage> stage = std::nullopt;
 };
 
-/// Whether each tensor of the catalog, in its order, is selected. `rules` say which tensors a stage
-/// has; without one, they do not matter. Throws ConfigError if a pattern matches no tensor, or if
-/// no tensor is left; and as TpPlan::in_stage.
+/// Whether each tensor of the catalog, in its order, is selected, as it is stored: what rules
+/// compose is selected by `select_targets` (loader.hpp), by the names of the result. `rules` say
+/// which tensors a stage has; without one, they do not matter. Throws ConfigError if a pattern
+/// matches no tensor, or if no tensor is left; and as TpPlan::in_stage.
 std::vector<bool> select(const Selection& selection, const Catalog& catalog, const TpPlan& rules);
 
 }  // namespace safeshuffle

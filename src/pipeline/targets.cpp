@@ -11,10 +11,14 @@
 #include "safeshuffle/selection.hpp"
 
 #include "core/text.hpp"
+#include "pipeline/selection.hpp"
+#include "placement/composed_targets.hpp"
 #include "placement/join_shards.hpp"
 
 namespace safeshuffle {
 namespace {
+
+using placement::Recipe;
 
 // Needs memory for the files that there are, not for the ranks that a file speaks of.
 void check_complete(const Checkpoint& checkpoint) {
@@ -53,17 +57,75 @@ std::vector<Target> drop(std::vector<Target> targets, const std::vector<bool>& s
   return targets;
 }
 
+// A recipe is selected by any of its names, and for a stage if that has one of the tensors it uses.
+std::vector<bool> select_recipes(const std::vector<Recipe>& recipes, const Catalog& catalog,
+                                 const TpPlan& rules, const Selection& selection) {
+  std::vector<pipeline::ItemName> names;
+  for (std::size_t i = 0; i < recipes.size(); ++i) {
+    names.push_back({&recipes[i].composition.name, i});
+    for (const std::string& alias : recipes[i].composition.aliases) names.push_back({&alias, i});
+  }
+  const auto in_stage = [&](std::vector<bool> selected) {
+    std::vector<bool> used(catalog.tensors().size());
+    for (std::size_t i = 0; i < recipes.size(); ++i) {
+      for (const std::uint32_t tensor : recipes[i].uses) used[tensor] = used[tensor] || selected[i];
+    }
+    used = rules.in_stage(catalog, *selection.stage, used);
+    for (std::size_t i = 0; i < recipes.size(); ++i) {
+      selected[i] = selected[i] && std::ranges::any_of(recipes[i].uses, [&](std::uint32_t tensor) {
+                      return used[tensor];
+                    });
+    }
+    return selected;
+  };
+  return pipeline::select_items(selection, names, recipes.size(), in_stage);
+}
+
+std::vector<Target> place(std::vector<Target> targets, std::vector<Placement> placements) {
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    targets[i].placement = std::move(placements[i]);
+  }
+  return targets;
+}
+
+// What the rules make of the tensors of a catalog, which are filled as `tensors` say.
+std::vector<Target> composed_targets(const Catalog& catalog, const std::vector<Target>& tensors,
+                                     const TpPlan& rules, const Selection& selection,
+                                     std::uint32_t world, TpPlan::Extent extent) {
+  const std::vector<Recipe> recipes = placement::compose(rules.rules(), catalog, extent);
+  return place(
+      placement::fill_recipes(recipes, catalog, tensors),
+      placement::place_recipes(rules, catalog, recipes, world,
+                               select_recipes(recipes, catalog, rules, selection), extent));
+}
+
+bool composes(const TpPlan& rules) {
+  return rules.rules().compose.has_value();
+}
+
+std::vector<Target> plain_targets(const Catalog& catalog, const TpPlan& rules,
+                                  const Selection& selection, std::uint32_t world) {
+  if (composes(rules)) {
+    const auto tensors = stored_targets(std::vector<Placement>(catalog.tensors().size()));
+    return composed_targets(catalog, tensors, rules, selection, world, TpPlan::Extent::whole);
+  }
+  return stored_targets(rules.place_all(catalog, world, select(selection, catalog, rules)));
+}
+
 std::vector<Target> joined_targets(const Checkpoint& checkpoint, const TpPlan& rules,
                                    const Options& options, std::uint32_t world) {
   const ShardedState& state = *checkpoint.sharded_state;
   placement::JoinedShards joined = placement::join_shards(checkpoint.catalog, state);
-  std::vector<Placement> placements = rules.place_all(
-      joined.whole, world, select(options.selection, joined.whole, rules), TpPlan::Extent::part);
-  for (std::size_t i = 0; i < placements.size(); ++i) {
-    joined.targets[i].placement = std::move(placements[i]);
+  if (composes(rules)) {
+    return composed_targets(joined.whole, joined.targets, rules, options.selection, world,
+                            TpPlan::Extent::part);
   }
-  if (world != state.world) return std::move(joined.targets);
-  return placement::prefer_saved(std::move(joined.targets), checkpoint.catalog, state);
+  std::vector<Target> targets =
+      place(std::move(joined.targets),
+            rules.place_all(joined.whole, world, select(options.selection, joined.whole, rules),
+                            TpPlan::Extent::part));
+  if (world != state.world) return targets;
+  return placement::prefer_saved(std::move(targets), checkpoint.catalog, state);
 }
 
 }  // namespace
@@ -87,8 +149,7 @@ std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& r
                                    const Options& options, std::uint32_t world) {
   const Catalog& catalog = checkpoint.catalog;
   if (!checkpoint.sharded_state) {
-    return stored_targets(
-        rules.place_all(catalog, world, select(options.selection, catalog, rules)));
+    return plain_targets(catalog, rules, options.selection, world);
   }
   pipeline::check_sharded_state(options, checkpoint, world);
   if (!pipeline::loads_as_saved(options, checkpoint, world)) {

@@ -38,6 +38,9 @@ std::string how_to_allow_absence(const RuleSet& rules, const Key& key) {
   }
   if (key.in_experts) return "correct or remove it in the section \"experts\"";
   if (is_rule(key)) return "if it may be absent, add \"optional\": true to the rule";
+  if (key.path.starts_with("compose[")) {
+    return "if it may be absent, add \"optional\": true to the entry";
+  }
   return "if it may be absent, add it to the list \"optional\" of the file";
 }
 

@@ -32,11 +32,13 @@ class Quantities {
   /// say. Throws ConfigError.
   std::optional<bool> tied() const;
 
+  /// A field that is true or false; none if config.json does not have it. Throws ConfigError.
+  std::optional<bool> flag(std::string_view name) const;
+
  private:
   const nlohmann::json* field(std::string_view name) const;
   std::optional<std::uint64_t> count(std::string_view name) const;
   std::optional<std::uint64_t> first_of(std::initializer_list<std::string_view> names) const;
-  std::optional<bool> flag(std::string_view name) const;
   std::optional<std::uint64_t> kv_heads() const;
   std::optional<std::uint64_t> falcon_kv_heads() const;
   std::optional<std::uint64_t> group() const;

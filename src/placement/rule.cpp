@@ -29,15 +29,6 @@ bool is_bias(const TensorInfo& tensor) {
   return tensor.shape.size() == 1 || name.substr(name.rfind('.') + 1) == "bias";
 }
 
-/// The axis that `dim` means in a tensor of `rank` dimensions; none if it has no such axis.
-std::optional<std::uint32_t> resolve_axis(Dim dim, std::size_t rank) {
-  if (!dim) return std::nullopt;
-  const auto dimensions = static_cast<std::int64_t>(rank);
-  const std::int64_t axis = *dim < 0 ? *dim + dimensions : *dim;
-  if (axis < 0 || axis >= dimensions) return std::nullopt;
-  return static_cast<std::uint32_t>(axis);
-}
-
 Sharing resolve(Sharing sharing, std::uint64_t extent) {
   if (sharing.units == per_element) sharing.units = extent;
   return sharing;
@@ -162,6 +153,14 @@ Placement place_stack(const DealRule& deal, const TensorInfo& tensor, std::uint3
 }
 
 }  // namespace
+
+std::optional<std::uint32_t> resolve_axis(Dim dim, std::size_t rank) {
+  if (!dim) return std::nullopt;
+  const auto dimensions = static_cast<std::int64_t>(rank);
+  const std::int64_t axis = *dim < 0 ? *dim + dimensions : *dim;
+  if (axis < 0 || axis >= dimensions) return std::nullopt;
+  return static_cast<std::uint32_t>(axis);
+}
 
 Placement apply(const Rule& rule, const TensorInfo& tensor, std::string_view below,
                 std::uint32_t world) {

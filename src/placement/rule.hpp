@@ -1,6 +1,7 @@
 // A rule ready to be applied: every number is resolved.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +50,9 @@ using Rule = std::variant<Keep, CutRule, DealRule>;
 /// ErrorRecord::code of the PlanError that an axis, or the experts, do not divide: the advice
 /// depends on where the rule comes from, which only its file knows.
 inline constexpr std::int32_t indivisible = 1;
+
+/// The axis that `dim` means in a tensor of `rank` dimensions; none if it has no such axis.
+std::optional<std::uint32_t> resolve_axis(Dim dim, std::size_t rank);
 
 /// Applies `rule` to `tensor` in a group of `world` ranks. `below` is the part of the tensor's name
 /// after the rule's key. Throws PlanError, or ConfigError if the number of experts is needed but

@@ -37,13 +37,6 @@ bool is_dim(const json& value) {
   return value.get<std::int64_t>() >= -std::int64_t{max_dim};
 }
 
-int parse_dim(const JsonObject& entry) {
-  const json& value = *entry.find("dim");
-  if (!value.is_number_integer()) entry.fail("dim", "not an integer");
-  if (!is_dim(value)) entry.fail("dim", "the dimension is out of range");
-  return value.get<int>();
-}
-
 Keep parse_rank(const JsonObject& place) {
   place.allow_only({"rank"});
   const json* rank = place.find("rank");
@@ -62,13 +55,11 @@ Keep parse_place(const JsonObject& entry) {
   entry.fail("place", R"(not "replicate", "drop" or {"rank": k})");
 }
 
-void check_total(const JsonObject& entry, const std::vector<PartRule>& parts) {
-  std::uint64_t total = 0;
-  for (const PartRule& part : parts) {
-    const auto sum = core::checked_add(total, part.size);
-    if (!sum) entry.fail("parts", "the sizes are too large");
-    total = *sum;
-  }
+void add_size(std::uint64_t size, std::uint64_t& total, const JsonObject& entry,
+              std::string_view field) {
+  const auto sum = core::checked_add(total, size);
+  if (!sum) entry.fail(field, "the sizes are too large");
+  total = *sum;
 }
 
 }  // namespace
@@ -90,6 +81,28 @@ std::optional<std::uint64_t> RuleParser::parse_count(const JsonObject& section,
   const std::uint64_t count = parse_units(section, field);
   if (count == per_element) section.fail(field, "\"elements\" has no meaning here");
   return count;
+}
+
+int RuleParser::parse_dim(const JsonObject& entry) {
+  const json* value = entry.find("dim");
+  if (value == nullptr) entry.fail("dim", "missing");
+  if (!value->is_number_integer()) entry.fail("dim", "not an integer");
+  if (!is_dim(*value)) entry.fail("dim", "the dimension is out of range");
+  return value->get<int>();
+}
+
+std::vector<std::uint64_t> RuleParser::parse_sizes(const JsonObject& entry,
+                                                   std::string_view field) const {
+  const json* list = entry.find(field);
+  if (list == nullptr || !list->is_array()) entry.fail(field, "not a list of sizes");
+  std::vector<std::uint64_t> sizes;
+  std::uint64_t total = 0;
+  for (const json& value : *list) {
+    sizes.push_back(resolve(value, entry.path(field), entry.document()));
+    if (sizes.back() == per_element) entry.fail(field, "\"elements\" has no meaning here");
+    add_size(sizes.back(), total, entry, field);
+  }
+  return sizes;
 }
 
 Rule RuleParser::parse_entry(const JsonObject& entry) const {
@@ -139,11 +152,12 @@ std::vector<PartRule> RuleParser::parse_parts(const JsonObject& entry, bool unev
   const json& list = *entry.find("parts");
   if (!list.is_array() || list.empty()) entry.fail("parts", "not a list of parts");
   std::vector<PartRule> parts;
+  std::uint64_t total = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string path = entry.path("parts[" + std::to_string(i) + "]");
     parts.push_back(parse_part(list[i], path, entry.document(), uneven));
+    add_size(parts.back().size, total, entry, "parts");
   }
-  check_total(entry, parts);
   return parts;
 }
 

@@ -29,6 +29,12 @@ class RuleParser {
   std::optional<std::uint64_t> parse_count(const JsonObject& section, std::string_view field,
                                            std::string_view quantity) const;
 
+  /// The dimension in the field `dim`; negative counts from the last.
+  static int parse_dim(const JsonObject& entry);
+
+  /// The counts in a field, a list; their sum does not overflow.
+  std::vector<std::uint64_t> parse_sizes(const JsonObject& entry, std::string_view field) const;
+
  private:
   DealRule parse_deal(const JsonObject& entry) const;
   CutRule parse_cut(const JsonObject& entry) const;

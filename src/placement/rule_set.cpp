@@ -51,9 +51,9 @@ std::vector<std::string> parse_optional(const JsonObject& file) {
 }
 
 /// Fields of a rule file, except `tp_plan` and `rules`, by which a rule file is recognised.
-constexpr std::array<std::string_view, 7> other_fields{
-    "optional",    "on_unmatched", "uneven",  "base_model_prefix",
-    "model_types", "experts",      "pipeline"};
+constexpr std::array<std::string_view, 8> other_fields{
+    "optional",    "on_unmatched", "uneven",   "base_model_prefix",
+    "model_types", "experts",      "pipeline", "compose"};
 
 bool is_other_field(std::string_view name) {
   return std::find(other_fields.begin(), other_fields.end(), name) != other_fields.end();
@@ -134,6 +134,10 @@ class Builder {
     set_.pipeline = parse_pipeline(section, parser_, quantities_, prefixes_);
   }
 
+  void add_compose(const json& list) {
+    set_.compose = parse_compose(list, parser_, quantities_, document_);
+  }
+
   void add_pp_plan(const JsonObject& config) {
     set_.pipeline = parse_pp_plan(config, quantities_, prefixes_);
   }
@@ -167,8 +171,8 @@ class Builder {
 };
 
 RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities) {
-  file.allow_only({"tp_plan", "optional", "rules", "experts", "pipeline", "on_unmatched", "uneven",
-                   "base_model_prefix", "model_types"});
+  file.allow_only({"tp_plan", "optional", "rules", "experts", "pipeline", "compose", "on_unmatched",
+                   "uneven", "base_model_prefix", "model_types"});
   Builder builder(quantities, file.flag("uneven", false), parse_prefixes(file), file.document());
   const std::vector<std::string> optional = parse_optional(file);
   if (const json* rules = file.find("rules")) builder.add_rules(*rules);
@@ -184,6 +188,7 @@ RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities) {
   if (const json* pipeline = file.find("pipeline")) {
     builder.add_pipeline({*pipeline, "pipeline", file.document()});
   }
+  if (const json* compose = file.find("compose")) builder.add_compose(*compose);
   return builder.finish(Form::rule_file, parse_strictness(file));
 }
 

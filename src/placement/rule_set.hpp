@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "placement/compose.hpp"
 #include "placement/document.hpp"
 #include "placement/key.hpp"
 #include "placement/matcher.hpp"
@@ -36,6 +37,7 @@ struct RuleSet {
   bool deals_experts = false;
 
   std::optional<Pipeline> pipeline;
+  std::optional<Compose> compose;
 };
 
 /// Parses a rule file of any accepted form (docs/placement.md). Throws ConfigError.

@@ -138,6 +138,10 @@ TpPlan TpPlan::deal_experts() const {
   return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
 }
 
+const placement::RuleSet& TpPlan::rules() const noexcept {
+  return *rules_;
+}
+
 std::string TpPlan::to_json() const {
   return placement::rule_file_text(*rules_);
 }

@@ -50,7 +50,11 @@ std::string existing_name(const RuleSet& rules, const Catalog& catalog, const Ke
 
 void check_keys(const RuleSet& rules, const Catalog& catalog, const std::vector<bool>& covering) {
   const std::vector<const Key*> unmatched = unmatched_keys(rules, covering);
-  if (unmatched.empty()) return;
+  if (!unmatched.empty()) fail_keys(rules, catalog, unmatched);
+}
+
+void fail_keys(const RuleSet& rules, const Catalog& catalog,
+               const std::vector<const Key*>& unmatched) {
   const Key& first = *unmatched.front();
   fail_config(rules.document, first.path,
               "no tensor of the checkpoint matches " + describe_keys(unmatched) +

@@ -13,4 +13,8 @@ namespace safeshuffle::placement {
 /// catalog. `covering` tells for each key whether it matches one.
 void check_keys(const RuleSet& rules, const Catalog& catalog, const std::vector<bool>& covering);
 
+/// Throws ConfigError about keys, at least one, that match no tensor of the catalog.
+[[noreturn]] void fail_keys(const RuleSet& rules, const Catalog& catalog,
+                            const std::vector<const Key*>& unmatched);
+
 }  // namespace safeshuffle::placement
