@@ -121,8 +121,8 @@ class Joiner {
     }
     const auto place = [](const Fill& fill) { return std::pair(fill.target_begin, fill.length); };
     std::ranges::stable_sort(fills, {}, place);
-    const auto repeats = std::ranges::unique(fills, {}, place);
-    fills.erase(repeats.begin(), repeats.end());
+    const auto is_repeat = [&](const Fill& a, const Fill& b) { return place(a) == place(b); };
+    fills.erase(std::unique(fills.begin(), fills.end(), is_repeat), fills.end());
     return fills;
   }
 

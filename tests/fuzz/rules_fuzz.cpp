@@ -1,6 +1,6 @@
 // libFuzzer: any bytes as a rule file and, behind a zero byte, as a config.json. They may be
 // refused with a ConfigError, tensors also with a PlanError, and nothing else; rules that are
-// accepted must survive being written as a file.
+// accepted must survive being written as a file, and plans of what they compose must be provable.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "safeshuffle/error.hpp"
+#include "safeshuffle/loader.hpp"
 #include "safeshuffle/placement.hpp"
+#include "safeshuffle/plan.hpp"
 
 namespace {
 
@@ -32,9 +34,15 @@ Catalog make_catalog() {
                              "lm_head.weight"};
   std::vector<TensorInfo> tensors;
   for (const char* name : names) {
-    tensors.push_back({.name = name, .dtype = DType::U8, .shape = {4, 6}, .bytes = 24});
+    tensors.push_back({.name = name,
+                       .dtype = DType::U8,
+                       .shape = {4, 6},
+                       .file_offset = tensors.size() * 24,
+                       .bytes = 24});
   }
-  return {std::vector<FileInfo>(1), std::move(tensors)};
+  std::vector<FileInfo> files(1);
+  files[0].size = tensors.size() * 24;
+  return {std::move(files), std::move(tensors)};
 }
 
 const Catalog& catalog() {
@@ -86,6 +94,17 @@ std::vector<Stage> stages_of(const TpPlan& rules, std::uint32_t count) {
   return stages;
 }
 
+/// What is loaded of the catalog, composed and placed; a plan of it that is made must be sound.
+void compose(const TpPlan& rules, std::uint32_t world) {
+  const auto targets = attempt([&] {
+    return select_targets({catalog(), {}, nullptr}, rules, {}, world);
+  });
+  if (!targets) return;
+  if (const auto plan = attempt([&] { return make_plan(catalog(), *targets, world); })) {
+    plan->prove();
+  }
+}
+
 void check_same(const TpPlan& rules, const TpPlan& again) {
   for (const std::uint32_t world : {1U, 2U, 3U}) {
     require(place(rules, world) == place(again, world));
@@ -103,6 +122,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       attempt([&] { return TpPlan::from_json(text.substr(0, end), config, "fuzzed"); });
   if (!rules) return 0;
   check_same(*rules, TpPlan::from_json(rules->to_json(), config, "again"));
+  for (const std::uint32_t world : {1U, 2U, 3U}) compose(*rules, world);
   if (const auto dealt = attempt([&] { return rules->deal_experts(); })) {
     for (const std::uint32_t world : {1U, 2U, 3U}) place(*dealt, world);
   }
