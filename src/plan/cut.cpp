@@ -73,6 +73,11 @@ std::optional<std::uint32_t> cut_axis(const Schedule& schedule, std::uint32_t te
   return common;
 }
 
+std::optional<std::uint32_t> cut_axis(const Schedule& schedule, const Use& use) {
+  const auto axis = axis_of(schedule, use);
+  return axis ? axis : cut_axis(schedule, use.tensor);
+}
+
 Cut cut_of(const Schedule& schedule, std::uint32_t index) {
   const TensorInfo& tensor = schedule.catalog.tensors()[index];
   const std::optional<std::uint32_t> axis = cut_axis(schedule, index);

@@ -29,6 +29,10 @@ struct Cut {
 /// it. Throws PlanError if there are several.
 std::optional<std::uint32_t> cut_axis(const Schedule& schedule, std::uint32_t tensor);
 
+/// The same, of the tensor of a use, whose other uses agree: examines them only if this one needs
+/// all of it.
+std::optional<std::uint32_t> cut_axis(const Schedule& schedule, const Use& use);
+
 /// Throws PlanError if the tensor's targets need it divided along different axes, or if the axis
 /// cannot be divided into bytes.
 Cut cut_of(const Schedule& schedule, std::uint32_t tensor);

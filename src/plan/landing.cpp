@@ -48,7 +48,7 @@ AxialFill axial_fill(const Schedule& schedule, const Use& use) {
   if (const Fill* fill = fill_of(schedule, use)) {
     return {schedule.targets[use.target].composition->axis, *fill};
   }
-  const std::uint32_t axis = cut_axis(schedule, use.tensor).value_or(0);
+  const std::uint32_t axis = cut_axis(schedule, use).value_or(0);
   const Shape& shape = schedule.catalog.tensors()[use.tensor].shape;
   return {axis, {use.tensor, 0, 0, shape.empty() ? 1 : shape[axis]}};
 }
@@ -92,23 +92,22 @@ std::uint64_t columns_before(const RankColumns& share, std::uint64_t column) {
 
 class Unpacker {
  public:
-  Unpacker(const Schedule& schedule, const Use& use, std::uint32_t rank)
+  Unpacker(const Schedule& schedule, const Use& use, std::uint32_t rank, const RankColumns& share)
       : schedule_(schedule),
         use_(use),
         rank_(rank),
+        share_(share),
         target_(schedule.targets[use.target]),
         part_(axial_fill(schedule, use)),
         shape_(shard_shape(shape_of(target_, schedule.catalog), target_.placement, rank,
                            schedule.world)),
-        rows_(rows_along(shape_, part_.axis, schedule.dtypes[use.tensor])) {
-    share_.assign(schedule, use.tensor, rank);
-  }
+        rows_(rows_along(shape_, part_.axis, schedule.dtypes[use.tensor])) {}
 
   Unpacking run() {
     if (!has_bytes(shape_) || share_.row_bytes() == 0) return {};
     unpacking_.rows = rows_.count;
     unpacking_.shard_row_bytes = shape_.empty() ? bytes(1) : bytes(shape_[part_.axis]);
-    const std::optional<std::uint32_t> cut = cut_axis(schedule_, use_.tensor);
+    const std::optional<std::uint32_t> cut = cut_axis(schedule_, use_);
     if (cut.value_or(part_.axis) == part_.axis) {
       part_along();
     } else {
@@ -155,11 +154,11 @@ class Unpacker {
   const Schedule& schedule_;
   const Use& use_;
   const std::uint32_t rank_;
+  const RankColumns& share_;
   const Target& target_;
   const AxialFill part_;
   const Shape shape_;  // of the shard
   const Rows rows_;    // of the shard
-  RankColumns share_;
   Unpacking unpacking_;
 };
 
@@ -193,9 +192,10 @@ bool is_padded(const Schedule& schedule, std::uint32_t tensor) {
   return composition && composition->fills.size() > 1;
 }
 
-Unpacking unpacking_of(const Schedule& schedule, const Use& use, std::uint32_t rank) {
+Unpacking unpacking_of(const Schedule& schedule, const Use& use, std::uint32_t rank,
+                       const RankColumns& share) {
   if (!holds(placement_of(schedule, use), rank)) return {};
-  return Unpacker(schedule, use, rank).run();
+  return Unpacker(schedule, use, rank, share).run();
 }
 
 void append_unpack_items(const Unpacking& unpacking, DType dtype, const Range& share,
@@ -240,6 +240,25 @@ void append_zeros(const Schedule& schedule, std::uint32_t index, std::uint32_t r
     for (const KeptPart& kept : kept_parts(schedule, target, {composition.axis, fill}, rank)) {
       zeros.push_back({shard_offset + bytes(kept.shard_begin), rows.count, bytes(kept.length),
                        bytes(shape[composition.axis])});
+    }
+  }
+}
+
+void check_unpacking(const Schedule& schedule, std::span<const std::uint32_t> tensors) {
+  RankColumns share;
+  for (const std::uint32_t tensor : tensors) {
+    if (!schedule.lands[tensor]) continue;
+    for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
+      share.assign(schedule, tensor, rank);
+      for (const Use& use : uses_of(schedule, tensor)) unpacking_of(schedule, use, rank, share);
+    }
+  }
+  std::vector<Zeros> zeros;
+  for (std::uint32_t target = 0; target < schedule.targets.size(); ++target) {
+    if (bits(schedule.dtypes[schedule.targets[target].tensor]) % 8 == 0) continue;
+    for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
+      append_zeros(schedule, target, rank, 0, zeros);
+      zeros.clear();
     }
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/pack_item.hpp"
@@ -34,9 +35,14 @@ struct Unpacking {
   std::vector<Strip> strips;  ///< of every row; ascending in both
 };
 
-/// Throws PlanError if a boundary falls inside a byte, or if the targets of the tensor divide it
-/// in ways that cannot be unpacked.
-Unpacking unpacking_of(const Schedule& schedule, const Use& use, std::uint32_t rank);
+/// `share`: the rank's columns of the tensor, of all uses. Throws PlanError if a boundary falls
+/// inside a byte, or if the targets of the tensor divide it in ways that cannot be unpacked.
+Unpacking unpacking_of(const Schedule& schedule, const Use& use, std::uint32_t rank,
+                       const RankColumns& share);
+
+/// Throws PlanError if a tensor of these that lands cannot be unpacked on some rank, or if a target
+/// has zeros that begin or end inside a byte. `tensors`: one of each geometry.
+void check_unpacking(const Schedule& schedule, std::span<const std::uint32_t> tensors);
 
 /// Appends the items that bring the bytes `share` of a rank's share of a tensor, which landed at
 /// `landing_offset`, to the shard at `arena_offset`.

@@ -117,6 +117,7 @@ void cut(Schedule& schedule, DTypePolicy dtype) {
 // budget reduces the window below a practical size: nobody wants a load that takes hours.
 void fill_within(Schedule& schedule, const PlanOptions& options) {
   const plan::Geometries geometries = plan::find_geometries(schedule);
+  plan::check_unpacking(schedule, geometries.example);
   schedule.assignment = plan::resolve(options.assignment, schedule);
   fill(schedule, geometries, options.window);
   if (options.memory_budget == 0) return;

@@ -145,19 +145,20 @@ class CompositionProof {
 
  private:
   void check_tensor(std::uint32_t tensor) {
-    for (const Use& use : uses_of(schedule_, tensor)) {
-      if (fill_of(schedule_, use) == nullptr && !schedule_.lands[tensor]) continue;
-      for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) check_use(use, rank);
+    if (is_target(schedule_, tensor) && !schedule_.lands[tensor]) return;
+    for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
+      share_.assign(schedule_, tensor, rank);
+      for (const Use& use : uses_of(schedule_, tensor)) check_use(use, rank);
     }
   }
 
+  // share_ is the rank's.
   void check_use(const Use& use, std::uint32_t rank) {
     own_.assign(schedule_, use, rank);
     if (own_.row_bytes() == 0) return;
-    share_.assign(schedule_, use.tensor, rank);
     const std::uint64_t share = converted(use, share_.row_bytes());
     const Unpacking unpacking = schedule_.lands[use.tensor]
-                                    ? unpacking_of(schedule_, use, rank)
+                                    ? unpacking_of(schedule_, use, rank, share_)
                                     : Unpacking{1, share, share, {{0, share, 0}}};
     if (unpacking.rows * unpacking.share_row_bytes != share ||
         size_of(unpacking) != converted(use, own_.row_bytes())) {

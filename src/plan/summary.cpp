@@ -232,22 +232,32 @@ class Summarizer {
   // By rank: the most of its landing buffer that one slab of the group takes.
   std::vector<std::uint64_t> landing_of(const ReadGroup& group) {
     RankSums landing(schedule_.world);
-    std::vector<RankRun> runs;
     for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
       const std::uint32_t tensor = schedule_.reads[group.reader][i].tensor;
       if (!schedule_.lands[tensor]) continue;
       const Segments segments(schedule_.cuts[tensor], schedule_.window);
       const std::uint64_t largest = converted_bytes(schedule_, tensor, segments.step());
-      rank_runs(schedule_, tensor, runs);
-      for (const RankRun& run : runs) landing.add(run, aligned(std::min(run.share_bytes, largest)));
+      for (const RankRun& run : runs_of(tensor)) {
+        landing.add(run, aligned(std::min(run.share_bytes, largest)));
+      }
     }
     return std::move(landing).take();
+  }
+
+  // Of its geometry; computed once, because tensors of one geometry are not read one after the
+  // other. A geometry that tensors land with has bytes, so it has a run.
+  const std::vector<RankRun>& runs_of(std::uint32_t tensor) {
+    runs_.resize(geometries_.example.size());
+    std::vector<RankRun>& runs = runs_[geometries_.of_tensor[tensor]];
+    if (runs.empty()) rank_runs(schedule_, tensor, runs);
+    return runs;
   }
 
   Schedule& schedule_;
   const Geometries& geometries_;
   std::vector<Totals> totals_;  // by geometry
   std::vector<SegmentRead> segment_reads_;
+  std::vector<std::vector<RankRun>> runs_;  // by geometry, as far as needed
   RankColumns columns_;
   Slab slab_;
 };

@@ -77,11 +77,11 @@ Run SlabTransfers::landing_run(const Slab& slab, std::uint32_t reader, std::uint
 void SlabTransfers::unpack_run(const Slab& slab, std::uint32_t rank, bool replicated,
                                std::uint64_t landing_offset, std::span<const std::uint64_t> offsets,
                                std::vector<PackItem>& items) {
-  walker_.walk(slab, rank, {replicated, true}, [&](const RunEntry& entry, const RankColumns&) {
+  walker_.walk(slab, rank, {replicated, true}, [&](const RunEntry& entry, const RankColumns& kept) {
     const std::uint32_t tensor = entry.segment->tensor;
     const std::uint64_t begin = converted_bytes(schedule_, tensor, entry.share.prefix);
     for (const Use& use : uses_of(schedule_, tensor)) {
-      append_unpack_items(unpacking_of(schedule_, use, rank), schedule_.dtypes[tensor],
+      append_unpack_items(unpacking_of(schedule_, use, rank, kept), schedule_.dtypes[tensor],
                           {begin, begin + entry.bytes}, landing_offset + entry.run_offset,
                           offsets[use.target], items);
     }

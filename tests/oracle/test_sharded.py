@@ -108,6 +108,41 @@ class Sharded(test_load.Load):
             self.assertEqual(command.exit_codes(result), {5}, result.stderr)
             self.assertIn("saved by a group of 2 ranks without a record", result.stderr)
 
+    def test_without_a_record_no_rank_writes_one(self):
+        """Not even one that has none of the selected tensors."""
+        directory = self.without_record(2)
+        save_file({"other": np.zeros(3, np.float32)}, directory / SHARD.format(1))
+        loaded, _ = command.load(self.work, 2, directory, "--only", "w")
+        again, _ = command.load(self.work, 2, loaded)
+        self.assertEqual([list(tensors) for tensors in shards(again, 2)], [["w"], []])
+
+    def test_records_that_are_not_possible(self):
+        record = {"version": 1, "rank": 0, "world": 2, "shards": {}}
+        shard = {"shape": [8], "axis": 0, "intervals": [[0, 4]]}
+        for wrong, cause in (
+            ({"rank": -1}, "the record of its shards is not valid"),
+            ({"shards": {"gone": shard}}, "the file does not have it"),
+            ({"shards": {"w": {**shard, "axis": 1}}}, "it is not the shard that the file's record says"),
+        ):
+            directory = Path(tempfile.mkdtemp(dir=self.work))
+            for rank in range(2):
+                text = json.dumps({**record, "rank": rank, **(wrong if rank == 0 else {})})
+                save_file(
+                    {"w": np.zeros(4, np.float32)}, directory / SHARD.format(rank), {"safeshuffle.shards": text}
+                )
+            result = command.run_ranks_to_the_end(2, "load", directory, "--tp-plan", "replicate")
+            self.assertEqual(command.exit_codes(result), {4}, result.stderr)
+            self.assertIn(SHARD.format(0), result.stderr)
+            self.assertIn(cause, result.stderr)
+
+    def test_missing_files_of_a_huge_group(self):
+        directory = Path(tempfile.mkdtemp(dir=self.work))
+        save_file({"w": np.zeros(4, np.float32)}, directory / SHARD.format(2**32 - 2))
+        result = command.measure("plan", directory, "--world", 2, "--tp-plan", "replicate")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("no files of ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4294967286 more", result.stderr)
+        self.assertLess(result.max_rss_bytes, 400 << 20)
+
     def test_missing_files(self):
         directory = Path(tempfile.mkdtemp(dir=self.work))
         for rank in (0, 3):

@@ -139,7 +139,7 @@ TEST_CASE("compositions that cannot be are refused, naming the target", "[compos
                                          {"e", DType::F4, {2, 3}},
                                          {"f", DType::F4, {2, 3}}}});
   const auto cause = [&](const Target& target) {
-    const ErrorRecord record = failure<PlanError>([&] { make_plan(catalog, {target}, 2).prove(); });
+    const ErrorRecord record = failure<PlanError>([&] { make_plan(catalog, {target}, 2); });
     CHECK(record.tensor == (target.composition ? "x" : "a"));
     return record.cause;
   };
@@ -157,6 +157,44 @@ TEST_CASE("compositions that cannot be are refused, naming the target", "[compos
         "one of its parts is empty");
   CHECK(cause(composed("x", {2, 6}, 1, {{4, 0, 0, 3}, {5, 0, 3, 3}})) ==
         "it is composed of parts that end inside a byte");
+}
+
+TEST_CASE("zeros that end inside a byte are refused", "[composition]") {
+  const Catalog catalog = make_catalog({{{"a", DType::F4, {2}}}});
+  const Target padded = composed("x", {8}, 0, {{0, 0, 0, 2}, {Fill::zeros, 0, 2, 6}}, cut(0, 8));
+  CHECK_NOTHROW(make_plan(catalog, {padded}, 4).prove());
+  CHECK(failure<PlanError>([&] { make_plan(catalog, {padded}, 8); }).cause.find("inside a byte") !=
+        std::string::npos);
+  const Target thirds =
+      composed("x", {8}, 0, {{0, 0, 0, 2}, {Fill::zeros, 0, 2, 6}}, cut(0, 8, true));
+  CHECK(failure<PlanError>([&] { make_plan(catalog, {thirds}, 3); }).cause ==
+        "it is composed of parts that end inside a byte");
+}
+
+TEST_CASE("targets that divide a tensor in ways that cannot be unpacked are refused",
+          "[composition]") {
+  const Catalog catalog = make_catalog({{{"a", DType::F16, {4, 6}}, {"b", DType::F16, {4, 6}}}});
+  const Target joined =
+      composed("x", {4, 12}, 1, {{0, 0, 0, 6}, {1, 0, 6, 6}}, whole(Placement::Kind::single, 0));
+  const Target halves{0, cut(0, 4), nullptr, nullptr};
+  CHECK_NOTHROW(make_plan(catalog, {joined, halves}, 2).prove());
+  const Target split = composed("y", {4, 12}, 1, {{0, 0, 0, 6}, {1, 0, 6, 6}}, cut(0, 2, false));
+  Target uneven = halves;
+  uneven.placement = fused(0, {2, 2});
+  const ErrorRecord record = failure<PlanError>([&] { make_plan(catalog, {split, uneven}, 2); });
+  CHECK(record.tensor == "a");
+  CHECK(record.file == "file-0");
+  CHECK(record.cause == "its targets divide it in different ways");
+}
+
+TEST_CASE("a tensor with thousands of targets takes no time per pair of them", "[composition]") {
+  constexpr std::uint32_t experts = 6000;
+  const Catalog catalog = make_catalog({{{"stacked", DType::BF16, {experts, 8, 8}}}});
+  std::vector<Target> targets;
+  for (std::uint32_t i = 0; i < experts; ++i) {
+    targets.push_back(composed(numbered("expert", i), {1, 8, 8}, 0, {{0, i, 0, 1}}));
+  }
+  CHECK_NOTHROW(make_plan(catalog, targets, 64).prove());
 }
 
 TEST_CASE("sizes that overflow, and axes that do not exist, are refused", "[composition]") {
