@@ -48,7 +48,9 @@ class FailingGpu(FaultCase):
                 result = job.run(RANKS, *self.command())
                 self.assert_fails(result, CUDA_ERROR, f"rank {FAILING}: ")
                 self.assertRegex(result.messages[0], CAUSE)
-                self.assert_nothing_saved()
+                # mpirun sometimes fails itself while it ends a job (it says ORTE_ERROR_LOG). Its
+                # ranks then end at once, and the lock is left for the next writer to remove.
+                self.assert_nothing_saved(but=[".safeshuffle.lock"])
 
     def test_no_memory_without_mpi(self):
         little = {FAILING: {"SIMULATED_GPU_MEMORY": "1000000"}}  # not enough for control messages
