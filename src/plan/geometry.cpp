@@ -4,6 +4,8 @@
 #include <functional>
 #include <unordered_map>
 
+#include "plan/mix.hpp"
+
 namespace safeshuffle::plan {
 namespace {
 
@@ -48,8 +50,7 @@ class GeometryHash {
          {cut.row_bytes, placement.split.sharing.units, std::uint64_t{placement.rank},
           fill == nullptr ? 0 : fill->target_begin + 1, static_cast<std::uint64_t>(placement.kind),
           static_cast<std::uint64_t>(schedule_->dtypes[tensor])}) {
-      hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
-      hash ^= hash >> 32;
+      hash = mixed(hash, value);
     }
     return hash;
   }

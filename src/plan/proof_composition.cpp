@@ -9,6 +9,7 @@
 #include "core/arithmetic.hpp"
 #include "plan/arena.hpp"
 #include "plan/landing.hpp"
+#include "plan/mix.hpp"
 #include "plan/proof_item.hpp"
 #include "plan/proof_support.hpp"
 #include "plan/shard.hpp"
@@ -117,9 +118,9 @@ class SameComposition {
     const Composition& composition = *schedule_->targets[target].composition;
     std::uint64_t hash = composition.fills.size();
     for (const std::uint64_t extent : composition.shape) {
-      hash = (hash ^ extent) * 0x9E3779B97F4A7C15U;
+      hash = mixed(hash, extent);
     }
-    return hash ^ (hash >> 32);
+    return hash;
   }
 
  private:

@@ -1,6 +1,7 @@
 // The data of a plan, as plain as possible: everything else is computed from it on demand.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -120,6 +121,11 @@ inline bool is_replicated(const Schedule& schedule, std::uint32_t tensor) {
 inline bool is_read(const Schedule& schedule, std::uint32_t tensor) {
   return schedule.first_use[tensor] != schedule.first_use[tensor + 1] &&
          schedule.catalog.tensors()[tensor].bytes != 0;
+}
+
+/// Whether any rank needs a landing buffer.
+inline bool anything_lands(const Schedule& schedule) {
+  return std::find(schedule.lands.begin(), schedule.lands.end(), true) != schedule.lands.end();
 }
 
 /// `stored` bytes of the tensor after conversion.

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "core/tensor_bytes.hpp"
+#include "plan/mix.hpp"
 
 namespace safeshuffle::plan {
 namespace {
@@ -31,9 +32,9 @@ class TargetHash {
     const Target& target = schedule_->targets[index];
     std::uint64_t hash = static_cast<std::uint64_t>(target.placement.kind);
     for (const std::uint64_t extent : shape_of(target, schedule_->catalog)) {
-      hash = (hash ^ extent) * 0x9E3779B97F4A7C15U;
+      hash = mixed(hash, extent);
     }
-    return hash ^ (hash >> 32);
+    return hash;
   }
 
  private:

@@ -210,9 +210,7 @@ class Summarizer {
 
   // Each reader's slabs may need the most in different waves; the sum is enough for all.
   void add_landing(std::span<const ReadGroup> groups) {
-    if (std::find(schedule_.lands.begin(), schedule_.lands.end(), true) == schedule_.lands.end()) {
-      return;
-    }
+    if (!anything_lands(schedule_)) return;
     std::vector<std::vector<std::uint64_t>> most(schedule_.world,
                                                  std::vector<std::uint64_t>());  // [reader][rank]
     for (const ReadGroup& group : groups) {

@@ -124,7 +124,7 @@ void SlabTransfers::append_items(const RunEntry& entry, const RankColumns& colum
 TransferPlanner::TransferPlanner(const Schedule& schedule, std::uint32_t rank)
     : schedule_(schedule),
       rank_(rank),
-      lands_(std::find(schedule.lands.begin(), schedule.lands.end(), true) != schedule.lands.end()),
+      lands_(anything_lands(schedule)),
       offsets_(arena_offsets(schedule, rank)),
       places_(places_of_tensors(schedule, offsets_)),
       transfers_(schedule) {}
