@@ -112,6 +112,7 @@ void add(Hasher& hasher, const std::vector<Read>& reads) {
 std::uint64_t hash_of(const Schedule& schedule) {
   Hasher hasher;
   hasher.add(schedule.world);
+  hasher.add(schedule.replicas);
   hasher.add(schedule.waves);
   hasher.add(schedule.window);
   for (const FileInfo& file : schedule.catalog.files()) hasher.add(file.size);
