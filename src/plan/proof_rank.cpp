@@ -51,19 +51,20 @@ std::vector<RankClass> rank_classes(const Schedule& schedule, const Geometries& 
 
 class RankProof {
  public:
-  explicit RankProof(const Schedule& schedule)
+  RankProof(const Schedule& schedule, const Geometries& geometries)
       : schedule_(schedule),
+        geometries_(geometries),
         tensors_(schedule.catalog.tensors()),
         groups_(read_groups(schedule)),
         transfers_(schedule),
         items_(schedule),
         in_broadcast_(tensors_.size(), not_held),
-        in_landing_(tensors_.size()),
+        in_landing_(anything_lands(schedule) ? tensors_.size() : 0),
         broadcast_bytes_(groups_.size(), not_held) {}
 
-  void check(const Geometries& geometries) {
+  void check() {
     check_arena_order();
-    for (const RankClass& ranks : rank_classes(schedule_, geometries)) check_class(ranks);
+    for (const RankClass& ranks : rank_classes(schedule_, geometries_)) check_class(ranks);
   }
 
  private:
@@ -96,6 +97,7 @@ class RankProof {
     places_ = places_of_tensors(schedule_, offsets_);
     arena_bytes_ = landing_bytes_ = std::numeric_limits<std::uint64_t>::max();
     for (std::uint32_t rank = ranks.first; rank < ranks.end; ++rank) note_memory(rank);
+    find_shares();
     check_targets();
     written_.assign(tensors_.size(), 0);
     landed_.assign(schedule_.world, 0);
@@ -155,9 +157,14 @@ class RankProof {
     }
   }
 
-  std::uint64_t share(std::uint32_t tensor) {
-    return share_bytes(schedule_, tensor, rank_, columns_);
+  void find_shares() {
+    shares_.clear();
+    for (const std::uint32_t example : geometries_.example) {
+      shares_.push_back(share_bytes(schedule_, example, rank_, columns_));
+    }
   }
+
+  std::uint64_t share(std::uint32_t tensor) const { return shares_[geometries_.of_tensor[tensor]]; }
 
   // Its messages are parts of its own share, one after the other, or land one at a time.
   void note_segmented(std::uint32_t tensor, const Segments& segments, std::uint32_t reader) {
@@ -207,7 +214,7 @@ class RankProof {
            is_replicated(schedule_, segment.tensor) == route.replicated;
   }
 
-  std::uint64_t kept_of_slab(Route route) {
+  std::uint64_t kept_of_slab(Route route) const {
     std::uint64_t bytes = 0;
     for (const Segment& segment : slab_.segments) {
       if (takes(segment, route)) bytes += share(segment.tensor);
@@ -294,6 +301,7 @@ class RankProof {
   }
 
   const Schedule& schedule_;
+  const Geometries& geometries_;
   std::span<const TensorInfo> tensors_;
   std::vector<ReadGroup> groups_;
   SlabTransfers transfers_;
@@ -305,6 +313,7 @@ class RankProof {
 
   // Of the class being checked.
   std::uint32_t rank_ = 0;
+  std::vector<std::uint64_t> shares_;   // by geometry
   std::vector<std::uint64_t> offsets_;  // by target
   std::vector<std::uint64_t> places_;   // by tensor
   std::uint64_t arena_bytes_ = 0;
@@ -320,7 +329,7 @@ class RankProof {
 }  // namespace
 
 void prove_arenas(const Schedule& schedule, const Geometries& geometries) {
-  RankProof(schedule).check(geometries);
+  RankProof(schedule, geometries).check();
 }
 
 }  // namespace safeshuffle::plan
