@@ -1,4 +1,4 @@
-// Two kinds of staging: for a device whose memory the host can write, and for one where it cannot.
+// Staging for a device whose memory the host can write, and for one where it cannot.
 #pragma once
 
 #include <algorithm>
@@ -10,24 +10,73 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "device/device.hpp"
+#include "support/sample_file.hpp"
 
 namespace safeshuffle::testing {
 
 /// Hands out the destination itself.
 class DirectStaging final : public device::Staging {
  public:
-  device::StagingSlot acquire(std::byte* destination, std::size_t bytes) override {
-    return {{destination, bytes}, destination, 0};
+  std::optional<device::StagingSlot> try_acquire(std::byte* destination,
+                                                 std::size_t bytes) override {
+    return device::StagingSlot{{destination, bytes}, destination, 0};
   }
   void commit(device::StagingSlot, std::function<void()> landed) override { landed(); }
   void discard(device::StagingSlot) noexcept override {}
   std::uint64_t pinned_bytes() const noexcept override { return 0; }
+};
+
+/// One slot or none; what is committed lands only when the test lets it.
+class HeldStaging final : public device::Staging {
+ public:
+  HeldStaging(std::size_t slot_bytes, bool has_slot) : memory_(slot_bytes), free_(has_slot) {}
+
+  std::optional<device::StagingSlot> try_acquire(std::byte* destination,
+                                                 std::size_t bytes) override {
+    if (!free_.exchange(false)) return {};
+    return device::StagingSlot{memory_.span().first(bytes), destination, 0};
+  }
+
+  void commit(device::StagingSlot slot, std::function<void()> landed) override {
+    const std::scoped_lock lock(mutex_);
+    held_ = slot;
+    landed_ = std::move(landed);
+  }
+
+  void discard(device::StagingSlot) noexcept override { free_ = true; }
+  std::uint64_t pinned_bytes() const noexcept override { return memory_.span().size(); }
+
+  /// Whether something is held that was committed.
+  bool holds() {
+    const std::scoped_lock lock(mutex_);
+    return landed_ != nullptr;
+  }
+
+  /// Lands it.
+  void land() {
+    std::function<void()> landed;
+    {
+      const std::scoped_lock lock(mutex_);
+      std::ranges::copy(held_.host, held_.device_destination);
+      landed = std::exchange(landed_, nullptr);
+    }
+    free_ = true;
+    landed();
+  }
+
+ private:
+  AlignedMemory memory_;
+  std::atomic<bool> free_;
+  std::mutex mutex_;
+  device::StagingSlot held_;
+  std::function<void()> landed_;
 };
 
 /// A few separate slots; data lands later, from another thread.
@@ -50,13 +99,14 @@ class DelayedStaging final : public device::Staging {
     copier_.join();
   }
 
-  device::StagingSlot acquire(std::byte* destination, std::size_t bytes) override {
+  std::optional<device::StagingSlot> try_acquire(std::byte* destination,
+                                                 std::size_t bytes) override {
     if (bytes > slot_bytes_) throw std::length_error("piece larger than a slot");
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !free_.empty(); });
+    const std::scoped_lock lock(mutex_);
+    if (free_.empty()) return {};
     const std::size_t index = free_.back();
     free_.pop_back();
-    return {{memory_[index].get(), bytes}, destination, index};
+    return device::StagingSlot{{memory_[index].get(), bytes}, destination, index};
   }
 
   void commit(device::StagingSlot slot, std::function<void()> landed) override {
@@ -104,11 +154,8 @@ class DelayedStaging final : public device::Staging {
   }
 
   void release(std::size_t index) noexcept {
-    {
-      const std::scoped_lock lock(mutex_);
-      free_.push_back(index);
-    }
-    changed_.notify_all();
+    const std::scoped_lock lock(mutex_);
+    free_.push_back(index);
   }
 
   const std::size_t slot_bytes_;
