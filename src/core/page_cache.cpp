@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/arithmetic.hpp"
+#include "core/filesystem.hpp"
 
 namespace safeshuffle::core {
 namespace {
@@ -43,6 +44,8 @@ struct Cachestat {
 };
 
 std::optional<std::uint64_t> pages_by_cachestat(int descriptor, CachestatRange range) {
+  // Which has no pages of its own; a mapping shows those of the file below.
+  if (filesystem_of(descriptor) == Filesystem::overlay) return {};
   Cachestat stat;
   if (::syscall(cachestat_call, descriptor, &range, &stat, 0U) != 0) return {};
   return stat.cached;
