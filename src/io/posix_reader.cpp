@@ -13,6 +13,7 @@
 #include "io/busy_clock.hpp"
 #include "io/files.hpp"
 #include "io/pieces.hpp"
+#include "io/range_read.hpp"
 
 namespace safeshuffle::io {
 namespace {
@@ -34,6 +35,16 @@ std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
   return files;
 }
 
+void make(const RangeRead::Call& call, RangeRead& reading) {
+  std::size_t bytes = 0;
+  try {
+    bytes = call.handle->read_some(call.offset, call.to);
+  } catch (const IoError& error) {
+    return reading.failed(error);
+  }
+  reading.done(bytes);
+}
+
 class PosixReader final : public Reader {
  public:
   PosixReader(const ReaderOptions& options, const source::Source& source,
@@ -41,7 +52,7 @@ class PosixReader final : public Reader {
       : options_(options),
         source_(source),
         staging_(staging),
-        files_(std::move(files), options.direct == DirectIo::on, source, recorder_),
+        files_(std::move(files), options.direct, source, recorder_),
         pool_(std::make_unique<core::ThreadPool>(options.threads)) {}
 
   ~PosixReader() override {
@@ -138,7 +149,8 @@ class PosixReader final : public Reader {
 
   void read(const Piece& piece, std::span<std::byte> to) {
     const BusyClock::Work work(busy_);
-    files_.open(piece.file)->read(piece.offset, to);
+    RangeRead reading(files_.open(piece.file), piece.offset, to);
+    while (const auto call = reading.next()) make(*call, reading);
   }
 
   void commit(Batch& batch, const device::StagingSlot& slot) {

@@ -7,9 +7,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -79,12 +77,13 @@ class HeldStaging final : public device::Staging {
   std::function<void()> landed_;
 };
 
-/// A few separate slots; data lands later, from another thread.
+/// A few separate slots, congruent to their destinations modulo 4096; data lands later, from
+/// another thread.
 class DelayedStaging final : public device::Staging {
  public:
   DelayedStaging(std::size_t slot_bytes, std::size_t slots) : slot_bytes_(slot_bytes) {
     for (std::size_t i = 0; i < slots; ++i) {
-      memory_.emplace_back(static_cast<std::byte*>(::operator new(slot_bytes, alignment)));
+      memory_.emplace_back(slot_bytes + page);
       free_.push_back(i);
     }
     copier_ = std::thread([this] { copy_all(); });
@@ -106,7 +105,8 @@ class DelayedStaging final : public device::Staging {
     if (free_.empty()) return {};
     const std::size_t index = free_.back();
     free_.pop_back();
-    return device::StagingSlot{{memory_[index].get(), bytes}, destination, index};
+    const std::size_t skip = reinterpret_cast<std::uintptr_t>(destination) % page;
+    return device::StagingSlot{memory_[index].span().subspan(skip, bytes), destination, index};
   }
 
   void commit(device::StagingSlot slot, std::function<void()> landed) override {
@@ -128,10 +128,7 @@ class DelayedStaging final : public device::Staging {
   }
 
  private:
-  static constexpr std::align_val_t alignment{4096};
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete(memory, alignment); }
-  };
+  static constexpr std::size_t page = 4096;
   struct Transfer {
     device::StagingSlot slot;
     std::function<void()> landed;
@@ -159,7 +156,7 @@ class DelayedStaging final : public device::Staging {
   }
 
   const std::size_t slot_bytes_;
-  std::vector<std::unique_ptr<std::byte, Free>> memory_;
+  std::vector<AlignedMemory> memory_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::size_t> free_;
