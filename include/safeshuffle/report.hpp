@@ -44,6 +44,13 @@ struct Span {
   double seconds = 0;
 };
 
+/// What DirectIo::automatic chose for some of the bytes read, and why.
+struct ReadChoice {
+  bool direct = false;  ///< bypassing the page cache, or through it
+  std::string reason;   ///< "cold", "cached", ...; all of them: docs/report.md
+  std::uint64_t bytes = 0;
+};
+
 /// One rank's part. Times in seconds, sizes in bytes.
 struct RankReport {
   std::uint32_t rank = 0;
@@ -66,6 +73,7 @@ struct RankReport {
   std::string io_path;                    ///< engine and mode used: "posix buffered"; or "none"
   std::uint64_t direct_bytes = 0;         ///< read from storage with O_DIRECT
   std::uint64_t buffered_bytes = 0;       ///< read from storage through the page cache
+  std::vector<ReadChoice> read_choices;   ///< empty if the caller chose with Options::direct
   unsigned reader_threads = 0;
   std::uint64_t reader_chunk = 0;      ///< maximum bytes per read call
   std::string reader_cpus;             ///< CPUs of the reader threads, such as "0-15,64-79"

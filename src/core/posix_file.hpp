@@ -11,6 +11,7 @@
 
 #include "core/descriptor.hpp"
 #include "core/file_identity.hpp"
+#include "core/filesystem.hpp"
 
 namespace safeshuffle::core {
 
@@ -48,6 +49,12 @@ class PosixFile {
   /// Reads the bytes from `offset` on into the beginning of `destination`; returns their number, 0
   /// only at the end of the file.
   std::size_t read_some(std::uint64_t offset, std::span<std::byte> destination) const;
+
+  Filesystem filesystem() const noexcept { return filesystem_of(descriptor_.value()); }
+
+  /// See page_cache.hpp.
+  std::optional<std::uint64_t> cached_bytes(std::uint64_t offset, std::uint64_t bytes) const;
+  void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept;
 
   /// Writes all of `data` at byte `offset`.
   void write(std::uint64_t offset, std::span<const std::byte> data) const;

@@ -27,6 +27,16 @@ std::string hexadecimal(std::uint64_t value) {
   return text.str();
 }
 
+nlohmann::ordered_json choices_json(const std::vector<ReadChoice>& choices) {
+  auto json = nlohmann::ordered_json::array();
+  for (const ReadChoice& choice : choices) {
+    json.push_back({{"read", choice.direct ? "direct" : "buffered"},
+                    {"reason", choice.reason},
+                    {"bytes", choice.bytes}});
+  }
+  return json;
+}
+
 nlohmann::ordered_json rank_json(const RankReport& rank) {
   nlohmann::ordered_json json{{"rank", rank.rank},
                               {"host", rank.host},
@@ -49,6 +59,7 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
   json["io"] = {{"path", rank.io_path},
                 {"direct_bytes", rank.direct_bytes},
                 {"buffered_bytes", rank.buffered_bytes},
+                {"choices", choices_json(rank.read_choices)},
                 {"threads", rank.reader_threads},
                 {"chunk", rank.reader_chunk},
                 {"cpus", rank.reader_cpus},
@@ -134,6 +145,10 @@ std::string encode(const RankReport& rank) {
   out.put(std::uint64_t{rank.reader_threads}).put(rank.reader_chunk);
   out.put(std::uint64_t{rank.fallbacks.size()});
   for (const std::string& fallback : rank.fallbacks) out.put(fallback);
+  out.put(std::uint64_t{rank.read_choices.size()});
+  for (const ReadChoice& choice : rank.read_choices) {
+    out.put(std::uint64_t{choice.direct}).put(choice.reason).put(choice.bytes);
+  }
   for (const Span& span : rank.spans) {
     out.put(static_cast<std::uint64_t>(span.track)).put(span.name).put(span.begin);
     out.put(span.seconds);
@@ -142,6 +157,14 @@ std::string encode(const RankReport& rank) {
 }
 
 namespace {
+
+ReadChoice decode_choice(core::WireReader& in) {
+  ReadChoice choice;
+  choice.direct = in.number() != 0;
+  choice.reason = in.text();
+  choice.bytes = in.number();
+  return choice;
+}
 
 Span decode_span(core::WireReader& in) {
   Span span;
@@ -182,6 +205,9 @@ RankReport decode_rank_report(std::string_view bytes) {
   rank.reader_threads = static_cast<unsigned>(in.number());
   rank.reader_chunk = in.number();
   for (std::uint64_t left = in.number(); left > 0; --left) rank.fallbacks.push_back(in.text());
+  for (std::uint64_t left = in.number(); left > 0; --left) {
+    rank.read_choices.push_back(decode_choice(in));
+  }
   while (!in.at_end()) rank.spans.push_back(decode_span(in));
   return rank;
 }

@@ -24,6 +24,17 @@ class FileHandle final : public Handle {
     return file_.read_some(offset, to);
   }
 
+  bool is_local() const noexcept override { return file_.filesystem() != core::Filesystem::remote; }
+
+  std::optional<std::uint64_t> cached_bytes(std::uint64_t offset,
+                                            std::uint64_t bytes) const override {
+    return file_.cached_bytes(offset, bytes);
+  }
+
+  void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept override {
+    file_.drop_cached(offset, bytes);
+  }
+
  private:
   const core::PosixFile file_;
   const core::FileIdentity identity_;
