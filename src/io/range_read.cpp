@@ -52,6 +52,16 @@ std::optional<RangeRead::Call> RangeRead::next_direct() {
   return {};
 }
 
+void RangeRead::make(const Call& call) {
+  std::size_t bytes = 0;
+  try {
+    bytes = call.handle->read_some(call.offset, call.to);
+  } catch (const IoError& error) {
+    return failed(error);
+  }
+  done(bytes);
+}
+
 void RangeRead::done(std::size_t bytes) {
   if (direct_ != nullptr) return done_directly(bytes);
   if (bytes == 0) core::raise_ended_early(file_->info().path, offset_);

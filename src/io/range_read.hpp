@@ -34,6 +34,9 @@ class RangeRead {
   /// The call to make now; none when the range is read, which is then recorded.
   std::optional<Call> next();
 
+  /// Makes that call, with `done` or `failed`. Throws IoError.
+  void make(const Call& call);
+
   /// That call has read so many bytes, 0 at the end of the file. Throws IoError if the file ended
   /// early.
   void done(std::size_t bytes);

@@ -51,7 +51,7 @@ void WaveReader::make_reader(const source::Source& source, const io::ReaderOptio
   const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
   staging_ = device_->make_staging(slot_bytes, io::ring_slots(slot_bytes, options.threads));
   reader_ = io::make_reader(options, source, files_of(schedule_), *staging_);
-  reading_ = {core::allowed_cpus(), options.threads, options.chunk};
+  reading_ = {core::allowed_cpus(), reader_->path().threads, options.chunk};
 }
 
 void WaveReader::start(std::uint32_t wave) {

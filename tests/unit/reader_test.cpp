@@ -1,4 +1,6 @@
 // io: splitting into pieces, faults of the source, direct I/O and its fallbacks.
+#include "io/reader.hpp"
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -15,7 +17,6 @@
 #include "core/system_call.hpp"
 #include "io/path_recorder.hpp"
 #include "io/pieces.hpp"
-#include "io/posix_reader.hpp"
 #include "source/files.hpp"
 #include "support/catch.hpp"
 #include "support/sample_file.hpp"
@@ -130,7 +131,7 @@ struct Bench {
   io::BatchStatus read_all() { return read({file}, {{0, 0, file.size, memory.data()}}); }
 
   io::BatchStatus read(std::vector<FileInfo> files, const std::vector<io::ReadRange>& ranges) {
-    reader = io::make_posix_reader(options, source, std::move(files), staging);
+    reader = io::make_reader(options, source, std::move(files), staging);
     reader->submit(ranges);
     io::BatchStatus status;
     while (!status.done) status = reader->poll(0, std::chrono::seconds(1));
@@ -227,7 +228,7 @@ TEST_CASE("the reported error is the one of the lowest offset", "[io]") {
   std::filesystem::resize_file(bench.file.path, 0);
   bench.file = testing::describe_file(bench.file.path);
   bench.file.size = 0;
-  bench.reader = io::make_posix_reader(bench.options, bench.source, {bench.file}, bench.staging);
+  bench.reader = io::make_reader(bench.options, bench.source, {bench.file}, bench.staging);
   const io::ReadRange range{0, 0, file_size, bench.memory.data()};
   bench.reader->submit({&range, 1});
   io::BatchStatus status;
@@ -460,7 +461,7 @@ TEST_CASE("a cold file is not in the page cache after it was read", "[io]") {
   const core::PosixFile file = core::PosixFile::open(bench.file.path);
   file.sync();
   file.drop_cached(0, file_size);
-  bench.reader = io::make_posix_reader(bench.options, source::files(), {bench.file}, bench.staging);
+  bench.reader = io::make_reader(bench.options, source::files(), {bench.file}, bench.staging);
   const io::ReadRange range{0, 0, file_size, bench.memory.data()};
   if (file.cached_bytes(0, file_size) != 0 || !file_is_direct(bench.file.path)) {
     WARN("skipped: the filesystem of " << bench.file.path << " keeps its pages");
