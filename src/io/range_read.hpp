@@ -26,10 +26,13 @@ class RangeRead {
     const source::Handle* handle = nullptr;
     std::uint64_t offset = 0;
     std::span<std::byte> to;
+    bool direct = false;
   };
 
   /// `to` is to be filled with the bytes from `offset` on. Throws IoError.
   RangeRead(std::shared_ptr<File> file, std::uint64_t offset, std::span<std::byte> to);
+
+  const std::string& path() const noexcept { return file_->info().path; }
 
   /// The call to make now; none when the range is read, which is then recorded.
   std::optional<Call> next();
