@@ -88,6 +88,7 @@ struct Report {
   std::string device;   ///< rank 0's
   std::string
       transport;  ///< "self", "mpi"; "nccl+" and what control messages use: mpi, tcp, caller
+  std::uint32_t replicas = 1;  ///< PlanOptions::replicas
   std::uint64_t plan_hash = 0;
   std::uint32_t waves = 0;
   std::uint64_t window = 0;

@@ -26,6 +26,8 @@ struct Batch {
   std::uint64_t bytes = 0;           // landed
   std::size_t error_position = 0;    // of the piece that failed
   std::optional<ErrorRecord> error;
+  bool may_leave = false;
+  std::vector<LeftRange> left;
 };
 
 std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
@@ -68,9 +70,9 @@ class BatchReader final : public Reader {
     changed_.wait(lock, [this] { return in_progress_ == 0; });
   }
 
-  BatchId submit(std::span<const ReadRange> ranges) override {
+  BatchId submit(std::span<const ReadRange> ranges, bool may_leave) override {
     for (const ReadRange& range : ranges) files_.info(range.file);  // throws on a wrong index
-    add_batch(split(ranges, options_.chunk, options_.threads));
+    add_batch(split(ranges, options_.chunk, options_.threads), may_leave);
     hand_out();
     return batches_.size() - 1;
   }
@@ -80,7 +82,7 @@ class BatchReader final : public Reader {
     const Batch& batch = batches_.at(id);
     const auto done = [&batch] { return batch.unfinished == 0; };
     const bool is_done = changed_.wait_for(lock, patience, done);
-    return {is_done, batch.unread == 0, batch.bytes, batch.error};
+    return {is_done, batch.unread == 0, batch.bytes, batch.error, sorted(batch.left)};
   }
 
   void cancel() noexcept override {
@@ -104,8 +106,13 @@ class BatchReader final : public Reader {
     std::size_t position = 0;
   };
 
-  void add_batch(const std::vector<Piece>& pieces) {
-    Batch batch{.files = files_of(pieces), .error = {}};
+  static std::vector<LeftRange> sorted(std::vector<LeftRange> ranges) {
+    std::ranges::sort(ranges, {}, &LeftRange::destination);
+    return ranges;
+  }
+
+  void add_batch(const std::vector<Piece>& pieces, bool may_leave) {
+    Batch batch{.files = files_of(pieces), .error = {}, .may_leave = may_leave, .left = {}};
     batch.unread = batch.unfinished = pieces.size();
     const std::scoped_lock lock(waiting_mutex_, mutex_);
     Batch& added = batches_.emplace_back(std::move(batch));
@@ -156,11 +163,12 @@ class BatchReader final : public Reader {
     RangeRead& begin() override {
       reader_.require_not_cancelled();
       busy_.emplace(reader_.busy_);
-      return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset,
-                              slot_.host);
+      return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_.host,
+                              task_.batch.may_leave);
     }
 
     void end(std::exception_ptr error) noexcept override {
+      if (!error) reader_.note_left(task_, reading_->left_in());
       reading_.reset();
       busy_.reset();
       reader_.land(task_, slot_, error);
@@ -173,6 +181,13 @@ class BatchReader final : public Reader {
     std::optional<BusyClock::Work> busy_;
     std::optional<RangeRead> reading_;
   };
+
+  void note_left(const Task& task, std::shared_ptr<File> file) {
+    if (!file) return;
+    const Piece& piece = task.piece;
+    const std::scoped_lock lock(mutex_);
+    task.batch.left.push_back({std::move(file), piece.offset, piece.bytes, piece.destination});
+  }
 
   /// One piece from slot to device, unless it could not be read.
   void land(const Task& task, const device::StagingSlot& slot, const std::exception_ptr& error) {
@@ -269,6 +284,14 @@ class BatchReader final : public Reader {
 };
 
 }  // namespace
+
+void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to) {
+  source::read(range.file->buffered(), range.file->info().path, range.offset + skip, to);
+}
+
+void check_unchanged(const LeftRange& range, const source::Source& source) {
+  check_unchanged(range.file->info(), source);
+}
 
 std::unique_ptr<Reader> make_reader(const ReaderOptions& options, const source::Source& source,
                                     std::vector<FileInfo> files, device::Staging& staging) {

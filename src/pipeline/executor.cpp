@@ -1,5 +1,6 @@
 #include "pipeline/executor.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -47,6 +48,7 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
       options_(options),
       timeout_(core::Deadline(options.timeout).limit()),
       clock_(clock),
+      source_(source),
       queue_(device_->make_queue()),
       buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()], schedule_.slabs)),
       packer_(device_->make_packer(*queue_)),
@@ -63,13 +65,13 @@ void Executor::run() {
   fill_zeros();
   connect();
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
-    // Its slab is free since the exchange of the wave before; keep the disk busy from now on.
-    start_reading(wave + 1);
     Transfers transfers = std::exchange(transfers_, {});
     prepare_transfers(wave + 1);
+    // Its slab is free since the exchange of the wave before; keep the disk busy from now on.
+    start_reading(wave + 1);
     await_reading(wave);
     pack(transfers.items, wave);
-    if (!exchange(std::move(transfers.exchange), wave)) return;
+    if (!exchange(transfers, wave)) return;
     unpack(transfers.unpack);
     finish_wave(wave);
   }
@@ -99,7 +101,8 @@ void Executor::connect() {
 
 void Executor::start_reading(std::uint32_t wave) {
   if (wave >= schedule_.waves || error_) return;
-  attempt([&] { reader_.start(wave); });
+  const bool may_leave = device_->reads_to_pack() && !transfers_.sends_from_slab;
+  attempt([&] { reader_.start(wave, may_leave); });
 }
 
 void Executor::await_reading(std::uint32_t wave) {
@@ -131,18 +134,26 @@ Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
   plan::Outgoing outgoing = planner_.outgoing(wave);
   plan::Incoming incoming = planner_.incoming(wave);
   return {.items = std::move(outgoing.items),
+          .sends_from_slab = std::ranges::find(outgoing.sends, plan::RunMemory::slab,
+                                               &plan::Run::memory) != outgoing.sends.end(),
           .exchange = {.sends = messages(outgoing.sends, wave),
                        .receives = messages(incoming.receives, wave),
                        .broadcasts = messages(incoming.broadcasts, wave),
                        .keep_alive = buffers_},
+          .relays = {.sends = messages(incoming.relays.sends, wave),
+                     .receives = messages(incoming.relays.receives, wave),
+                     .broadcasts = {},
+                     .keep_alive = buffers_},
           .unpack = std::move(incoming.unpack)};
 }
 
 void Executor::pack(const std::vector<PackItem>& items, std::uint32_t wave) {
-  const PhaseScope scope(clock_, Phase::pack);
+  const FileSlab* const source = reader_.source();
+  const PhaseScope scope(clock_, source == nullptr ? Phase::pack : Phase::read);
   attempt([&] {
     packer_->pack(items, {buffers_->slabs[plan::slab_of(schedule_, wave)].get(),
-                          buffers_->arena.get(), buffers_->pack_buffer.get()});
+                          buffers_->arena.get(), buffers_->pack_buffer.get(), source});
+    if (source != nullptr) source->check_unchanged(source_);
   });
 }
 
@@ -168,13 +179,19 @@ void Executor::await_queue() {
   }
 }
 
-// Whether no rank has failed.
-bool Executor::exchange(comm::Exchange exchange, std::uint32_t wave) {
+// Whether no rank has failed. What is relayed must have arrived, so replicas pass it on afterwards.
+bool Executor::exchange(Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::exchange);
+  const std::string of_wave = "of wave " + std::to_string(wave);
+  if (!exchange(std::move(transfers.exchange), "the exchange " + of_wave)) return false;
+  return schedule_.replicas == 1 ||
+         exchange(std::move(transfers.relays), "the exchange between replicas " + of_wave);
+}
+
+bool Executor::exchange(comm::Exchange exchange, const std::string& what) {
   exchange.failed = error_.has_value();
   const auto pending = transport_.exchange(std::move(exchange), *queue_);
-  comm::await(*pending, control_, "the exchange of wave " + std::to_string(wave), timeout_,
-              [this] { report_if_due(); });
+  comm::await(*pending, control_, what, timeout_, [this] { report_if_due(); });
   return !pending->failed();
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "safeshuffle/communicator.hpp"
@@ -49,7 +50,9 @@ class Executor {
  private:
   struct Transfers {
     std::vector<PackItem> items;
+    bool sends_from_slab = false;
     comm::Exchange exchange;
+    comm::Exchange relays;  // between replicas
     std::vector<PackItem> unpack;
   };
 
@@ -67,7 +70,8 @@ class Executor {
   void unpack(const std::vector<PackItem>& items);
   std::byte* landing() const;
   void await_queue();
-  [[nodiscard]] bool exchange(comm::Exchange exchange, std::uint32_t wave);
+  [[nodiscard]] bool exchange(Transfers& transfers, std::uint32_t wave);
+  [[nodiscard]] bool exchange(comm::Exchange exchange, const std::string& what);
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
   void finish_wave(std::uint32_t wave);
   void report_if_due();
@@ -80,6 +84,7 @@ class Executor {
   const Options& options_;
   const std::chrono::milliseconds timeout_;
   PhaseClock& clock_;
+  const source::Source& source_;
   // First: throws while a stream is captured, before anything is allocated.
   std::unique_ptr<device::Queue> queue_;
   std::shared_ptr<Buffers> buffers_;

@@ -158,6 +158,7 @@ Report make_report(const Plan& plan, const Communicator& comm,
   report.version = SAFESHUFFLE_VERSION;
   report.device = comm.device_handle()->description();
   report.transport = comm.transport_name();
+  report.replicas = plan.replicas();
   report.plan_hash = plan.hash();
   report.waves = plan.waves();
   report.window = plan.window();

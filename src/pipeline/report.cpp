@@ -97,6 +97,7 @@ std::string to_json(const Report& report) {
       {"device", report.device},
       {"transport", report.transport},
       {"world", report.ranks.size()},
+      {"replicas", report.replicas},
       {"plan_hash", hexadecimal(report.plan_hash)},
       {"waves", report.waves},
       {"window", report.window},
