@@ -117,7 +117,7 @@ class UringEngine final : public Engine {
   }
 
   std::string name() const override {
-    if (!ring_used_) return pool_used_ ? "posix" : "uring";
+    if (!ring_used_) return "posix";
     return pool_used_ ? "uring+posix" : "uring";
   }
 
