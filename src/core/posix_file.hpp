@@ -50,6 +50,9 @@ class PosixFile {
   /// only at the end of the file.
   std::size_t read_some(std::uint64_t offset, std::span<std::byte> destination) const;
 
+  /// Open as long as this.
+  int descriptor() const noexcept { return descriptor_.value(); }
+
   Filesystem filesystem() const noexcept { return filesystem_of(descriptor_.value()); }
 
   /// See page_cache.hpp.
