@@ -10,6 +10,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/page_cache.hpp"
 #include "core/system_call.hpp"
 
 namespace safeshuffle::core {
@@ -122,6 +123,15 @@ std::size_t PosixFile::read_some(std::uint64_t offset, std::span<std::byte> dest
       [&] { return ::pread(descriptor_.value(), destination.data(), destination.size(), at); });
   if (count == -1) raise_errno(errno, path_, "cannot read", offset);
   return static_cast<std::size_t>(count);
+}
+
+std::optional<std::uint64_t> PosixFile::cached_bytes(std::uint64_t offset,
+                                                     std::uint64_t bytes) const {
+  return core::cached_bytes(descriptor_.value(), offset, bytes);
+}
+
+void PosixFile::drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  core::drop_cached(descriptor_.value(), offset, bytes);
 }
 
 void PosixFile::write(std::uint64_t offset, std::span<const std::byte> data) const {

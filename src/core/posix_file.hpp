@@ -49,6 +49,10 @@ class PosixFile {
   /// only at the end of the file.
   std::size_t read_some(std::uint64_t offset, std::span<std::byte> destination) const;
 
+  /// See page_cache.hpp.
+  std::optional<std::uint64_t> cached_bytes(std::uint64_t offset, std::uint64_t bytes) const;
+  void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+
   /// Writes all of `data` at byte `offset`.
   void write(std::uint64_t offset, std::span<const std::byte> data) const;
 

@@ -24,6 +24,15 @@ class FileHandle final : public Handle {
     return file_.read_some(offset, to);
   }
 
+  std::optional<std::uint64_t> cached_bytes(std::uint64_t offset,
+                                            std::uint64_t bytes) const override {
+    return file_.cached_bytes(offset, bytes);
+  }
+
+  void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept override {
+    file_.drop_cached(offset, bytes);
+  }
+
  private:
   const core::PosixFile file_;
   const core::FileIdentity identity_;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,6 +39,18 @@ class Handle {
   /// Reads from byte `offset` on into the beginning of `to`; returns the number of bytes, 0 only at
   /// the end. Throws IoError with path, offset and errno.
   virtual std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const = 0;
+
+  /// How many of `bytes` bytes from `offset` on need not be read from storage, because the page
+  /// cache has them; counted in whole pages, but at most `bytes`. Empty if unknown.
+  virtual std::optional<std::uint64_t> cached_bytes(std::uint64_t /*offset*/,
+                                                    std::uint64_t /*bytes*/) const {
+    return {};
+  }
+
+  /// Asks the page cache to drop whole pages within this range. It keeps those that are dirty, in
+  /// use, in one block with others outside of it, or without storage behind them: `cached_bytes`
+  /// tells what remains.
+  virtual void drop_cached(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const noexcept {}
 };
 
 /// Paths name directories, and in them objects, such as files. Thread-safe. All functions throw

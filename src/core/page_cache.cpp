@@ -1,0 +1,111 @@
+#include "core/page_cache.hpp"
+
+#include <algorithm>
+#include <fcntl.h>
+#include <limits>
+#include <string>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <vector>
+
+#include "core/arithmetic.hpp"
+
+namespace safeshuffle::core {
+namespace {
+
+constexpr std::uint64_t most_mapped = std::uint64_t{1} << 30;  // at a time
+
+std::uint64_t system_page() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// From linux/mman.h, which older systems have without these; the number is the same on all
+// architectures.
+#ifdef SYS_cachestat
+constexpr long cachestat_call = SYS_cachestat;
+#else
+constexpr long cachestat_call = 451;
+#endif
+
+struct CachestatRange {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct Cachestat {
+  std::uint64_t cached = 0;  // this and what follows in pages
+  std::uint64_t dirty = 0;
+  std::uint64_t writeback = 0;
+  std::uint64_t evicted = 0;
+  std::uint64_t recently_evicted = 0;
+};
+
+std::optional<std::uint64_t> pages_by_cachestat(int descriptor, CachestatRange range) {
+  Cachestat stat;
+  if (::syscall(cachestat_call, descriptor, &range, &stat, 0U) != 0) return {};
+  return stat.cached;
+}
+
+/// Whether mincore tells the truth: of a file that the caller neither owns nor may write to, it
+/// says that all pages are cached.
+bool may_ask_mincore(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return false;
+  const std::string file = "/proc/self/fd/" + std::to_string(descriptor);
+  return status.st_uid == ::geteuid() || ::faccessat(AT_FDCWD, file.c_str(), W_OK, AT_EACCESS) == 0;
+}
+
+/// `begin` is a multiple of a page.
+std::optional<std::uint64_t> pages_by_mincore(int descriptor, std::uint64_t begin,
+                                              std::uint64_t bytes) {
+  std::vector<unsigned char> pages(ceil_div(bytes, system_page()));
+  void* mapping =
+      ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(begin));
+  if (mapping == MAP_FAILED) return {};
+  const int code = ::mincore(mapping, bytes, pages.data());
+  ::munmap(mapping, bytes);
+  if (code != 0) return {};
+  return static_cast<std::uint64_t>(
+      std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; }));
+}
+
+/// Whether no file extends beyond the range.
+bool is_in_file_range(std::uint64_t offset, std::uint64_t bytes) {
+  constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+  return in_bounds(offset, bytes, largest);
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> cached_bytes(int descriptor, std::uint64_t offset,
+                                          std::uint64_t bytes) {
+  if (bytes == 0) return 0;  // which cachestat takes for all up to the end
+  const auto pages = pages_by_cachestat(descriptor, {offset, bytes});
+  if (!pages) return cached_bytes_by_mincore(descriptor, offset, bytes);
+  return std::min(*pages * system_page(), bytes);
+}
+
+std::optional<std::uint64_t> cached_bytes_by_mincore(int descriptor, std::uint64_t offset,
+                                                     std::uint64_t bytes) {
+  if (!is_in_file_range(offset, bytes) || !may_ask_mincore(descriptor)) return {};
+  std::uint64_t pages = 0;
+  for (std::uint64_t begin = align_down(offset, system_page()); begin < offset + bytes;) {
+    const std::uint64_t part = std::min(offset + bytes - begin, most_mapped);
+    const auto found = pages_by_mincore(descriptor, begin, part);
+    if (!found) return {};
+    pages += *found;
+    begin += part;
+  }
+  return std::min(pages * system_page(), bytes);
+}
+
+void drop_cached(int descriptor, std::uint64_t offset, std::uint64_t bytes) noexcept {
+  // No bytes would mean all up to the end.
+  if (bytes == 0 || !is_in_file_range(offset, bytes)) return;
+  static_cast<void>(::posix_fadvise(descriptor, static_cast<off_t>(offset),
+                                    static_cast<off_t>(bytes), POSIX_FADV_DONTNEED));
+}
+
+}  // namespace safeshuffle::core

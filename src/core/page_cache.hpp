@@ -1,0 +1,25 @@
+// What the system's page cache holds of an open file. Linux only, like the rest of core.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace safeshuffle::core {
+
+/// How many of `bytes` bytes from `offset` on are in the page cache, counted in whole pages but at
+/// most `bytes`; empty if the system does not tell, for example because this process neither owns
+/// the file nor may write to it.
+std::optional<std::uint64_t> cached_bytes(int descriptor, std::uint64_t offset,
+                                          std::uint64_t bytes);
+
+/// The same by mincore(2), for kernels before 6.5, which have no cachestat(2).
+std::optional<std::uint64_t> cached_bytes_by_mincore(int descriptor, std::uint64_t offset,
+                                                     std::uint64_t bytes);
+
+/// Asks the system to drop the pages that lie entirely within `bytes` bytes from `offset` on. It
+/// keeps those that are dirty (but starts to write them), mapped by a process, locked, or cached in
+/// one large block with pages outside of the range, and those of a filesystem without storage
+/// behind it; `cached_bytes` tells what remains.
+void drop_cached(int descriptor, std::uint64_t offset, std::uint64_t bytes) noexcept;
+
+}  // namespace safeshuffle::core

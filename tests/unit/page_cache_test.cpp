@@ -1,0 +1,114 @@
+// core/page_cache: what the system holds of a file, and dropping it.
+#include "core/page_cache.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <fcntl.h>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "core/descriptor.hpp"
+#include "core/posix_file.hpp"
+#include "source/files.hpp"
+#include "support/catch.hpp"
+#include "support/ending_process.hpp"
+#include "support/sample_file.hpp"
+
+using namespace safeshuffle;
+using safeshuffle::testing::ScratchDirectory;
+
+namespace {
+
+// Also a multiple of the page size where that is not 4 KiB.
+constexpr std::uint64_t half = std::uint64_t{1} << 20;
+constexpr std::uint64_t size = 2 * half;
+
+/// A file of `size` bytes, all of them on storage. Written in pieces, because the system may cache
+/// what one call writes as one block, of which it drops no part.
+std::string write_file(const ScratchDirectory& directory) {
+  const std::string path = directory.file("x");
+  const auto file = core::PosixFile::create(path, path);
+  const std::vector<std::byte> piece(half / 16);
+  for (std::uint64_t at = 0; at < size; at += piece.size()) file.write(at, piece);
+  file.sync();
+  return path;
+}
+
+core::Descriptor open_descriptor(const std::string& path) {
+  return core::Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+/// The process then neither owns files of root nor may write to them.
+void become_nobody() {
+  constexpr uid_t nobody = 65534;
+  if (::setuid(nobody) != 0) ::_exit(EXIT_FAILURE);
+}
+
+}  // namespace
+
+TEST_CASE("the cached bytes of a range are counted, and can be dropped", "[page_cache]") {
+  const ScratchDirectory directory;
+  const std::string path = write_file(directory);
+  const auto file = source::files().open(path, source::Access::cached);
+  CHECK(file->cached_bytes(0, size) == size);
+  file->drop_cached(0, half);
+  if (file->cached_bytes(0, half) == half) {
+    WARN("skipped: the filesystem of " << path << " has no storage behind its pages");
+    return;
+  }
+  CHECK(file->cached_bytes(0, half) == 0);
+  CHECK(file->cached_bytes(half, half) == half);
+  CHECK(file->cached_bytes(half / 2, half) == half / 2);
+  CHECK(file->cached_bytes(half, 100) == 100);
+  CHECK(file->cached_bytes(size, half) == 0);
+  file->drop_cached(0, size);
+  CHECK(file->cached_bytes(0, size) == 0);
+}
+
+TEST_CASE("no bytes are not all bytes", "[page_cache]") {
+  const ScratchDirectory directory;
+  const auto file = source::files().open(write_file(directory), source::Access::cached);
+  CHECK(file->cached_bytes(0, 0) == 0);
+  file->drop_cached(0, 0);
+  CHECK(file->cached_bytes(0, size) == size);
+}
+
+TEST_CASE("mincore counts what cachestat counts", "[page_cache]") {
+  const ScratchDirectory directory;
+  const core::Descriptor file = open_descriptor(write_file(directory));
+  core::drop_cached(file.value(), half / 2, half);
+  for (const auto& [offset, bytes] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+           {0, size}, {half, half}, {100, half}, {0, 0}, {size, half}}) {
+    const auto counted = core::cached_bytes_by_mincore(file.value(), offset, bytes);
+    CHECK(counted.has_value());
+    CHECK(counted == core::cached_bytes(file.value(), offset, bytes));
+  }
+}
+
+TEST_CASE("of files of others, mincore says that all is cached, and is not believed",
+          "[page_cache]") {
+  if (::geteuid() != 0) {
+    WARN("skipped: only root can become somebody else");
+    return;
+  }
+  const ScratchDirectory directory;
+  const core::Descriptor file = open_descriptor(write_file(directory));
+  CHECK(testing::in_ending_process([&file] {
+    become_nobody();
+    ::_exit(core::cached_bytes_by_mincore(file.value(), 0, size) ? EXIT_FAILURE : EXIT_SUCCESS);
+  }));
+}
+
+TEST_CASE("pages without storage behind them stay", "[page_cache]") {
+  if (::access("/dev/shm", W_OK) != 0) {
+    WARN("skipped: /dev/shm is not writable");
+    return;
+  }
+  const ScratchDirectory directory("/dev/shm");
+  const auto file = source::files().open(write_file(directory), source::Access::cached);
+  file->drop_cached(0, size);
+  CHECK(file->cached_bytes(0, size) == size);
+}
