@@ -81,7 +81,6 @@ bool is_in_file_range(std::uint64_t offset, std::uint64_t bytes) {
 
 std::optional<std::uint64_t> cached_bytes(int descriptor, std::uint64_t offset,
                                           std::uint64_t bytes) {
-  if (bytes == 0) return 0;  // which cachestat takes for all up to the end
   const auto pages = pages_by_cachestat(descriptor, {offset, bytes});
   if (!pages) return cached_bytes_by_mincore(descriptor, offset, bytes);
   return std::min(*pages * system_page(), bytes);

@@ -49,6 +49,10 @@ class PosixFile {
   /// only at the end of the file.
   std::size_t read_some(std::uint64_t offset, std::span<std::byte> destination) const;
 
+  /// Whether some of these bytes, which are within the file, are in a hole: they read as zeros, but
+  /// are not on storage. False also if that cannot be determined.
+  bool has_hole(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+
   /// See page_cache.hpp.
   std::optional<std::uint64_t> cached_bytes(std::uint64_t offset, std::uint64_t bytes) const;
   void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept;
