@@ -1,0 +1,144 @@
+// What a load reached of the machine's ceilings.
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "safeshuffle/probe.hpp"
+#include "safeshuffle/report.hpp"
+
+namespace safeshuffle {
+namespace {
+
+double sum(const Report& report, double (*value)(const RankReport&)) {
+  double total = 0;
+  for (const RankReport& rank : report.ranks) total += value(rank);
+  return total;
+}
+
+double total(const Report& report, std::uint64_t RankReport::*bytes) {
+  double sum = 0;
+  for (const RankReport& rank : report.ranks) sum += static_cast<double>(rank.*bytes);
+  return sum;
+}
+
+/// The average over all ranks.
+double seconds_in(const Report& report, Phase phase) {
+  double sum = 0;
+  for (const RankReport& rank : report.ranks) sum += rank.phases[static_cast<std::size_t>(phase)];
+  return sum / static_cast<double>(report.ranks.size());
+}
+
+/// Of `bytes` in `seconds`, where the machine needs `least_seconds`; none if one of them is not
+/// known.
+std::optional<Reached> reached(Phase step, std::string ceiling, double bytes, double seconds,
+                               double least_seconds) {
+  if (bytes <= 0 || seconds <= 0 || least_seconds <= 0) return {};
+  return Reached{step, std::move(ceiling), bytes / seconds, bytes / least_seconds};
+}
+
+double seconds_at(double bytes, double rate) {
+  return rate > 0 ? bytes / rate : 0;
+}
+
+bool is_on_host(const Report& report) {
+  return report.device == "host" || report.device.starts_with("host (");
+}
+
+/// The ceiling of reading the way this load read; empty if none applies to all of it.
+struct ReadCeiling {
+  const char* name = "";
+  double node_rate = 0;
+};
+
+ReadCeiling read_ceiling(const Report& report, const Costs& costs) {
+  constexpr double few = 0.05;
+  const double direct = total(report, &RankReport::direct_bytes);
+  const double buffered = total(report, &RankReport::buffered_bytes);
+  if (direct > 0) {
+    return buffered > 0 ? ReadCeiling{} : ReadCeiling{"cold direct", costs.read_cold_direct_node};
+  }
+  double cached = 0;
+  for (const RankReport& rank : report.ranks) {
+    if (rank.read_bytes == 0) continue;
+    if (!rank.cached_share) return {};
+    cached += *rank.cached_share * static_cast<double>(rank.read_bytes);
+  }
+  if (cached <= few * buffered) return {"cold buffered", costs.read_cold_buffered_node};
+  if (cached >= (1 - few) * buffered) return {"warm", costs.read_warm_node};
+  return {};
+}
+
+std::optional<Reached> reached_by_reading(const Report& report, const Costs& costs) {
+  const ReadCeiling ceiling = read_ceiling(report, costs);
+  std::set<std::string> nodes;
+  double busy = 0;
+  for (const RankReport& rank : report.ranks) {
+    nodes.insert(rank.host);
+    busy = std::max(busy, rank.read_busy_seconds);
+  }
+  const double bytes = total(report, &RankReport::read_bytes);
+  return reached(Phase::read, ceiling.name, bytes, busy,
+                 seconds_at(bytes, ceiling.node_rate * static_cast<double>(nodes.size())));
+}
+
+/// Data is copied onto the device while other data is read.
+std::optional<Reached> reached_by_staging(const Report& report, const Costs& costs) {
+  const double bytes = total(report, &RankReport::read_bytes);
+  const double busy = sum(report, [](const RankReport& rank) { return rank.read_busy_seconds; });
+  return reached(Phase::h2d, "host to device", bytes, busy,
+                 seconds_at(bytes, costs.host_to_device));
+}
+
+/// On the host only: with a GPU, packing takes place during the exchange. What is not received is
+/// packed into new memory.
+std::optional<Reached> reached_by_packing(const Report& report, const Costs& costs) {
+  if (!is_on_host(report) || costs.pack <= 0) return {};
+  const auto ranks = static_cast<double>(report.ranks.size());
+  const double bytes = total(report, &RankReport::read_bytes) / ranks;
+  const double own = std::max(0.0, total(report, &RankReport::kept_bytes) -
+                                       total(report, &RankReport::received_bytes)) /
+                     ranks;
+  return reached(Phase::pack, "packing into new memory", bytes, seconds_in(report, Phase::pack),
+                 bytes / costs.pack + seconds_at(own, costs.first_touch));
+}
+
+std::optional<Reached> reached_by_exchange(const Report& report, const Costs& costs) {
+  if (costs.exchange <= 0) return {};
+  const bool on_host = is_on_host(report);
+  const auto ranks = static_cast<double>(report.ranks.size());
+  const double sent = total(report, &RankReport::sent_bytes) / ranks;
+  const double received = total(report, &RankReport::received_bytes) / ranks;
+  const double touched = on_host ? seconds_at(received, costs.first_touch) : 0;
+  return reached(Phase::exchange, on_host ? "the exchange into new memory" : "the exchange", sent,
+                 seconds_in(report, Phase::exchange), sent / costs.exchange + touched);
+}
+
+}  // namespace
+
+Bottleneck bottleneck(const Report& report) {
+  Bottleneck found;
+  for (std::size_t i = 0; i < phase_count; ++i) {
+    const auto phase = static_cast<Phase>(i);
+    if (phase == Phase::verify) continue;
+    const double seconds = seconds_in(report, phase);
+    found.total_seconds += seconds;
+    if (seconds > found.seconds) {
+      found.phase = phase;
+      found.seconds = seconds;
+    }
+  }
+  return found;
+}
+
+void add_ceilings(Report& report, const KeptProbe& probe) {
+  Ceilings ceilings{probe.path, probe.date, {}};
+  for (const auto& step :
+       {reached_by_reading(report, probe.costs), reached_by_staging(report, probe.costs),
+        reached_by_packing(report, probe.costs), reached_by_exchange(report, probe.costs)}) {
+    if (step) ceilings.steps.push_back(*step);
+  }
+  report.ceilings = std::move(ceilings);
+}
+
+}  // namespace safeshuffle
