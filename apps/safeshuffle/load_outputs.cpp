@@ -63,7 +63,7 @@ void check_distinct(const OutputPaths& paths, const PlannedLoad& planned) {
     uses.push_back({input, "a file that the load reads"});
   }
   if (!paths.shards.empty()) {
-    for (std::uint32_t rank = 0; rank < planned.plan().world(); ++rank) {
+    for (std::uint32_t rank = 0; rank < planned.plan().replica_size(); ++rank) {
       uses.push_back({ShardedOutput::file_of(paths.shards, rank), "a file of --save-sharded"});
     }
   }

@@ -69,6 +69,7 @@ Json rank_json(const Plan& plan, const RankSummary& rank) {
 // Printed only after the proof: an unprovable plan is an error.
 void print_json(const Plan& plan, const Selection& selection) {
   Json json{{"world", plan.world()},
+            {"replicas", plan.replicas()},
             {"assignment", name(plan.assignment())},
             {"window", plan.window()},
             {"waves", plan.waves()},
@@ -97,6 +98,11 @@ void print_table(const Plan& plan) {
                            format_size(plan.catalog().tensor_bytes()),
                            count(plan.catalog().files().size(), "file"), name(plan.assignment()),
                            count(plan.waves(), "wave"), format_binary_size(plan.window())));
+  if (plan.replicas() != 1) {
+    print_result(fmt::format("{} of {} each: rank r has shard r mod {}\n",
+                             count(plan.replicas(), "replica"), count(plan.replica_size(), "rank"),
+                             plan.replica_size()));
+  }
   print_result(fmt::format("proof: ok; plan hash: {:016x}\n", plan.hash()));
 }
 

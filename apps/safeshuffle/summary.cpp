@@ -1,6 +1,7 @@
 #include "summary.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -102,6 +103,21 @@ std::string path_line(const Report& report) {
                      format_binary_size(report.window));
 }
 
+/// What automatic mode chose, over all ranks; empty if the caller chose.
+std::string choices_line(const Report& report) {
+  std::map<std::string, std::uint64_t> bytes;
+  for (const RankReport& rank : report.ranks) {
+    for (const ReadChoice& choice : rank.read_choices) {
+      const char* const how = choice.direct ? "directly" : "through the page cache";
+      bytes[fmt::format("{} ({})", how, choice.reason)] += choice.bytes;
+    }
+  }
+  std::vector<std::string> parts;
+  for (const auto& [how, read] : bytes)
+    parts.push_back(fmt::format("{} {}", format_size(read), how));
+  return parts.empty() ? "" : fmt::format("read {}\n", fmt::join(parts, ", "));
+}
+
 std::string result_line(const Report& report) {
   const double rate =
       report.seconds > 0 ? static_cast<double>(report.tensor_bytes) / report.seconds / 1e9 : 0;
@@ -169,8 +185,8 @@ std::string bottleneck_line(const Report& report) {
 
 std::string summary(const Report& report) {
   return bytes_table(report) + "\n" + phases_table(report) + "\n" +
-         placement_line(report.placement) + path_line(report) + fallback_lines(report) +
-         result_line(report) + bottleneck_line(report);
+         placement_line(report.placement) + path_line(report) + choices_line(report) +
+         fallback_lines(report) + result_line(report) + bottleneck_line(report);
 }
 
 }  // namespace safeshuffle::app

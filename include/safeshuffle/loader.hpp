@@ -39,19 +39,20 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths);
 Checkpoint open_checkpoint(const std::string& path);
 
 /// The rules that `options.tp_plan` and `options.experts` select, with the numbers of the
-/// checkpoint's config, for a group of `world` ranks. "auto" requires a config.json with a known
-/// model_type if `world` > 1, if a pipeline stage is selected, or if experts are dealt; otherwise,
-/// a single rank keeps every tensor of any model. Throws ConfigError, or IoError if the rule file
-/// cannot be read. A sharded state that is loaded as it was saved needs no rules either; one that
-/// cannot be loaded by this group is an error as of `select_targets`.
+/// checkpoint's config, for a group of `world` ranks: for each of its replicas. "auto" requires a
+/// config.json with a known model_type if a replica has several ranks, if a pipeline stage is
+/// selected, or if experts are dealt; otherwise, a single rank keeps every tensor of any model.
+/// Throws ConfigError, or IoError if the rule file cannot be read. A sharded state that is loaded
+/// as it was saved needs no rules either; one that cannot be loaded by this group is an error as of
+/// `select_targets`.
 TpPlan select_tp_plan(const Options& options, const Checkpoint& checkpoint, std::uint32_t world);
 
-/// What a group of `world` ranks loads: the selected tensors, composed and placed by the rules of
-/// `select_tp_plan` (docs/placement.md). A sharded state is loaded as it was saved, each rank its
-/// own files, by a group of the size that saved it and with "auto" rules; otherwise its shards are
-/// joined and placed by the rules, if the files record what they are. Throws as TpPlan::place_all
-/// and `select`; ConfigError or PlanError if tensors cannot be composed; IoError if files of a
-/// sharded state are missing; PlanError if nothing is recorded.
+/// What a group of `world` ranks, each replica of it, loads: the selected tensors, composed and
+/// placed by the rules of `select_tp_plan` (docs/placement.md). A sharded state is loaded as it was
+/// saved, each rank its own files, by replicas of the size of the group that saved it and with
+/// "auto" rules; otherwise its shards are joined and placed by the rules, if the files record what
+/// they are. Throws as TpPlan::place_all and `select`; ConfigError or PlanError if tensors cannot
+/// be composed; IoError if files of a sharded state are missing; PlanError if nothing is recorded.
 std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& rules,
                                    const Options& options, std::uint32_t world);
 
@@ -98,7 +99,8 @@ TensorSet load(const Plan& plan, const Communicator& comm, const Options& option
 std::vector<double> verify(const TensorSet& model, const Communicator& comm,
                            const Options& options = {});
 
-/// Writes each rank's tensors to DIR/model-rank-{rank}-part-0.safetensors, replacing earlier files
+/// Writes each rank's tensors, of the first replica, to DIR/model-rank-{rank}-part-0.safetensors,
+/// replacing earlier files
 /// of these names. Collective. The same as constructing a ShardedOutput and writing it at once; see
 /// sharded_output.hpp for errors.
 void save_sharded(const TensorSet& model, const std::filesystem::path& directory,

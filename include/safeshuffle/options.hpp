@@ -24,6 +24,10 @@ enum class Assignment : std::uint8_t {
 struct PlanOptions {
   Assignment assignment = Assignment::round_robin;
 
+  /// Copies of the model, each on as many ranks: of T ranks each, rank r has shard r mod T of
+  /// replica r / T. Each stored byte is read once for all of them. Must divide the world size.
+  std::uint32_t replicas = 1;
+
   /// Conversion of floating-point tensors.
   DTypePolicy dtype = DTypePolicy::keep;
 
@@ -85,9 +89,12 @@ struct Options {
 
   IoEngine io = IoEngine::automatic;
 
-  /// `automatic` reads through the page cache. `on` suits cold files on fast local disks; reads
-  /// that the filesystem rejects fall back to buffered ones, which the report states (with
-  /// `strict`, an error).
+  /// `automatic` reads from the page cache what it has, and the rest with O_DIRECT, which is faster
+  /// and leaves nothing there; on network filesystems, where O_DIRECT is rejected, and where the
+  /// system does not tell what is cached, it reads everything through the page cache. The report
+  /// states what was chosen. With `on`, reads that the filesystem rejects fall back to buffered
+  /// ones, which the report states (with `strict`, an error). `off` suits files that are loaded
+  /// again and again and fit in memory: only the first load reads from storage.
   DirectIo direct = DirectIo::automatic;
 
   /// CPUs of the reader threads and of the pinned memory that they fill. `automatic`, on GPUs:

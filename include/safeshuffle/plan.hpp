@@ -26,7 +26,8 @@ struct RankSummary {
   std::uint32_t rank = 0;
   std::vector<std::uint32_t> files;     ///< indices of the files it reads from, ascending
   std::uint64_t read_bytes = 0;         ///< from storage
-  std::uint64_t sent_bytes = 0;         ///< to other ranks; a broadcast counts once per receiver
+  std::uint64_t sent_bytes = 0;         ///< to other ranks, relayed ones too; a broadcast counts
+                                        ///< once per receiver
   std::uint64_t received_bytes = 0;     ///< from other ranks
   std::uint64_t kept_bytes = 0;         ///< of all tensors it holds at the end
   std::uint64_t arena_bytes = 0;        ///< device memory of the finished tensors
@@ -40,6 +41,13 @@ struct RankSummary {
 class Plan {
  public:
   std::uint32_t world() const noexcept;
+
+  /// PlanOptions::replicas.
+  std::uint32_t replicas() const noexcept;
+
+  /// Ranks of one replica: rank r has shard r % replica_size() of every target.
+  std::uint32_t replica_size() const noexcept;
+
   std::uint32_t waves() const noexcept;
 
   /// Window after applying the memory budget, in bytes.
@@ -77,10 +85,14 @@ class Plan {
   std::shared_ptr<const plan::Schedule> schedule_;
 };
 
-/// Plans a load of `targets`, filled from `catalog`, onto `world` ranks. No two of the targets that
-/// a rank holds may have the same name. Throws PlanError (a split inside a byte of a sub-byte type,
-/// a single rank outside the world, a composition that cannot be), MemoryError (budget), or
-/// ConfigError (option out of range).
+/// Ranks of one replica, among which targets are split: `world` / PlanOptions::replicas. Throws
+/// ConfigError if there is none, or a remainder.
+std::uint32_t replica_size(std::uint32_t world, const PlanOptions& options);
+
+/// Plans a load of `targets`, filled from `catalog`, onto `world` ranks. Placements are those in a
+/// group of `replica_size` ranks. No two of the targets that a rank holds may have the same name.
+/// Throws PlanError (a split inside a byte of a sub-byte type, a single rank outside the replica, a
+/// composition that cannot be), MemoryError (budget), or ConfigError (option out of range).
 Plan make_plan(Catalog catalog, std::vector<Target> targets, std::uint32_t world,
                const PlanOptions& options = {});
 

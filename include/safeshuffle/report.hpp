@@ -44,6 +44,13 @@ struct Span {
   double seconds = 0;
 };
 
+/// What DirectIo::automatic chose for some of the bytes read, and why.
+struct ReadChoice {
+  bool direct = false;  ///< bypassing the page cache, or through it
+  std::string reason;   ///< "cold", "cached", ...; all of them: docs/report.md
+  std::uint64_t bytes = 0;
+};
+
 /// One rank's part. Times in seconds, sizes in bytes.
 struct RankReport {
   std::uint32_t rank = 0;
@@ -69,6 +76,7 @@ struct RankReport {
   /// The share of a sample of the files that it reads that was in the page cache before the first
   /// read; empty if unknown.
   std::optional<double> cached_share;
+  std::vector<ReadChoice> read_choices;  ///< empty if the caller chose with Options::direct
   unsigned reader_threads = 0;
   std::uint64_t reader_chunk = 0;      ///< maximum bytes per read call
   std::string reader_cpus;             ///< CPUs of the reader threads, such as "0-15,64-79"
@@ -99,6 +107,7 @@ struct Report {
   std::string device;   ///< rank 0's
   std::string
       transport;  ///< "self", "mpi"; "nccl+" and what control messages use: mpi, tcp, caller
+  std::uint32_t replicas = 1;  ///< PlanOptions::replicas
   std::uint64_t plan_hash = 0;
   std::uint32_t waves = 0;
   std::uint64_t window = 0;

@@ -17,7 +17,8 @@
 
 namespace safeshuffle {
 
-/// The files DIR/model-rank-{rank}-part-0.safetensors of one group. Ranks may share one directory,
+/// The files DIR/model-rank-{rank}-part-0.safetensors of the ranks of a group, of its first replica
+/// if there are several, since the others have the same tensors. Ranks may share one directory,
 /// or have several under the same path, such as one on every node.
 ///
 /// From construction to destruction, the directory is locked for this group by a hidden file in it,

@@ -63,7 +63,7 @@ std::string kernel_release() {
   return ::uname(&names) == 0 ? names.release : "";
 }
 
-Filesystem filesystem_of(const std::string& path) {
+Mount mount_of(const std::string& path) {
   const Descriptor file(uninterrupted([&] { return ::open(path.c_str(), O_PATH | O_CLOEXEC); }));
   if (!file) return {};
   const std::string number =
@@ -75,7 +75,7 @@ Filesystem filesystem_of(const std::string& path) {
 
 // "36 35 98:0 /root /mnt rw,noatime master:1 - ext3 /dev/root rw": the number, and, after a varying
 // number of fields and a dash, type and device.
-Filesystem find_mount(std::string_view mountinfo, std::string_view number) {
+Mount find_mount(std::string_view mountinfo, std::string_view number) {
   std::istringstream lines{std::string(mountinfo)};
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);

@@ -21,15 +21,15 @@ std::uint64_t available_memory_bytes();
 std::string kernel_release();
 
 /// A mounted filesystem.
-struct Filesystem {
+struct Mount {
   std::string type = "unknown";    ///< such as "ext4", "nfs4", "tmpfs"
   std::string device = "unknown";  ///< such as "/dev/nvme0n1p1", "server:/export", "tmpfs"
 };
 
 /// That of the file at `path`; unknown if the system does not tell.
-Filesystem filesystem_of(const std::string& path);
+Mount mount_of(const std::string& path);
 
 /// The one with this number in a text like /proc/self/mountinfo. Pure.
-Filesystem find_mount(std::string_view mountinfo, std::string_view number);
+Mount find_mount(std::string_view mountinfo, std::string_view number);
 
 }  // namespace safeshuffle::core

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/arithmetic.hpp"
+#include "core/filesystem.hpp"
 
 namespace safeshuffle::core {
 namespace {
@@ -43,6 +44,8 @@ struct Cachestat {
 };
 
 std::optional<std::uint64_t> pages_by_cachestat(int descriptor, CachestatRange range) {
+  // Which has no pages of its own; a mapping shows those of the file below.
+  if (filesystem_of(descriptor) == Filesystem::overlay) return {};
   Cachestat stat;
   if (::syscall(cachestat_call, descriptor, &range, &stat, 0U) != 0) return {};
   return stat.cached;
@@ -81,6 +84,7 @@ bool is_in_file_range(std::uint64_t offset, std::uint64_t bytes) {
 
 std::optional<std::uint64_t> cached_bytes(int descriptor, std::uint64_t offset,
                                           std::uint64_t bytes) {
+  if (bytes == 0) return 0;  // which cachestat takes for all up to the end
   const auto pages = pages_by_cachestat(descriptor, {offset, bytes});
   if (!pages) return cached_bytes_by_mincore(descriptor, offset, bytes);
   return std::min(*pages * system_page(), bytes);

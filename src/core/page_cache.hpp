@@ -12,7 +12,8 @@ namespace safeshuffle::core {
 std::optional<std::uint64_t> cached_bytes(int descriptor, std::uint64_t offset,
                                           std::uint64_t bytes);
 
-/// The same by mincore(2), for kernels before 6.5, which have no cachestat(2).
+/// The same by mincore(2), for kernels before 6.5, which have no cachestat(2), and for overlayfs,
+/// where that counts nothing.
 std::optional<std::uint64_t> cached_bytes_by_mincore(int descriptor, std::uint64_t offset,
                                                      std::uint64_t bytes);
 

@@ -11,6 +11,7 @@
 
 #include "core/descriptor.hpp"
 #include "core/file_identity.hpp"
+#include "core/filesystem.hpp"
 
 namespace safeshuffle::core {
 
@@ -52,6 +53,7 @@ class PosixFile {
   /// Whether some of these bytes, which are within the file, are in a hole: they read as zeros, but
   /// are not on storage. False also if that cannot be determined.
   bool has_hole(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  Filesystem filesystem() const noexcept { return filesystem_of(descriptor_.value()); }
 
   /// See page_cache.hpp.
   std::optional<std::uint64_t> cached_bytes(std::uint64_t offset, std::uint64_t bytes) const;

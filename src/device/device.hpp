@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -68,17 +69,21 @@ struct StagingSlot {
   std::size_t index = 0;  ///< private to the Staging that made it
 };
 
-/// The way of file data into device memory. Thread-safe.
+/// The way of file data into device memory. Never blocks. Thread-safe. A slot becomes free by what
+/// its user does: by `discard`, and after `commit` when `landed` is called.
 class Staging {
  public:
   virtual ~Staging() = default;
 
-  /// A slot of `bytes` <= the staging's slot size. May block until one is free. A device whose
-  /// memory the host can write hands out the destination itself.
-  virtual StagingSlot acquire(std::byte* device_destination, std::size_t bytes) = 0;
+  /// A slot of `bytes` <= the staging's slot size; nothing if none is free. A device whose memory
+  /// the host can write hands out the destination itself. Throws TransportError if the device
+  /// failed.
+  virtual std::optional<StagingSlot> try_acquire(std::byte* device_destination,
+                                                 std::size_t bytes) = 0;
 
-  /// Starts the transfer of a filled slot; `landed` is called, on any thread, once the data is in
-  /// device memory and the slot is free again. It must not throw.
+  /// Starts the transfer of a filled slot; `landed` is called, on any thread, possibly before this
+  /// returns, once the slot is free again and the data is in device memory, or the device failed.
+  /// It must not throw. Throws TransportError; the slot is then free and `landed` is not called.
   virtual void commit(StagingSlot slot, std::function<void()> landed) = 0;
 
   /// Gives a slot back without transfer.

@@ -66,6 +66,7 @@ Contents parse_contents(const Listing& listing, const std::vector<RawHeader>& he
     if (sharded) records.push_back(std::move(header.metadata[std::string(shard_record_key)]));
     append(std::move(header), static_cast<std::uint32_t>(i), tensors);
   }
+  tensors.shrink_to_fit();  // it is kept as long as the catalog
   Catalog catalog(std::move(files), std::move(tensors),
                   sharded ? Catalog::Names::by_file : Catalog::Names::unique);
   if (sharded) {

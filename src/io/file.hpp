@@ -1,15 +1,16 @@
-// One open file. A file that is not the one described, or a short read, is an error.
+// One open file. A file that is not the one described is an error.
 #pragma once
 
-#include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <mutex>
+#include <string>
 
 #include "safeshuffle/metadata.hpp"
+#include "safeshuffle/options.hpp"
 
 #include "io/path_recorder.hpp"
+#include "io/policy.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::io {
@@ -17,25 +18,38 @@ namespace safeshuffle::io {
 /// Thread-safe. The constructor's arguments must outlive it.
 class File {
  public:
-  /// Opens and checks. With `direct`, reads bypass the page cache where the filesystem allows it.
-  /// Throws IoError.
-  File(const FileInfo& info, bool direct, const source::Source& source, PathRecorder& recorder);
+  /// Opens and checks. `mode`: whether reads bypass the page cache, where that is possible;
+  /// automatic decides for each range. Throws IoError.
+  File(const FileInfo& info, DirectIo mode, const source::Source& source, PathRecorder& recorder);
 
-  /// Fills `to` with the bytes from `offset` on. Throws IoError, also if the file ends early.
-  void read(std::uint64_t offset, std::span<std::byte> to);
+  const FileInfo& info() const noexcept { return info_; }
+  PathRecorder& recorder() const noexcept { return recorder_; }
+
+  /// How a range is to be read.
+  AccessChoice choose_access(std::uint64_t offset, std::uint64_t bytes) const;
+
+  const source::Handle& buffered() const noexcept { return *buffered_; }
+
+  /// Opened on first use. Null if direct reads are not possible, for the reason
+  /// `direct_obstacle`. Throws IoError if the file is no longer the one described.
+  const source::Handle* direct();
+
+  /// Direct reads are refused.
+  void refuse_direct(const std::string& obstacle);
+
+  std::string direct_obstacle() const;
 
  private:
-  std::unique_ptr<source::Handle> open_directly(const source::Source& source);
-  std::size_t read_direct(std::uint64_t offset, std::span<std::byte> to);
-  std::size_t read_some_directly(std::uint64_t offset, std::span<std::byte> to);
-  std::size_t read_blocks(std::uint64_t offset, std::span<std::byte> to);
-  std::size_t read_within_block(std::uint64_t offset, std::span<std::byte> to);
-
   const FileInfo& info_;
+  const DirectIo mode_;
+  const source::Source& source_;
   PathRecorder& recorder_;
   const std::unique_ptr<source::Handle> buffered_;
-  const std::unique_ptr<source::Handle> direct_;  // null: not requested, or refused when opening
-  std::atomic<bool> direct_works_;
+  const bool is_local_;
+  std::once_flag direct_opened_;
+  std::unique_ptr<source::Handle> direct_;
+  mutable std::mutex mutex_;
+  std::string direct_obstacle_;  // guarded by mutex_; empty if there is none
 };
 
 /// Throws IoError if the file at the path is no longer the one described.

@@ -18,10 +18,10 @@ std::size_t open_file_limit() {
 
 }  // namespace
 
-Files::Files(std::vector<FileInfo> infos, bool direct, const source::Source& source,
+Files::Files(std::vector<FileInfo> infos, DirectIo mode, const source::Source& source,
              PathRecorder& recorder)
     : infos_(std::move(infos)),
-      direct_(direct),
+      mode_(mode),
       capacity_(open_file_limit()),
       source_(source),
       recorder_(recorder) {}
@@ -43,7 +43,7 @@ Files::SharedFile Files::find(std::uint32_t file) {
     recent_.erase(recent_.begin());
   }
   const auto open_it = [this, file] {
-    return std::make_shared<File>(info(file), direct_, source_, recorder_);
+    return std::make_shared<File>(info(file), mode_, source_, recorder_);
   };
   recent_.push_back({file, std::async(std::launch::deferred, open_it)});
   return recent_.back().file;

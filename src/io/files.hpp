@@ -17,7 +17,7 @@ namespace safeshuffle::io {
 class Files {
  public:
   /// `source` and `recorder` must outlive this.
-  Files(std::vector<FileInfo> infos, bool direct, const source::Source& source,
+  Files(std::vector<FileInfo> infos, DirectIo mode, const source::Source& source,
         PathRecorder& recorder);
 
   /// Throws std::out_of_range.
@@ -39,7 +39,7 @@ class Files {
   SharedFile find(std::uint32_t file);
 
   const std::vector<FileInfo> infos_;
-  const bool direct_;
+  const DirectIo mode_;
   const std::size_t capacity_;
   const source::Source& source_;
   PathRecorder& recorder_;

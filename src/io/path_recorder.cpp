@@ -16,20 +16,21 @@ std::string files_text(std::uint64_t count) {
 
 }  // namespace
 
-void PathRecorder::direct_read(const std::string& file, std::uint64_t bytes) {
+void PathRecorder::add(const std::string& file, const Range& range) {
   const std::scoped_lock lock(mutex_);
-  reads_[file].direct += bytes;
-}
-
-void PathRecorder::buffered_read(const std::string& file, std::uint64_t bytes) {
-  const std::scoped_lock lock(mutex_);
-  reads_[file].buffered += bytes;
-}
-
-void PathRecorder::fallback(const std::string& file, const std::string& reason) {
-  const std::scoped_lock lock(mutex_);
-  std::string& first = reads_[file].fallback;
-  if (first.empty()) first = reason;
+  Reads& reads = reads_[file];
+  reads.direct += range.direct;
+  reads.buffered += range.buffered;
+  if (range.choice.empty()) {
+    if (reads.fallback.empty()) reads.fallback = range.obstacle;
+    return;
+  }
+  const std::string choice(range.choice);
+  const std::string why_not = "no direct I/O: " + range.obstacle;
+  if (range.direct != 0) choices_[{true, choice}] += range.direct;
+  if (range.buffered != 0) {
+    choices_[{false, range.obstacle.empty() ? choice : why_not}] += range.buffered;
+  }
 }
 
 IoPath PathRecorder::path(const std::string& engine) const {
@@ -46,6 +47,7 @@ IoPath PathRecorder::path(const std::string& engine) const {
     path.fallbacks.push_back(files_text(path.fallback_files - most_described) +
                              ": direct I/O fell back to buffered");
   }
+  path.choices = choices_;
   path.mode = mode_of(path.direct_bytes, path.buffered_bytes);
   return path;
 }

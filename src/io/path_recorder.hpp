@@ -5,6 +5,8 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "io/reader.hpp"
 
@@ -13,15 +15,17 @@ namespace safeshuffle::io {
 /// Collects how files were read. Thread-safe.
 class PathRecorder {
  public:
-  /// Bytes of a file that were read bypassing the page cache.
-  void direct_read(const std::string& file, std::uint64_t bytes);
+  /// A range of a file.
+  struct Range {
+    std::uint64_t direct = 0;    ///< bytes read bypassing the page cache
+    std::uint64_t buffered = 0;  ///< bytes read through the page cache
+    std::string_view choice;     ///< why automatic mode chose that; empty if the caller chose
+    std::string obstacle;        ///< why not all was read directly that was to be; empty if it was
+  };
 
-  /// Bytes of a file that were read through the page cache.
-  void buffered_read(const std::string& file, std::uint64_t bytes);
-
-  /// A file that should be read directly is not, or only in part; the first reason per file is
+  /// A range that was read. Without a choice, an obstacle is a fallback; the first one per file is
   /// kept.
-  void fallback(const std::string& file, const std::string& reason);
+  void add(const std::string& file, const Range& range);
 
   /// What was read so far by `engine`.
   IoPath path(const std::string& engine) const;
@@ -37,6 +41,7 @@ class PathRecorder {
 
   mutable std::mutex mutex_;
   std::map<std::string, Reads> reads_;  // by file
+  IoChoices choices_;
 };
 
 }  // namespace safeshuffle::io

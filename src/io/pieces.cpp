@@ -20,15 +20,11 @@ std::uint64_t piece_size(std::span<const ReadRange> ranges, std::uint64_t chunk,
                           core::page_bytes);
 }
 
-std::uint64_t piece_end(std::uint64_t begin, std::uint64_t end, std::uint64_t size) {
-  const std::uint64_t head = core::align_up(begin, core::page_bytes) - begin;
-  return begin + std::min(head != 0 ? head : size, end - begin);
-}
-
 void split_range(const ReadRange& range, std::uint64_t size, std::vector<Piece>& pieces) {
   const std::uint64_t end = range.offset + range.bytes;
   for (std::uint64_t begin = range.offset; begin != end;) {
-    const std::uint64_t next = piece_end(begin, end, size);
+    const std::uint64_t next =
+        end - begin <= size ? end : core::align_down(begin + size, core::page_bytes);
     pieces.push_back({range.file, begin, next - begin, range.destination + (begin - range.offset)});
     begin = next;
   }

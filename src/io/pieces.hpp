@@ -20,9 +20,7 @@ struct Piece {
 
 /// The pieces of all ranges in file order. They are no longer than `chunk` (>=
 /// core::smallest_chunk), and short enough that all `threads` get work, unless that made them tiny.
-/// All inner boundaries are multiples of a page in the file; a range's unaligned head is a piece of
-/// its own, so that all whole blocks of the others can be read directly into aligned staging
-/// memory.
+/// All inner boundaries are multiples of a page in the file.
 std::vector<Piece> split(std::span<const ReadRange> ranges, std::uint64_t chunk, unsigned threads);
 
 }  // namespace safeshuffle::io

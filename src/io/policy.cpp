@@ -59,4 +59,15 @@ std::size_t ring_slots(std::uint64_t slot_bytes, unsigned threads) {
   return std::clamp<std::uint64_t>(fitting, 2, std::uint64_t{2} * threads);
 }
 
+// A cached byte costs a small part of what reading one directly costs, and reading one from storage
+// through the page cache two to three times as much (docs/results): below this share of cached
+// bytes, reading all of them directly is faster.
+AccessChoice automatic_access(bool local, std::uint64_t bytes,
+                              std::optional<std::uint64_t> cached) {
+  if (!local) return {false, "not a local filesystem"};
+  if (!cached) return {false, "caching unknown"};
+  if (bytes - *cached <= bytes / 4) return {false, "cached"};
+  return {true, "cold"};
+}
+
 }  // namespace safeshuffle::io

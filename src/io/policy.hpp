@@ -1,8 +1,10 @@
-// How a rank reads: the number of threads, their CPUs, and the size of the ring.
+// How a rank reads: the number of threads, their CPUs, the size of the ring, and when directly.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "safeshuffle/device.hpp"
 #include "safeshuffle/options.hpp"
@@ -45,5 +47,15 @@ core::CpuSet reader_cpus(const ReadingPlace& place, unsigned threads);
 /// Slots of the ring through which data reaches a GPU: two per thread, so that each can fill one
 /// while the other is copied to the device, but no more than fit the ring's maximum size. Pure.
 std::size_t ring_slots(std::uint64_t slot_bytes, unsigned threads);
+
+/// Whether a range of a file is to be read bypassing the page cache.
+struct AccessChoice {
+  bool direct = false;
+  std::string_view reason;  ///< a literal, for the report; empty if the caller chose
+};
+
+/// What DirectIo::automatic chooses for `bytes` bytes of which the page cache has `cached`; nothing
+/// if unknown. `local`: see source::Handle::is_local. Pure.
+AccessChoice automatic_access(bool local, std::uint64_t bytes, std::optional<std::uint64_t> cached);
 
 }  // namespace safeshuffle::io

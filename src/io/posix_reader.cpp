@@ -13,6 +13,7 @@
 #include "io/busy_clock.hpp"
 #include "io/files.hpp"
 #include "io/pieces.hpp"
+#include "io/range_read.hpp"
 
 namespace safeshuffle::io {
 namespace {
@@ -34,6 +35,16 @@ std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
   return files;
 }
 
+void make(const RangeRead::Call& call, RangeRead& reading) {
+  std::size_t bytes = 0;
+  try {
+    bytes = call.handle->read_some(call.offset, call.to);
+  } catch (const IoError& error) {
+    return reading.failed(error);
+  }
+  reading.done(bytes);
+}
+
 class PosixReader final : public Reader {
  public:
   PosixReader(const ReaderOptions& options, const source::Source& source,
@@ -41,22 +52,19 @@ class PosixReader final : public Reader {
       : options_(options),
         source_(source),
         staging_(staging),
-        files_(std::move(files), options.direct == DirectIo::on, source, recorder_),
+        files_(std::move(files), options.direct, source, recorder_),
         pool_(std::make_unique<core::ThreadPool>(options.threads)) {}
 
   ~PosixReader() override {
-    pool_.reset();
+    cancel();
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return in_transfer_ == 0; });
+    changed_.wait(lock, [this] { return in_progress_ == 0; });
   }
 
   BatchId submit(std::span<const ReadRange> ranges) override {
     for (const ReadRange& range : ranges) files_.info(range.file);  // throws on a wrong index
-    const std::vector<Piece> pieces = split(ranges, options_.chunk, options_.threads);
-    Batch& batch = add_batch(pieces);
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      pool_->submit([this, &batch, piece = pieces[i], i] { process(batch, piece, i); });
-    }
+    add_batch(split(ranges, options_.chunk, options_.threads));
+    hand_out();
     return batches_.size() - 1;
   }
 
@@ -68,104 +76,147 @@ class PosixReader final : public Reader {
     return {is_done, batch.unread == 0, batch.bytes, batch.error};
   }
 
-  void cancel() noexcept override { cancelled_ = true; }
+  void cancel() noexcept override {
+    cancelled_ = true;
+    hand_out();  // fails what waits for a slot
+  }
 
   double busy_seconds() const override { return busy_.seconds(); }
 
   IoPath path() const override { return recorder_.path("posix"); }
 
  private:
-  Batch& add_batch(const std::vector<Piece>& pieces) {
+  /// A piece of a batch, and its position there.
+  struct Task {
+    Batch& batch;
+    Piece piece;
+    std::size_t position = 0;
+  };
+
+  void add_batch(const std::vector<Piece>& pieces) {
     Batch batch{.files = files_of(pieces), .error = {}};
     batch.unread = batch.unfinished = pieces.size();
-    const std::scoped_lock lock(mutex_);
-    return batches_.emplace_back(std::move(batch));
+    const std::scoped_lock lock(waiting_mutex_, mutex_);
+    Batch& added = batches_.emplace_back(std::move(batch));
+    for (std::size_t i = 0; i < pieces.size(); ++i) waiting_.push_back({added, pieces[i], i});
   }
 
-  /// One piece from file to device, on a worker thread.
-  void process(Batch& batch, const Piece& piece, std::size_t position) {
-    std::optional<device::StagingSlot> slot;
-    bool filled = attempt(batch, piece, position, [&] {
-      if (cancelled_) throw IoError("the read was cancelled");
-      slot = staging_.acquire(piece.destination, piece.bytes);
-      read(piece, slot->host);
+  /// Hands pieces to the threads, in order, as long as there are slots for them: no thread ever
+  /// waits for a slot. To be called whenever one may have become free.
+  void hand_out() {
+    const std::scoped_lock lock(waiting_mutex_);
+    while (!waiting_.empty() && hand_out(waiting_.front())) waiting_.pop_front();
+  }
+
+  /// Returns whether the piece no longer waits: it has a slot, or it failed.
+  bool hand_out(const Task& task) {
+    bool has_slot = true;
+    const bool succeeded = attempt(task, [&] {
+      require_not_cancelled();
+      const auto slot = staging_.try_acquire(task.piece.destination, task.piece.bytes);
+      has_slot = slot.has_value();
+      if (slot) start(task, *slot);
     });
-    if (last_read(batch) && !cancelled_) check_files(batch);
-    if (filled) {
-      filled = attempt(batch, piece, position, [&] { commit(batch, *slot); });
-    } else if (slot) {
-      staging_.discard(*slot);
-    }
-    if (!filled) finish(batch, 0);
+    if (!succeeded) drop(task.batch);
+    return has_slot;
   }
 
-  void read(const Piece& piece, std::span<std::byte> to) {
-    const BusyClock::Work work(busy_);
-    files_.open(piece.file)->read(piece.offset, to);
-  }
-
-  void commit(Batch& batch, const device::StagingSlot& slot) {
-    begin_transfer();
+  void start(const Task& task, const device::StagingSlot& slot) {
+    count_in_progress(1);
     try {
-      staging_.commit(slot, [this, &batch, bytes = slot.host.size()] {
-        finish(batch, bytes);
-        end_transfer();
-      });
+      pool_->submit([this, task, slot] { process(task, slot); });
     } catch (...) {
-      end_transfer();
+      staging_.discard(slot);
+      count_in_progress(-1);
       throw;
     }
   }
 
-  bool last_read(Batch& batch) {
+  void require_not_cancelled() const {
+    if (cancelled_) throw IoError("the read was cancelled");
+  }
+
+  /// One piece from file to device, on a worker thread.
+  void process(const Task& task, const device::StagingSlot& slot) {
+    const bool filled = attempt(task, [&] {
+      require_not_cancelled();
+      read(task.piece, slot.host);
+    });
+    if (ends_reading(task.batch)) check_files(task.batch);
+    if (!filled) staging_.discard(slot);
+    if (!filled || !attempt(task, [&] { commit(task.batch, slot); })) end(task.batch, 0);
+  }
+
+  void read(const Piece& piece, std::span<std::byte> to) {
+    const BusyClock::Work work(busy_);
+    RangeRead reading(files_.open(piece.file), piece.offset, to);
+    while (const auto call = reading.next()) make(*call, reading);
+  }
+
+  void commit(Batch& batch, const device::StagingSlot& slot) {
+    staging_.commit(slot, [this, &batch, bytes = slot.host.size()] { end(batch, bytes); });
+  }
+
+  /// Counts a piece as read; returns whether all were read, without an error.
+  bool ends_reading(Batch& batch) {
     const std::scoped_lock lock(mutex_);
-    return --batch.unread == 0;
+    return --batch.unread == 0 && !batch.error;
   }
 
   /// After the last read, because data read before a change cannot be trusted either.
   void check_files(Batch& batch) {
     for (const std::uint32_t file : batch.files) {
-      attempt(batch, {.file = file}, after_pieces,
+      attempt({batch, {.file = file}, after_pieces},
               [&] { check_unchanged(files_.info(file), source_); });
     }
   }
 
   /// Runs a step; returns whether it succeeded. A failure is recorded in the batch.
   template <typename Step>
-  bool attempt(Batch& batch, const Piece& piece, std::size_t position, const Step& step) {
+  bool attempt(const Task& task, const Step& step) {
     try {
       step();
       return true;
     } catch (...) {
       ErrorRecord record = core::current_error();
-      if (record.file.empty()) record.file = files_.info(piece.file).path;
-      fail(batch, position, record);
+      if (record.file.empty()) record.file = files_.info(task.piece.file).path;
+      fail(task, record);
     }
     return false;
   }
 
-  void fail(Batch& batch, std::size_t position, const ErrorRecord& record) {
+  void fail(const Task& task, const ErrorRecord& record) {
     const std::scoped_lock lock(mutex_);
-    if (batch.error && batch.error_position <= position) return;
+    Batch& batch = task.batch;
+    if (batch.error && batch.error_position <= task.position) return;
     batch.error = record;
-    batch.error_position = position;
+    batch.error_position = task.position;
+  }
+
+  /// Counts a piece that never got a slot as failed.
+  void drop(Batch& batch) {
+    static_cast<void>(ends_reading(batch));
+    finish(batch, 0);
+  }
+
+  /// Counts a piece that had a slot, which is free again, as landed or failed.
+  void end(Batch& batch, std::uint64_t bytes) {
+    hand_out();
+    finish(batch, bytes);
+    count_in_progress(-1);
+  }
+
+  /// Notifies under the lock, so that a destructor that waits for this cannot continue too early.
+  void count_in_progress(int change) {
+    const std::scoped_lock lock(mutex_);
+    in_progress_ += static_cast<std::size_t>(change);
+    if (in_progress_ == 0) changed_.notify_all();
   }
 
   void finish(Batch& batch, std::uint64_t bytes) {
     const std::scoped_lock lock(mutex_);
     batch.bytes += bytes;
     if (--batch.unfinished == 0) changed_.notify_all();
-  }
-
-  void begin_transfer() {
-    const std::scoped_lock lock(mutex_);
-    ++in_transfer_;
-  }
-
-  /// Notifies under the lock, so that a destructor that waits for this cannot continue too early.
-  void end_transfer() {
-    const std::scoped_lock lock(mutex_);
-    if (--in_transfer_ == 0) changed_.notify_all();
   }
 
   static constexpr std::size_t after_pieces = ~std::size_t{0};
@@ -177,10 +228,12 @@ class PosixReader final : public Reader {
   BusyClock busy_;
   Files files_;
   std::atomic<bool> cancelled_{false};
-  std::mutex mutex_;  // guards what follows, contents of batches included
+  std::mutex waiting_mutex_;  // guards the next member; locked before `mutex_`
+  std::deque<Task> waiting_;  // for a slot
+  std::mutex mutex_;          // guards what follows, contents of batches included
   std::condition_variable changed_;
-  std::deque<Batch> batches_;  // by id; never shrinks, so that references stay valid
-  std::size_t in_transfer_ = 0;
+  std::deque<Batch> batches_;               // by id; never shrinks, so that references stay valid
+  std::size_t in_progress_ = 0;             // pieces that have a slot
   std::unique_ptr<core::ThreadPool> pool_;  // last: its tasks use the rest
 };
 

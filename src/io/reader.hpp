@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -39,12 +41,16 @@ struct BatchStatus {
   std::optional<ErrorRecord> error;  ///< the first failure: file, offset, errno, cause
 };
 
+/// Bytes by how they were read (true: bypassing the page cache) and why.
+using IoChoices = std::map<std::pair<bool, std::string>, std::uint64_t>;
+
 /// How a reader actually read, for the report.
 struct IoPath {
   std::string engine;                  ///< "posix"
   std::string mode;                    ///< "buffered", "direct", "mixed"; empty if nothing was read
   std::uint64_t direct_bytes = 0;      ///< read bypassing the page cache
   std::uint64_t buffered_bytes = 0;    ///< read through the page cache
+  IoChoices choices;                   ///< of automatic mode; empty if the caller chose
   std::uint64_t fallback_files = 0;    ///< that should be read directly, but were not entirely
   std::vector<std::string> fallbacks;  ///< the first of these, with reason; the others in one line
 };

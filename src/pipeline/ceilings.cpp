@@ -45,28 +45,60 @@ bool is_on_host(const Report& report) {
   return report.device == "host" || report.device.starts_with("host (");
 }
 
-/// The ceiling of reading the way this load read; empty if none applies to all of it.
+/// Bytes by how a load read them.
+struct ReadBytes {
+  double cold_direct = 0;
+  double cold_buffered = 0;
+  double warm = 0;
+  double unknown = 0;  ///< through the page cache, which had some of them, or it is not known
+};
+
+/// What a rank read through the page cache without having looked whether it was there.
+void add_unseen(const RankReport& rank, double bytes, ReadBytes& sum) {
+  constexpr double few = 0.05;
+  if (!rank.cached_share) {
+    sum.unknown += bytes;
+  } else if (*rank.cached_share <= few) {
+    sum.cold_buffered += bytes;
+  } else if (*rank.cached_share >= 1 - few) {
+    sum.warm += bytes;
+  } else {
+    sum.unknown += bytes;
+  }
+}
+
+void add_bytes(const RankReport& rank, ReadBytes& sum) {
+  sum.cold_direct += static_cast<double>(rank.direct_bytes);
+  auto unseen = static_cast<double>(rank.buffered_bytes);
+  for (const ReadChoice& choice : rank.read_choices) {
+    if (choice.direct || choice.reason != "cached") continue;
+    sum.warm += static_cast<double>(choice.bytes);
+    unseen -= static_cast<double>(choice.bytes);
+  }
+  if (unseen > 0) add_unseen(rank, unseen, sum);
+}
+
+/// What all nodes together need at least for reading in these ways, one after the other.
 struct ReadCeiling {
-  const char* name = "";
-  double node_rate = 0;
+  std::string name;
+  double seconds = 0;  ///< on one node; 0: not known
 };
 
 ReadCeiling read_ceiling(const Report& report, const Costs& costs) {
-  constexpr double few = 0.05;
-  const double direct = total(report, &RankReport::direct_bytes);
-  const double buffered = total(report, &RankReport::buffered_bytes);
-  if (direct > 0) {
-    return buffered > 0 ? ReadCeiling{} : ReadCeiling{"cold direct", costs.read_cold_direct_node};
-  }
-  double cached = 0;
-  for (const RankReport& rank : report.ranks) {
-    if (rank.read_bytes == 0) continue;
-    if (!rank.cached_share) return {};
-    cached += *rank.cached_share * static_cast<double>(rank.read_bytes);
-  }
-  if (cached <= few * buffered) return {"cold buffered", costs.read_cold_buffered_node};
-  if (cached >= (1 - few) * buffered) return {"warm", costs.read_warm_node};
-  return {};
+  ReadBytes bytes;
+  for (const RankReport& rank : report.ranks) add_bytes(rank, bytes);
+  if (bytes.unknown > 0) return {};
+  ReadCeiling ceiling;
+  const auto add = [&ceiling](const char* name, double part, double rate) {
+    if (part <= 0) return true;
+    ceiling.name += (ceiling.name.empty() ? "" : " and ") + std::string(name);
+    ceiling.seconds += seconds_at(part, rate);
+    return rate > 0;
+  };
+  const bool known = add("cold direct", bytes.cold_direct, costs.read_cold_direct_node) &&
+                     add("cold buffered", bytes.cold_buffered, costs.read_cold_buffered_node) &&
+                     add("warm", bytes.warm, costs.read_warm_node);
+  return known ? ceiling : ReadCeiling{};
 }
 
 std::optional<Reached> reached_by_reading(const Report& report, const Costs& costs) {
@@ -77,9 +109,8 @@ std::optional<Reached> reached_by_reading(const Report& report, const Costs& cos
     nodes.insert(rank.host);
     busy = std::max(busy, rank.read_busy_seconds);
   }
-  const double bytes = total(report, &RankReport::read_bytes);
-  return reached(Phase::read, ceiling.name, bytes, busy,
-                 seconds_at(bytes, ceiling.node_rate * static_cast<double>(nodes.size())));
+  return reached(Phase::read, ceiling.name, total(report, &RankReport::read_bytes), busy,
+                 ceiling.seconds / static_cast<double>(nodes.size()));
 }
 
 /// Data is copied onto the device while other data is read.

@@ -69,7 +69,7 @@ void Executor::run() {
     prepare_transfers(wave + 1);
     await_reading(wave);
     pack(transfers.items, wave);
-    if (!exchange(std::move(transfers.exchange), wave)) return;
+    if (!exchange(transfers, wave)) return;
     unpack(transfers.unpack);
     finish_wave(wave);
   }
@@ -135,6 +135,10 @@ Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
                        .receives = messages(incoming.receives, wave),
                        .broadcasts = messages(incoming.broadcasts, wave),
                        .keep_alive = buffers_},
+          .relays = {.sends = messages(incoming.relays.sends, wave),
+                     .receives = messages(incoming.relays.receives, wave),
+                     .broadcasts = {},
+                     .keep_alive = buffers_},
           .unpack = std::move(incoming.unpack)};
 }
 
@@ -168,13 +172,19 @@ void Executor::await_queue() {
   }
 }
 
-// Whether no rank has failed.
-bool Executor::exchange(comm::Exchange exchange, std::uint32_t wave) {
+// Whether no rank has failed. What is relayed must have arrived, so replicas pass it on afterwards.
+bool Executor::exchange(Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::exchange);
+  const std::string of_wave = "of wave " + std::to_string(wave);
+  if (!exchange(std::move(transfers.exchange), "the exchange " + of_wave)) return false;
+  return schedule_.replicas == 1 ||
+         exchange(std::move(transfers.relays), "the exchange between replicas " + of_wave);
+}
+
+bool Executor::exchange(comm::Exchange exchange, const std::string& what) {
   exchange.failed = error_.has_value();
   const auto pending = transport_.exchange(std::move(exchange), *queue_);
-  comm::await(*pending, control_, "the exchange of wave " + std::to_string(wave), timeout_,
-              [this] { report_if_due(); });
+  comm::await(*pending, control_, what, timeout_, [this] { report_if_due(); });
   return !pending->failed();
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "safeshuffle/communicator.hpp"
@@ -50,6 +51,7 @@ class Executor {
   struct Transfers {
     std::vector<PackItem> items;
     comm::Exchange exchange;
+    comm::Exchange relays;  // between replicas
     std::vector<PackItem> unpack;
   };
 
@@ -67,7 +69,8 @@ class Executor {
   void unpack(const std::vector<PackItem>& items);
   std::byte* landing() const;
   void await_queue();
-  [[nodiscard]] bool exchange(comm::Exchange exchange, std::uint32_t wave);
+  [[nodiscard]] bool exchange(Transfers& transfers, std::uint32_t wave);
+  [[nodiscard]] bool exchange(comm::Exchange exchange, const std::string& what);
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
   void finish_wave(std::uint32_t wave);
   void report_if_due();

@@ -106,10 +106,10 @@ std::optional<KeptProbe> find_probe(const ProbePlace& place, const std::string& 
 ProbePlace place_of(const Report& report, const std::string& file) {
   std::vector<std::string> hosts;
   for (const RankReport& rank : report.ranks) hosts.push_back(rank.host);
-  const core::Filesystem filesystem = core::filesystem_of(file);
+  const core::Mount mount = core::mount_of(file);
   return {.host = hosts.front(),
-          .filesystem = filesystem.type,
-          .filesystem_device = filesystem.device,
+          .filesystem = mount.type,
+          .filesystem_device = mount.device,
           .device = pipeline::device_model(report.ranks.front().device),
           .ranks_per_node = pipeline::ranks_per_node(hosts),
           .nodes = pipeline::node_count(hosts)};

@@ -141,6 +141,9 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.io_path = path.mode.empty() ? "none" : path.engine + " " + path.mode;
   report.direct_bytes = path.direct_bytes;
   report.buffered_bytes = path.buffered_bytes;
+  for (const auto& [choice, bytes] : path.choices) {
+    report.read_choices.push_back({choice.first, choice.second, bytes});
+  }
   report.fallback_files = path.fallback_files;
   report.fallbacks = path.fallbacks;
   report.spans = clock.spans();
@@ -153,6 +156,7 @@ Report make_report(const Plan& plan, const Communicator& comm,
   report.version = SAFESHUFFLE_VERSION;
   report.device = comm.device_handle()->description();
   report.transport = comm.transport_name();
+  report.replicas = plan.replicas();
   report.plan_hash = plan.hash();
   report.waves = plan.waves();
   report.window = plan.window();

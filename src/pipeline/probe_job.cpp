@@ -195,11 +195,10 @@ std::vector<std::string> from_rank_0(const Communicator& comm, const Options& op
 // What rank 0 knows of its place and machine.
 void describe(Probe& probe, const Communicator& comm, const Options& options,
               const FileInfo* file) {
-  const core::Filesystem filesystem =
-      file == nullptr ? core::Filesystem() : core::filesystem_of(file->path);
+  const core::Mount mount = file == nullptr ? core::Mount() : core::mount_of(file->path);
   const auto texts = from_rank_0(
       comm, options,
-      {utc_date(), core::host_name(), filesystem.type, filesystem.device,
+      {utc_date(), core::host_name(), mount.type, mount.device,
        device_model(comm.device_handle()->description()), core::cpu_model(), core::kernel_release(),
        std::to_string(core::available_cores()), std::to_string(core::memory_bytes()),
        std::to_string(probe.threads), std::to_string(copy_threads())});

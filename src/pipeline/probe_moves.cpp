@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -147,26 +148,28 @@ class StagingTrial final : public Trial {
       offset += slot_bytes_;
       run.bytes += slot_bytes_;
     }
-    await(run.bytes);
+    await([&] { return landed_ == run.bytes; });
     run.seconds = core::seconds_since(start);
+    landed_ = 0;
     staging_.reset();
     return run;
   }
 
  private:
   void copy_slot(std::byte* destination) {
-    const device::StagingSlot slot = staging_->acquire(destination, slot_bytes_);
-    staging_->commit(slot, [this] { landed_ += slot_bytes_; });
+    std::optional<device::StagingSlot> slot;
+    await([&] { return (slot = staging_->try_acquire(destination, slot_bytes_)).has_value(); });
+    staging_->commit(*slot, [this] { landed_ += slot_bytes_; });
   }
 
-  void await(std::uint64_t bytes) {
+  template <class Condition>
+  void await(const Condition& condition) const {
     const core::Deadline deadline(rig_.timeout);
     core::Backoff backoff;
-    while (landed_ != bytes) {
+    while (!condition()) {
       if (deadline.expired()) throw TimeoutError("copying onto the device has not ended");
       backoff.pause();
     }
-    landed_ = 0;
   }
 
   ProbeRig& rig_;

@@ -52,6 +52,16 @@ nlohmann::ordered_json ceilings_json(const Ceilings& ceilings) {
   return json;
 }
 
+nlohmann::ordered_json choices_json(const std::vector<ReadChoice>& choices) {
+  auto json = nlohmann::ordered_json::array();
+  for (const ReadChoice& choice : choices) {
+    json.push_back({{"read", choice.direct ? "direct" : "buffered"},
+                    {"reason", choice.reason},
+                    {"bytes", choice.bytes}});
+  }
+  return json;
+}
+
 nlohmann::ordered_json rank_json(const RankReport& rank) {
   nlohmann::ordered_json json{{"rank", rank.rank},
                               {"host", rank.host},
@@ -75,6 +85,7 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
                 {"direct_bytes", rank.direct_bytes},
                 {"buffered_bytes", rank.buffered_bytes},
                 {"cached_share", optional_json(rank.cached_share)},
+                {"choices", choices_json(rank.read_choices)},
                 {"threads", rank.reader_threads},
                 {"chunk", rank.reader_chunk},
                 {"cpus", rank.reader_cpus},
@@ -112,6 +123,7 @@ std::string to_json(const Report& report) {
       {"device", report.device},
       {"transport", report.transport},
       {"world", report.ranks.size()},
+      {"replicas", report.replicas},
       {"plan_hash", hexadecimal(report.plan_hash)},
       {"waves", report.waves},
       {"window", report.window},
@@ -162,6 +174,10 @@ std::string encode(const RankReport& rank) {
   out.put(std::uint64_t{rank.cached_share.has_value()}).put(rank.cached_share.value_or(0));
   out.put(std::uint64_t{rank.fallbacks.size()});
   for (const std::string& fallback : rank.fallbacks) out.put(fallback);
+  out.put(std::uint64_t{rank.read_choices.size()});
+  for (const ReadChoice& choice : rank.read_choices) {
+    out.put(std::uint64_t{choice.direct}).put(choice.reason).put(choice.bytes);
+  }
   for (const Span& span : rank.spans) {
     out.put(static_cast<std::uint64_t>(span.track)).put(span.name).put(span.begin);
     out.put(span.seconds);
@@ -170,6 +186,14 @@ std::string encode(const RankReport& rank) {
 }
 
 namespace {
+
+ReadChoice decode_choice(core::WireReader& in) {
+  ReadChoice choice;
+  choice.direct = in.number() != 0;
+  choice.reason = in.text();
+  choice.bytes = in.number();
+  return choice;
+}
 
 Span decode_span(core::WireReader& in) {
   Span span;
@@ -213,6 +237,9 @@ RankReport decode_rank_report(std::string_view bytes) {
   const double cached_share = in.real();
   if (has_cached_share) rank.cached_share = cached_share;
   for (std::uint64_t left = in.number(); left > 0; --left) rank.fallbacks.push_back(in.text());
+  for (std::uint64_t left = in.number(); left > 0; --left) {
+    rank.read_choices.push_back(decode_choice(in));
+  }
   while (!in.at_end()) rank.spans.push_back(decode_span(in));
   return rank;
 }

@@ -29,7 +29,7 @@ constexpr const char* unknown_residency =
     "write to them";
 
 std::string why_not_cold(const std::string& path, std::uint64_t cached, std::uint64_t bytes) {
-  const std::string type = core::filesystem_of(path).type;
+  const std::string type = core::mount_of(path).type;
   const std::string reason = type == "tmpfs" || type == "ramfs"
                                  ? ": " + type + " keeps its files in memory"
                                  : "; another program has them mapped, or they are being written";

@@ -54,7 +54,7 @@ std::vector<const TensorView*> in_file_order(const TensorSet& model) {
 std::optional<SavedShard> shard_of(const TensorView& view, const Plan& plan, std::uint32_t rank) {
   const Target& target = plan.targets()[view.index];
   if (target.saved_shard) return *target.saved_shard;
-  return placement::shard_of(target, plan.catalog(), rank, plan.world());
+  return placement::shard_of(target, plan.catalog(), rank, plan.replica_size());
 }
 
 // Whether it is known of all targets, on whichever rank, what they are: either all ranks write a
@@ -75,7 +75,7 @@ std::map<std::string, std::string> metadata(const std::vector<const TensorView*>
     if (shard) shards.emplace(view->name, *std::move(shard));
   }
   metadata.emplace(format::shard_record_key,
-                   format::write_shard_record(model.rank(), model.plan().world(), shards));
+                   format::write_shard_record(model.rank(), model.plan().replica_size(), shards));
   return metadata;
 }
 
@@ -243,20 +243,23 @@ class ShardedOutput::State {
     comm::agree_with_heartbeat(comm_.control(), timeout(),
                                [&](const comm::Heartbeat& beat) -> std::string {
                                  check_model(model);
-                                 writer = write_file(model, path_, beat);
+                                 if (saves()) writer = write_file(model, path_, beat);
                                  return {};
                                });
     // Only renames are left; if one fails nevertheless, all ranks undo theirs.
     agree_on([&]() -> std::string {
-      writer->publish();
+      if (writer) writer->publish();
       return {};
     });
-    writer->commit();
+    if (writer) writer->commit();
     written_ = true;
-    new_directory_->keep();
+    if (new_directory_) new_directory_->keep();
   }
 
  private:
+  // The ranks of the first replica do; the others have the same tensors.
+  bool saves() const noexcept { return comm_.rank() < plan_.replica_size(); }
+
   std::chrono::milliseconds timeout() const { return pipeline::timeout_of(options_); }
 
   std::vector<std::string> agree_on(const std::function<std::string()>& step) const {
@@ -281,7 +284,7 @@ class ShardedOutput::State {
 
   void join(const Begun& begun) {
     agree_on([&]() -> std::string {
-      if (comm_.rank() == 0) return {};
+      if (comm_.rank() == 0 || !saves()) return {};
       lock(begun.group);
       if (lock_->holder() == 0) new_directory_->share(begun.created);
       return {};
@@ -295,16 +298,19 @@ class ShardedOutput::State {
     if (lock_->holder() != comm_.rank()) return;
     core::recover_leftovers(directory_,
                             [](const std::string& name) { return shard_rank(name).has_value(); });
-    check_entries(directory_, comm_.size());
+    check_entries(directory_, plan_.replica_size());
   }
 
   void check_room() const {
-    const auto told = agree_on([&] {
+    const auto told = agree_on([&]() -> std::string {
+      if (!saves()) return {};
       const core::AtomicFile trial(path_);
       return encode(Prepared{lock_->holder(), free_bytes(directory_)});
     });
     std::vector<Prepared> ranks;
-    for (const std::string& bytes : told) ranks.push_back(decode_prepared(bytes));
+    for (std::uint32_t rank = 0; rank < plan_.replica_size(); ++rank) {
+      ranks.push_back(decode_prepared(told[rank]));
+    }
     check_space(directory_, plan_, ranks);
   }
 

@@ -148,12 +148,13 @@ void pipeline::check_sharded_state(const Options& options, const Checkpoint& che
 std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& rules,
                                    const Options& options, std::uint32_t world) {
   const Catalog& catalog = checkpoint.catalog;
+  const std::uint32_t ranks = replica_size(world, options.plan);
   if (!checkpoint.sharded_state) {
-    return plain_targets(catalog, rules, options.selection, world);
+    return plain_targets(catalog, rules, options.selection, ranks);
   }
-  pipeline::check_sharded_state(options, checkpoint, world);
-  if (!pipeline::loads_as_saved(options, checkpoint, world)) {
-    return joined_targets(checkpoint, rules, options, world);
+  pipeline::check_sharded_state(options, checkpoint, ranks);
+  if (!pipeline::loads_as_saved(options, checkpoint, ranks)) {
+    return joined_targets(checkpoint, rules, options, ranks);
   }
   return drop(placement::targets_as_saved(catalog, *checkpoint.sharded_state),
               select(options.selection, catalog, rules));

@@ -36,11 +36,12 @@ std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t ran
       TensorSet::State{plan, rank, std::move(device), std::move(arena), {}, {}, {}});
   state->shapes.resize(schedule.targets.size());
   const std::vector<std::uint64_t> offsets = plan::arena_offsets(schedule, rank);
+  const std::uint32_t shard = plan::shard_index(schedule, rank);
   for (std::uint32_t i = 0; i < schedule.targets.size(); ++i) {
     const Target& target = schedule.targets[i];
-    if (!holds(target.placement, rank)) continue;
-    state->shapes[i] =
-        shard_shape(shape_of(target, schedule.catalog), target.placement, rank, schedule.world);
+    if (!holds(target.placement, shard)) continue;
+    state->shapes[i] = shard_shape(shape_of(target, schedule.catalog), target.placement, shard,
+                                   schedule.replica_size);
     const DType dtype = schedule.dtypes[target.tensor];
     append_views({{},
                   dtype,

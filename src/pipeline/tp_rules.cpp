@@ -45,8 +45,9 @@ std::string read_rules(std::string_view tp_plan) {
 
 TpPlan make_tp_plan(const Options& options, std::string_view rules_json,
                     const Checkpoint& checkpoint, std::uint32_t world) {
-  check_sharded_state(options, checkpoint, world);
-  const TpPlan rules = choose_rules(options, rules_json, checkpoint, world);
+  const std::uint32_t ranks = replica_size(world, options.plan);
+  check_sharded_state(options, checkpoint, ranks);
+  const TpPlan rules = choose_rules(options, rules_json, checkpoint, ranks);
   return options.experts == ExpertPlacement::parallel ? rules.deal_experts() : rules;
 }
 

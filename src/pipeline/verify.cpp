@@ -156,8 +156,8 @@ class TargetVerifier {
     const Placement& placement = target_.placement;
     std::vector<Interval> intervals;
     if (placement.kind == Placement::Kind::sharded && placement.split.axis == axis) {
-      append_intervals(placement.split, shape_[axis], model_.rank(), model_.plan().world(),
-                       intervals);
+      const std::uint32_t ranks = model_.plan().replica_size();
+      append_intervals(placement.split, shape_[axis], model_.rank() % ranks, ranks, intervals);
     } else {
       intervals.push_back({0, shape_[axis]});
     }

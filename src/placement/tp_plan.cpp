@@ -63,8 +63,12 @@ placement::Document built_in(const std::string& type, std::string_view config_js
 Placement apply_rule(const RuleSet& rules, std::size_t index, const TensorInfo& tensor,
                      std::uint32_t world) {
   try {
-    const std::string_view below = rules.matcher.below(rules.keys[index].name, tensor.name);
-    return placement::apply(rules.rules[index], tensor, below, world);
+    const placement::Rule& rule = rules.rules[index];
+    std::string_view below;  // only dealing needs it, and finding it takes time
+    if (std::holds_alternative<placement::DealRule>(rule)) {
+      below = rules.matcher.below(rules.keys[index].name, tensor.name);
+    }
+    return placement::apply(rule, tensor, below, world);
   } catch (const PlanError& error) {
     ErrorRecord record = error.record();
     if (std::exchange(record.code, 0) == placement::indivisible) {

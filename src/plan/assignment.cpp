@@ -57,18 +57,30 @@ std::vector<std::uint32_t> round_robin_files(std::size_t files, std::uint32_t wo
   return rank_of_file;
 }
 
-// The ranks that alone need the files, if it is so for each of them: a group that loads the sharded
-// state it has saved. Then there is nothing to exchange.
-std::optional<std::vector<std::uint32_t>> owners_of_files(const Schedule& schedule) {
-  std::vector<std::uint32_t> owners(schedule.catalog.files().size(), nobody);
+// The shards for which alone the files are needed, if it is so for each of them: a group loads the
+// sharded state that one of its size has saved.
+std::optional<std::vector<std::uint32_t>> shards_of_files(const Schedule& schedule) {
+  std::vector<std::uint32_t> shards(schedule.catalog.files().size(), nobody);
   for (const Use& use : schedule.uses) {
     const Placement& placement = placement_of(schedule, use);
     if (placement.kind != Placement::Kind::single) return std::nullopt;
-    std::uint32_t& owner = owners[schedule.catalog.tensors()[use.tensor].file];
-    if (owner != nobody && owner != placement.rank) return std::nullopt;
-    owner = placement.rank;
+    std::uint32_t& shard = shards[schedule.catalog.tensors()[use.tensor].file];
+    if (shard != nobody && shard != placement.rank) return std::nullopt;
+    shard = placement.rank;
   }
-  return owners;
+  return shards;
+}
+
+// Each file is read by a rank that needs it, so that it is sent to the rank's twins at most. The
+// replicas take turns.
+std::vector<std::uint32_t> owners_of_files(const Schedule& schedule,
+                                           std::vector<std::uint32_t> shards) {
+  std::vector<std::uint32_t> turns(schedule.replica_size);
+  std::iota(turns.begin(), turns.end(), 0U);
+  for (std::uint32_t& shard : shards) {
+    if (shard != nobody) shard = twin_of(schedule, shard, turns[shard]++ % schedule.replicas);
+  }
+  return shards;
 }
 
 // Longest processing time first: within 4/3 of the best balance that whole files allow (Graham
@@ -153,7 +165,7 @@ bool badly_skewed(const std::vector<std::uint64_t>& file_bytes, std::uint32_t wo
 
 Assignment resolve(Assignment assignment, const Schedule& schedule) {
   if (assignment != Assignment::automatic) return assignment;
-  if (owners_of_files(schedule)) return Assignment::round_robin;
+  if (shards_of_files(schedule)) return Assignment::round_robin;
   const std::vector<std::uint64_t> file_bytes = bytes_per_file(schedule);
   return file_bytes.size() < schedule.world || badly_skewed(file_bytes, schedule.world)
              ? Assignment::striped
@@ -165,10 +177,10 @@ std::vector<std::vector<Read>> assign(const Schedule& schedule) {
   if (schedule.assignment == Assignment::balanced) {
     return assign_files(schedule, balanced_files(bytes_per_file(schedule), schedule.world));
   }
-  const auto owners = owners_of_files(schedule);
-  return assign_files(
-      schedule,
-      owners ? *owners : round_robin_files(schedule.catalog.files().size(), schedule.world));
+  auto shards = shards_of_files(schedule);
+  return assign_files(schedule,
+                      shards ? owners_of_files(schedule, *std::move(shards))
+                             : round_robin_files(schedule.catalog.files().size(), schedule.world));
 }
 
 }  // namespace safeshuffle::plan

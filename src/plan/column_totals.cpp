@@ -10,14 +10,19 @@ namespace safeshuffle::plan {
 ColumnTotals::ColumnTotals(const Schedule& schedule, std::uint32_t tensor)
     : row_bytes_(schedule.cuts[tensor].row_bytes) {
   std::map<std::uint64_t, std::int64_t> changes{{0, 0}};  // of the number of ranks, by column
-  if (is_replicated(schedule, tensor)) changes[0] += schedule.world;
-  RankColumns columns;
-  for_each_receiver(schedule, tensor, columns, [&](std::uint32_t, const RankColumns& kept) {
+  const auto count = [&](const RankColumns& kept, std::int64_t ranks) {
     for (const Columns& interval : kept.columns()) {
-      ++changes[interval.begin];
-      --changes[interval.end];
+      changes[interval.begin] += ranks;
+      changes[interval.end] -= ranks;
     }
-  });
+  };
+  RankColumns columns;
+  if (is_replicated(schedule, tensor)) {
+    columns.assign(schedule, tensor, 0);
+    count(columns, schedule.world);
+  }
+  for_each_receiver(schedule, tensor, columns,
+                    [&](std::uint32_t, const RankColumns& kept) { count(kept, 1); });
   Step step;
   for (const auto& [column, change] : changes) {
     step.total += (column - step.column) * step.ranks;

@@ -1,4 +1,4 @@
-// How many stored bytes of a tensor all ranks together keep.
+// How many stored bytes of a tensor its reader and all ranks that it sends to keep together.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace safeshuffle::plan {
 
-/// Totals of one tensor: counts each stored byte once per rank that keeps it.
+/// Totals of one tensor: counts each stored byte once per rank of one replica that keeps it, or, if
+/// it is broadcast, once per rank.
 class ColumnTotals {
  public:
   ColumnTotals(const Schedule& schedule, std::uint32_t tensor);

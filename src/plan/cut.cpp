@@ -107,13 +107,14 @@ void RankColumns::assign(const Schedule& schedule, const Use& use, std::uint32_t
 void RankColumns::append(const Schedule& schedule, const Use& use, std::uint32_t rank) {
   const TensorInfo& tensor = schedule.catalog.tensors()[use.tensor];
   const Target& target = schedule.targets[use.target];
-  if (tensor.bytes == 0 || !holds(target.placement, rank)) return;
+  const std::uint32_t shard = shard_index(schedule, rank);
+  if (tensor.bytes == 0 || !holds(target.placement, shard)) return;
   intervals_.clear();
   if (target.composition) {
     if (!append_parts(schedule, use, rank)) return;
   } else if (target.placement.kind == Placement::Kind::sharded) {
     const Split& split = target.placement.split;
-    append_intervals(split, tensor.shape[split.axis], rank, schedule.world, intervals_);
+    append_intervals(split, tensor.shape[split.axis], shard, schedule.replica_size, intervals_);
   } else {
     columns_.push_back({0, schedule.cuts[use.tensor].row_bytes});
     return;

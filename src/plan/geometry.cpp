@@ -101,7 +101,7 @@ void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankR
   RankColumns columns;
   if (is_replicated(schedule, tensor)) {
     const std::uint64_t bytes = share_bytes(schedule, tensor, 0, columns);
-    if (bytes != 0) runs.push_back({0, schedule.world, columns.row_bytes(), bytes});
+    if (bytes != 0) runs.push_back({0, schedule.replica_size, columns.row_bytes(), bytes});
     return;
   }
   const std::uint64_t rows = schedule.cuts[tensor].rows;

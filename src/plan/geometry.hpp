@@ -29,7 +29,7 @@ struct Geometries {
 
 Geometries find_geometries(const Schedule& schedule);
 
-/// Ranks [first, end) keep equal amounts of a tensor.
+/// Ranks [first, end) of a replica keep equal amounts of a tensor.
 struct RankRun {
   std::uint32_t first = 0;
   std::uint32_t end = 0;
@@ -37,16 +37,17 @@ struct RankRun {
   std::uint64_t share_bytes = 0;  ///< converted
 };
 
-/// The shares of one geometry, over all ranks that have any byte: ascending and disjoint; usually
-/// one run. Takes O(ranks) time if the tensor is split. Replaces the contents of `runs`.
+/// The shares of one geometry, over all ranks of a replica that have any byte: ascending and
+/// disjoint; usually one run. Takes O(ranks) time if the tensor is split. Replaces the contents of
+/// `runs`.
 void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankRun>& runs);
 
 /// Converted bytes that `rank` keeps of a stored tensor; `columns` is scratch memory.
 std::uint64_t share_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
                           RankColumns& columns);
 
-/// Calls visit(rank, columns) for every rank that keeps bytes of the tensor that are not broadcast;
-/// so for none if the tensor is replicated.
+/// Calls visit(rank, columns) for every rank of the first replica that keeps bytes of the tensor
+/// that are not broadcast; so for none if the tensor is replicated.
 template <class Visit>
 void for_each_receiver(const Schedule& schedule, std::uint32_t tensor, RankColumns& columns,
                        Visit visit) {
@@ -55,7 +56,7 @@ void for_each_receiver(const Schedule& schedule, std::uint32_t tensor, RankColum
   const Placement& placement = placement_of(schedule, uses.front());
   const bool single = uses.size() == 1 && placement.kind == Placement::Kind::single;
   const std::uint32_t first = single ? placement.rank : 0;
-  const std::uint32_t end = single ? first + 1 : schedule.world;
+  const std::uint32_t end = single ? first + 1 : schedule.replica_size;
   for (std::uint32_t rank = first; rank < end; ++rank) {
     columns.assign(schedule, tensor, rank);
     if (columns.row_bytes() != 0) visit(rank, columns);

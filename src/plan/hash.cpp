@@ -1,7 +1,10 @@
 #include "plan/hash.hpp"
 
+#include <array>
+#include <cstring>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -9,7 +12,8 @@
 namespace safeshuffle::plan {
 namespace {
 
-// Feeds values one by one, so that struct padding never counts.
+// Feeds values one by one, so that struct padding never counts; through a buffer, which is several
+// times faster.
 class Hasher {
  public:
   Hasher() { XXH3_64bits_reset(&state_); }
@@ -28,12 +32,27 @@ class Hasher {
     update(values.data(), values.size() * sizeof(std::uint64_t));
   }
 
-  std::uint64_t digest() const { return XXH3_64bits_digest(&state_); }
+  std::uint64_t digest() {
+    flush();
+    return XXH3_64bits_digest(&state_);
+  }
 
  private:
-  void update(const void* data, std::size_t bytes) { XXH3_64bits_update(&state_, data, bytes); }
+  void update(const void* data, std::size_t bytes) {
+    if (bytes > buffer_.size() - filled_) flush();
+    if (bytes > buffer_.size()) {
+      XXH3_64bits_update(&state_, data, bytes);
+      return;
+    }
+    if (bytes != 0) std::memcpy(buffer_.data() + filled_, data, bytes);
+    filled_ += bytes;
+  }
+
+  void flush() { XXH3_64bits_update(&state_, buffer_.data(), std::exchange(filled_, 0)); }
 
   XXH3_state_t state_;
+  std::array<char, 4096> buffer_;
+  std::size_t filled_ = 0;
 };
 
 void add(Hasher& hasher, const TensorInfo& tensor) {
@@ -112,6 +131,7 @@ void add(Hasher& hasher, const std::vector<Read>& reads) {
 std::uint64_t hash_of(const Schedule& schedule) {
   Hasher hasher;
   hasher.add(schedule.world);
+  hasher.add(schedule.replicas);
   hasher.add(schedule.waves);
   hasher.add(schedule.window);
   for (const FileInfo& file : schedule.catalog.files()) hasher.add(file.size);

@@ -99,8 +99,8 @@ class Unpacker {
         share_(share),
         target_(schedule.targets[use.target]),
         part_(axial_fill(schedule, use)),
-        shape_(shard_shape(shape_of(target_, schedule.catalog), target_.placement, rank,
-                           schedule.world)),
+        shape_(shard_shape(shape_of(target_, schedule.catalog), target_.placement,
+                           shard_index(schedule, rank), schedule.replica_size)),
         rows_(rows_along(shape_, part_.axis, schedule.dtypes[use.tensor])) {}
 
   Unpacking run() {
@@ -194,7 +194,7 @@ bool is_padded(const Schedule& schedule, std::uint32_t tensor) {
 
 Unpacking unpacking_of(const Schedule& schedule, const Use& use, std::uint32_t rank,
                        const RankColumns& share) {
-  if (!holds(placement_of(schedule, use), rank)) return {};
+  if (!holds(placement_of(schedule, use), shard_index(schedule, rank))) return {};
   return Unpacker(schedule, use, rank, share).run();
 }
 
@@ -227,9 +227,11 @@ void append_unpack_items(const Unpacking& unpacking, DType dtype, const Range& s
 void append_zeros(const Schedule& schedule, std::uint32_t index, std::uint32_t rank,
                   std::uint64_t shard_offset, std::vector<Zeros>& zeros) {
   const Target& target = schedule.targets[index];
-  if (!target.composition || !holds(target.placement, rank)) return;
+  const std::uint32_t shard = shard_index(schedule, rank);
+  if (!target.composition || !holds(target.placement, shard)) return;
   const Composition& composition = *target.composition;
-  const Shape shape = shard_shape(composition.shape, target.placement, rank, schedule.world);
+  const Shape shape =
+      shard_shape(composition.shape, target.placement, shard, schedule.replica_size);
   if (!has_bytes(shape)) return;
   const Rows rows = rows_along(shape, composition.axis, schedule.dtypes[target.tensor]);
   const auto bytes = [&](std::uint64_t indices) {
@@ -248,7 +250,7 @@ void check_unpacking(const Schedule& schedule, std::span<const std::uint32_t> te
   RankColumns share;
   for (const std::uint32_t tensor : tensors) {
     if (!schedule.lands[tensor]) continue;
-    for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
+    for (std::uint32_t rank = 0; rank < schedule.replica_size; ++rank) {
       share.assign(schedule, tensor, rank);
       for (const Use& use : uses_of(schedule, tensor)) unpacking_of(schedule, use, rank, share);
     }
@@ -256,7 +258,7 @@ void check_unpacking(const Schedule& schedule, std::span<const std::uint32_t> te
   std::vector<Zeros> zeros;
   for (std::uint32_t target = 0; target < schedule.targets.size(); ++target) {
     if (bits(schedule.dtypes[schedule.targets[target].tensor]) % 8 == 0) continue;
-    for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
+    for (std::uint32_t rank = 0; rank < schedule.replica_size; ++rank) {
       append_zeros(schedule, target, rank, 0, zeros);
       zeros.clear();
     }

@@ -8,6 +8,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/defaults.hpp"
+#include "core/text.hpp"
 #include "plan/arena.hpp"
 #include "plan/assignment.hpp"
 #include "plan/cut.hpp"
@@ -28,11 +29,10 @@ using core::smallest_window;
 using plan::Schedule;
 
 void check_arguments(const Schedule& schedule, const PlanOptions& options) {
-  if (schedule.world == 0) throw ConfigError("the world size must be at least 1");
   if (options.window < smallest_window) {
     throw ConfigError("the window must be at least " + std::to_string(smallest_window) + " bytes");
   }
-  plan::check_targets(schedule.catalog, schedule.targets, schedule.world);
+  plan::check_targets(schedule.catalog, schedule.targets, schedule.replica_size);
   plan::check_names(schedule.catalog, schedule.targets);
 }
 
@@ -147,6 +147,12 @@ Plan::Plan(std::shared_ptr<const Schedule> schedule) : schedule_(std::move(sched
 std::uint32_t Plan::world() const noexcept {
   return schedule_->world;
 }
+std::uint32_t Plan::replicas() const noexcept {
+  return schedule_->replicas;
+}
+std::uint32_t Plan::replica_size() const noexcept {
+  return schedule_->replica_size;
+}
 std::uint32_t Plan::waves() const noexcept {
   return schedule_->waves;
 }
@@ -175,6 +181,17 @@ void Plan::prove() const {
   plan::prove(*schedule_);
 }
 
+std::uint32_t replica_size(std::uint32_t world, const PlanOptions& options) {
+  if (world == 0) throw ConfigError("the world size must be at least 1");
+  if (options.replicas == 0) throw ConfigError("the number of replicas must be at least 1");
+  if (world % options.replicas != 0) {
+    throw ConfigError(core::plural(world, "rank") + " cannot be " +
+                      core::plural(options.replicas, "replica") +
+                      " of equal size: the number of ranks must be a multiple of that of replicas");
+  }
+  return world / options.replicas;
+}
+
 Plan make_plan(Catalog catalog, std::vector<Target> targets, std::uint32_t world,
                const PlanOptions& given) {
   PlanOptions options = given;
@@ -183,6 +200,8 @@ Plan make_plan(Catalog catalog, std::vector<Target> targets, std::uint32_t world
   schedule->catalog = std::move(catalog);
   schedule->targets = std::move(targets);
   schedule->world = world;
+  schedule->replicas = options.replicas;
+  schedule->replica_size = replica_size(world, options);
   try {
     check_arguments(*schedule, options);
     cut(*schedule, options.dtype);

@@ -35,12 +35,15 @@ void check_tensors(const Schedule& schedule) {
 void prove(const Schedule& schedule) {
   require(schedule.world != 0 && schedule.window >= core::smallest_window,
           "it has no rank or no window");
+  require(schedule.replica_size != 0 &&
+              std::uint64_t{schedule.replicas} * schedule.replica_size == schedule.world,
+          "its replicas are not all its ranks");
   require(schedule.dtypes.size() == schedule.catalog.tensors().size() &&
               schedule.lands.size() == schedule.catalog.tensors().size() &&
               schedule.cuts.size() == schedule.catalog.tensors().size() &&
               schedule.reads.size() == schedule.world && schedule.ranks.size() == schedule.world,
           "its tables have the wrong sizes");
-  check_targets(schedule.catalog, schedule.targets, schedule.world);
+  check_targets(schedule.catalog, schedule.targets, schedule.replica_size);
   require(schedule.uses == uses_of_targets(schedule.targets) &&
               schedule.first_use == first_uses(schedule.uses, schedule.cuts.size()),
           "it does not use what its targets need");

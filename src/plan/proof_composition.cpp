@@ -30,8 +30,8 @@ class Origin {
       : schedule_(schedule),
         target_(schedule.targets[target]),
         dtype_(schedule.dtypes[target_.tensor]),
-        shape_(shard_shape(shape_of(target_, schedule.catalog), target_.placement, rank,
-                           schedule.world)) {
+        shape_(shard_shape(shape_of(target_, schedule.catalog), target_.placement,
+                           shard_index(schedule, rank), schedule.replica_size)) {
     if (target_.placement.kind != Placement::Kind::sharded) return;
     append_shard_intervals(schedule, target_, target_.placement.split.axis, rank, kept_);
   }
@@ -147,7 +147,7 @@ class CompositionProof {
  private:
   void check_tensor(std::uint32_t tensor) {
     if (is_target(schedule_, tensor) && !schedule_.lands[tensor]) return;
-    for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
+    for (std::uint32_t rank = 0; rank < schedule_.replica_size; ++rank) {
       share_.assign(schedule_, tensor, rank);
       for (const Use& use : uses_of(schedule_, tensor)) check_use(use, rank);
     }
@@ -220,7 +220,7 @@ class CompositionProof {
 
   // That zeros are where the composition asks for them, and that these and the shares are all.
   void check_zeros(std::uint32_t target) {
-    for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
+    for (std::uint32_t rank = 0; rank < schedule_.replica_size; ++rank) {
       const std::uint64_t bytes = shard_bytes(schedule_, target, rank, own_);
       if (bytes == 0) continue;
       const Origin origin(schedule_, target, rank);

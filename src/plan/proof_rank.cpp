@@ -18,7 +18,7 @@
 namespace safeshuffle::plan {
 namespace {
 
-// Ranks [first, end).
+// Ranks [first, end) of the first replica.
 struct RankClass {
   std::uint32_t first = 0;
   std::uint32_t end = 0;
@@ -26,7 +26,7 @@ struct RankClass {
 
 // Consecutive ranks whose shares and shards have the same sizes, tensor by tensor.
 std::vector<RankClass> rank_classes(const Schedule& schedule, const Geometries& geometries) {
-  std::vector<bool> begins(std::size_t{schedule.world} + 1);
+  std::vector<bool> begins(std::size_t{schedule.replica_size} + 1);
   std::vector<RankRun> runs;
   for (std::size_t i = 0; i < geometries.example.size(); ++i) {
     if (geometries.tensors[i] == 0) continue;
@@ -36,13 +36,13 @@ std::vector<RankClass> rank_classes(const Schedule& schedule, const Geometries& 
   RankColumns columns;
   for (const TargetGroup& group : target_groups(schedule)) {
     std::uint64_t before = shard_bytes(schedule, group.example, 0, columns);
-    for (std::uint32_t rank = 1; rank < schedule.world; ++rank) {
+    for (std::uint32_t rank = 1; rank < schedule.replica_size; ++rank) {
       const std::uint64_t bytes = shard_bytes(schedule, group.example, rank, columns);
       if (bytes != std::exchange(before, bytes)) begins[rank] = true;
     }
   }
   std::vector<RankClass> classes;
-  for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
+  for (std::uint32_t rank = 0; rank < schedule.replica_size; ++rank) {
     if (rank == 0 || begins[rank]) classes.push_back({rank, rank});
     ++classes.back().end;
   }
@@ -51,19 +51,20 @@ std::vector<RankClass> rank_classes(const Schedule& schedule, const Geometries& 
 
 class RankProof {
  public:
-  explicit RankProof(const Schedule& schedule)
+  RankProof(const Schedule& schedule, const Geometries& geometries)
       : schedule_(schedule),
+        geometries_(geometries),
         tensors_(schedule.catalog.tensors()),
         groups_(read_groups(schedule)),
         transfers_(schedule),
         items_(schedule),
         in_broadcast_(tensors_.size(), not_held),
-        in_landing_(tensors_.size()),
+        in_landing_(anything_lands(schedule) ? tensors_.size() : 0),
         broadcast_bytes_(groups_.size(), not_held) {}
 
-  void check(const Geometries& geometries) {
+  void check() {
     check_arena_order();
-    for (const RankClass& ranks : rank_classes(schedule_, geometries)) check_class(ranks);
+    for (const RankClass& ranks : rank_classes(schedule_, geometries_)) check_class(ranks);
   }
 
  private:
@@ -88,16 +89,15 @@ class RankProof {
 
   // All ranks of a class have the same arena and get the same runs as the first, because these
   // depend on the sizes of shards only. Which bytes are in a shard differs; prove_packing covers
-  // that.
+  // that. So do ranks of other replicas with the same shards: what a twin passes on to them goes
+  // from its place to the same place.
   void check_class(const RankClass& ranks) {
     rank_ = ranks.first;
     offsets_ = arena_offsets(schedule_, rank_);
     places_ = places_of_tensors(schedule_, offsets_);
     arena_bytes_ = landing_bytes_ = std::numeric_limits<std::uint64_t>::max();
-    for (std::uint32_t rank = ranks.first; rank < ranks.end; ++rank) {
-      arena_bytes_ = std::min(arena_bytes_, schedule_.ranks[rank].arena_bytes);
-      landing_bytes_ = std::min(landing_bytes_, schedule_.ranks[rank].landing_bytes);
-    }
+    for (std::uint32_t rank = ranks.first; rank < ranks.end; ++rank) note_memory(rank);
+    find_shares();
     check_targets();
     written_.assign(tensors_.size(), 0);
     landed_.assign(schedule_.world, 0);
@@ -107,6 +107,20 @@ class RankProof {
     require(std::accumulate(landed_.begin(), landed_.end(), std::uint64_t{0}) <= landing_bytes_,
             "a run ends after the landing buffer");
     check_written();
+  }
+
+  // Of the rank and its twins.
+  void note_memory(std::uint32_t rank) {
+    for (std::uint32_t replica = 0; replica < schedule_.replicas; ++replica) {
+      const RankSummary& twin = schedule_.ranks[twin_of(schedule_, rank, replica)];
+      arena_bytes_ = std::min(arena_bytes_, twin.arena_bytes);
+      landing_bytes_ = std::min(landing_bytes_, twin.landing_bytes);
+    }
+  }
+
+  bool includes(const RankClass& ranks, std::uint32_t rank) const {
+    const std::uint32_t shard = shard_index(schedule_, rank);
+    return shard >= ranks.first && shard < ranks.end;
   }
 
   void check_targets() {
@@ -133,7 +147,7 @@ class RankProof {
       return;
     }
     slab_at(schedule_, group.wave, group.reader, slab_);
-    const bool has_reader = group.reader >= ranks.first && group.reader < ranks.end;
+    const bool has_reader = includes(ranks, group.reader);
     if (has_reader) check_own(group.reader);
     if (!has_reader || ranks.end - ranks.first > 1) check_received(group.reader);
     check_broadcast(group.reader, broadcast_bytes_[index]);
@@ -143,9 +157,14 @@ class RankProof {
     }
   }
 
-  std::uint64_t share(std::uint32_t tensor) {
-    return share_bytes(schedule_, tensor, rank_, columns_);
+  void find_shares() {
+    shares_.clear();
+    for (const std::uint32_t example : geometries_.example) {
+      shares_.push_back(share_bytes(schedule_, example, rank_, columns_));
+    }
   }
+
+  std::uint64_t share(std::uint32_t tensor) const { return shares_[geometries_.of_tensor[tensor]]; }
 
   // Its messages are parts of its own share, one after the other, or land one at a time.
   void note_segmented(std::uint32_t tensor, const Segments& segments, std::uint32_t reader) {
@@ -195,7 +214,7 @@ class RankProof {
            is_replicated(schedule_, segment.tensor) == route.replicated;
   }
 
-  std::uint64_t kept_of_slab(Route route) {
+  std::uint64_t kept_of_slab(Route route) const {
     std::uint64_t bytes = 0;
     for (const Segment& segment : slab_.segments) {
       if (takes(segment, route)) bytes += share(segment.tensor);
@@ -282,6 +301,7 @@ class RankProof {
   }
 
   const Schedule& schedule_;
+  const Geometries& geometries_;
   std::span<const TensorInfo> tensors_;
   std::vector<ReadGroup> groups_;
   SlabTransfers transfers_;
@@ -293,6 +313,7 @@ class RankProof {
 
   // Of the class being checked.
   std::uint32_t rank_ = 0;
+  std::vector<std::uint64_t> shares_;   // by geometry
   std::vector<std::uint64_t> offsets_;  // by target
   std::vector<std::uint64_t> places_;   // by tensor
   std::uint64_t arena_bytes_ = 0;
@@ -308,7 +329,7 @@ class RankProof {
 }  // namespace
 
 void prove_arenas(const Schedule& schedule, const Geometries& geometries) {
-  RankProof(schedule).check(geometries);
+  RankProof(schedule, geometries).check();
 }
 
 }  // namespace safeshuffle::plan

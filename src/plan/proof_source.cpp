@@ -17,7 +17,7 @@ namespace {
 class SourceProof {
  public:
   explicit SourceProof(const Schedule& schedule)
-      : schedule_(schedule), tensors_(schedule.catalog.tensors()) {}
+      : schedule_(schedule), tensors_(schedule.catalog.tensors()), read_whole_(tensors_.size()) {}
 
   void check() {
     check_files();
@@ -78,8 +78,13 @@ class SourceProof {
       free_from = std::uint64_t{read.wave} + read.segments;
       open = count == 1;
       if (free_from > schedule_.waves) fail_proof(name, "it is read after the last wave");
-      parts_.push_back(read);
+      read.segments == count ? note_whole(read.tensor) : parts_.push_back(read);
     }
+  }
+
+  void note_whole(std::uint32_t tensor) {
+    if (read_whole_[tensor]) fail_proof(tensors_[tensor].name, "a segment is read twice");
+    read_whole_[tensor] = true;
   }
 
   void check_all_read() {
@@ -88,14 +93,14 @@ class SourceProof {
     });
     auto part = parts_.begin();
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
-      std::uint64_t next = 0;
+      const std::uint64_t needed =
+          is_read(schedule_, i) ? Segments(schedule_.cuts[i], schedule_.window).count() : 0;
+      std::uint64_t next = read_whole_[i] ? needed : 0;
       for (; part != parts_.end() && part->tensor == i; ++part) {
         if (part->first_segment < next) fail_proof(tensors_[i].name, "a segment is read twice");
         if (part->first_segment > next) break;
         next += part->segments;
       }
-      const std::uint64_t needed =
-          is_read(schedule_, i) ? Segments(schedule_.cuts[i], schedule_.window).count() : 0;
       if (next != needed) {
         fail_proof(tensors_[i].name, "segment " + std::to_string(next) + " of " +
                                          std::to_string(needed) + " is not read");
@@ -170,7 +175,8 @@ class SourceProof {
 
   const Schedule& schedule_;
   std::span<const TensorInfo> tensors_;
-  std::vector<Read> parts_;  // of all readers
+  std::vector<bool> read_whole_;  // by tensor: by one read
+  std::vector<Read> parts_;       // all other reads
   Slab slab_;
 };
 

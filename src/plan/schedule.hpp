@@ -75,6 +75,8 @@ struct Schedule {
   std::vector<Cut> cuts;                 ///< by tensor: cut_of
   std::vector<bool> lands;               ///< by tensor: whether shares of it land, and are unpacked
   std::uint32_t world = 1;
+  std::uint32_t replicas = 1;
+  std::uint32_t replica_size = 1;  ///< ranks of one replica; world = replicas × replica_size
   std::uint32_t waves = 0;
   std::uint64_t window = 0;
   std::uint32_t slabs =
@@ -121,6 +123,21 @@ inline bool is_replicated(const Schedule& schedule, std::uint32_t tensor) {
 inline bool is_read(const Schedule& schedule, std::uint32_t tensor) {
   return schedule.first_use[tensor] != schedule.first_use[tensor + 1] &&
          schedule.catalog.tensors()[tensor].bytes != 0;
+}
+
+/// Which shard of every target `rank` holds: the same as one rank of every other replica.
+inline std::uint32_t shard_index(const Schedule& schedule, std::uint32_t rank) noexcept {
+  return rank % schedule.replica_size;
+}
+
+inline std::uint32_t replica_of(const Schedule& schedule, std::uint32_t rank) noexcept {
+  return rank / schedule.replica_size;
+}
+
+/// The rank of `replica` that holds the same shards as `rank`.
+inline std::uint32_t twin_of(const Schedule& schedule, std::uint32_t rank,
+                             std::uint32_t replica) noexcept {
+  return replica * schedule.replica_size + shard_index(schedule, rank);
 }
 
 /// Whether any rank needs a landing buffer.

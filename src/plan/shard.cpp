@@ -48,7 +48,8 @@ void append_shard_intervals(const Schedule& schedule, const Target& target, std:
   const std::uint64_t extent = shape_of(target, schedule.catalog)[axis];
   const Placement& placement = target.placement;
   if (placement.kind == Placement::Kind::sharded && placement.split.axis == axis) {
-    append_intervals(placement.split, extent, rank, schedule.world, intervals);
+    append_intervals(placement.split, extent, shard_index(schedule, rank), schedule.replica_size,
+                     intervals);
   } else if (extent != 0) {
     intervals.push_back({0, extent});
   }
@@ -57,15 +58,16 @@ void append_shard_intervals(const Schedule& schedule, const Target& target, std:
 std::uint64_t shard_bytes(const Schedule& schedule, std::uint32_t index, std::uint32_t rank,
                           RankColumns& columns) {
   const Target& target = schedule.targets[index];
-  if (!holds(target.placement, rank)) return 0;
+  const std::uint32_t shard = shard_index(schedule, rank);
+  if (!holds(target.placement, shard)) return 0;
   if (!target.composition) {
     columns.assign(schedule, Use{target.tensor, index, 0}, rank);
     return converted_bytes(schedule, target.tensor,
                            schedule.cuts[target.tensor].rows * columns.row_bytes());
   }
-  return core::tensor_bytes(
-      shard_shape(shape_of(target, schedule.catalog), target.placement, rank, schedule.world),
-      schedule.dtypes[target.tensor]);
+  return core::tensor_bytes(shard_shape(shape_of(target, schedule.catalog), target.placement, shard,
+                                        schedule.replica_size),
+                            schedule.dtypes[target.tensor]);
 }
 
 std::vector<TargetGroup> target_groups(const Schedule& schedule) {

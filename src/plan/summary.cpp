@@ -17,10 +17,10 @@ std::uint64_t aligned(std::uint64_t bytes) {
   return core::align_up(bytes, arena_alignment);
 }
 
-// Adds to ranges of ranks and sums up at the end. Intermediate values may wrap around.
+// Adds to ranges of ranks of a replica and sums up at the end. Intermediate values may wrap around.
 class RankSums {
  public:
-  explicit RankSums(std::uint32_t world) : steps_(std::size_t{world} + 1) {}
+  explicit RankSums(std::uint32_t ranks) : steps_(std::size_t{ranks} + 1) {}
 
   void add(const RankRun& run, std::uint64_t amount) {
     steps_[run.first] += amount;
@@ -39,7 +39,11 @@ class RankSums {
 class Summarizer {
  public:
   Summarizer(Schedule& schedule, const Geometries& geometries)
-      : schedule_(schedule), geometries_(geometries), totals_(geometries.example.size()) {
+      : schedule_(schedule),
+        geometries_(geometries),
+        totals_(geometries.example.size()),
+        passed_on_(schedule.replicas == 1 ? 0 : schedule.replicas,
+                   RankSums(schedule.replica_size)) {
     schedule_.ranks.assign(schedule_.world, {});
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) schedule_.ranks[rank].rank = rank;
   }
@@ -51,6 +55,7 @@ class Summarizer {
     for (const ReadGroup& group : groups) add_group(group);
     add_segments();
     add_landing(groups);
+    add_passed_on();
     for (RankSummary& rank : schedule_.ranks) {
       rank.peak_device_bytes = rank.arena_bytes + schedule_.slabs * rank.slab_bytes +
                                rank.pack_bytes + rank.landing_bytes;
@@ -58,10 +63,11 @@ class Summarizer {
   }
 
  private:
-  // Of one tensor, over all ranks.
+  // Of one tensor, over all ranks that its reader sends to: those of its replica, or, of a
+  // broadcast, all.
   struct Totals {
     std::uint64_t kept = 0;
-    std::uint64_t packed = 0;  // aligned runs to all ranks; broadcast data is not packed
+    std::uint64_t packed = 0;  // aligned runs; broadcast data is not packed
   };
 
   struct SegmentRead {
@@ -83,9 +89,9 @@ class Summarizer {
 
   // Until a rank is found to read some of it itself, it receives its share of everything.
   void sum_shares() {
-    RankSums shares(schedule_.world);
-    RankSums kept(schedule_.world);
-    RankSums arena(schedule_.world);
+    RankSums shares(schedule_.replica_size);
+    RankSums kept(schedule_.replica_size);
+    RankSums arena(schedule_.replica_size);
     std::vector<RankRun> runs;
     for (std::size_t i = 0; i < geometries_.example.size(); ++i) {
       if (geometries_.tensors[i] == 0) continue;
@@ -93,7 +99,7 @@ class Summarizer {
       const bool replicated = is_replicated(schedule_, example);
       rank_runs(schedule_, example, runs);
       for (const RankRun& run : runs) {
-        const std::uint64_t ranks = run.end - run.first;
+        const std::uint64_t ranks = replicated ? schedule_.world : run.end - run.first;
         shares.add(run, geometries_.tensors[i] * run.share_bytes);
         if (is_target(schedule_, example)) {
           kept.add(run, geometries_.tensors[i] * run.share_bytes);
@@ -107,9 +113,10 @@ class Summarizer {
     const std::vector<std::uint64_t> kept_bytes = std::move(kept).take();
     const std::vector<std::uint64_t> arena_bytes = std::move(arena).take();
     for (RankSummary& rank : schedule_.ranks) {
-      rank.received_bytes = share_bytes[rank.rank];
-      rank.kept_bytes += kept_bytes[rank.rank];
-      rank.arena_bytes += arena_bytes[rank.rank];
+      const std::uint32_t shard = shard_index(schedule_, rank.rank);
+      rank.received_bytes = share_bytes[shard];
+      rank.kept_bytes += kept_bytes[shard];
+      rank.arena_bytes += arena_bytes[shard];
     }
   }
 
@@ -140,6 +147,11 @@ class Summarizer {
     const Totals& totals = totals_[geometries_.of_tensor[tensor]];
     const std::uint64_t own = share_bytes(schedule_, tensor, reader.rank, columns_);
     add_moved(reader, schedule_.catalog.tensors()[tensor].bytes, totals.kept, own);
+    if (!passed_on_.empty() && !is_replicated(schedule_, tensor)) {
+      for (const RankRun& run : runs_of(tensor)) {
+        passed_on_[replica_of(schedule_, reader.rank)].add(run, run.share_bytes);
+      }
+    }
     return is_replicated(schedule_, tensor) ? 0 : totals.packed - aligned(own);
   }
 
@@ -202,17 +214,40 @@ class Summarizer {
     add_moved(reader, end - begin,
               converted_bytes(schedule_, read.tensor, totals.before(end) - totals.before(begin)),
               converted_bytes(schedule_, read.tensor, own.bytes));
+    pass_on(read.tensor, {begin, end}, replica_of(schedule_, reader.rank));
     // For any position of the segment's begin within a page of its file.
     reader.slab_bytes =
         std::max(reader.slab_bytes,
                  core::align_up(core::page_bytes - 1 + segments.step(), core::page_bytes));
   }
 
+  // What the ranks of a replica keep of stored bytes that one of them reads.
+  void pass_on(std::uint32_t tensor, const Range& range, std::uint32_t replica) {
+    if (passed_on_.empty()) return;
+    RankColumns columns;
+    for_each_receiver(schedule_, tensor, columns, [&](std::uint32_t rank, const RankColumns& kept) {
+      const Share share = share_of(schedule_.cuts[tensor], kept, range.begin, range.end);
+      const std::uint64_t bytes = converted_bytes(schedule_, tensor, share.bytes);
+      passed_on_[replica].add({rank, rank + 1, kept.row_bytes(), bytes}, bytes);
+    });
+  }
+
+  // Each rank sends to its twins what it keeps of all that its replica reads.
+  void add_passed_on() {
+    for (std::uint32_t replica = 0; replica < passed_on_.size(); ++replica) {
+      const std::vector<std::uint64_t> bytes = std::move(passed_on_[replica]).take();
+      for (std::uint32_t shard = 0; shard < schedule_.replica_size; ++shard) {
+        RankSummary& rank = schedule_.ranks[replica * schedule_.replica_size + shard];
+        rank.sent_bytes += (schedule_.replicas - 1) * bytes[shard];
+      }
+    }
+  }
+
   // Each reader's slabs may need the most in different waves; the sum is enough for all.
   void add_landing(std::span<const ReadGroup> groups) {
     if (!anything_lands(schedule_)) return;
     std::vector<std::vector<std::uint64_t>> most(schedule_.world,
-                                                 std::vector<std::uint64_t>());  // [reader][rank]
+                                                 std::vector<std::uint64_t>());  // [reader][shard]
     for (const ReadGroup& group : groups) {
       std::vector<std::uint64_t>& of_reader = most[group.reader];
       const std::vector<std::uint64_t> landing = landing_of(group);
@@ -221,15 +256,16 @@ class Summarizer {
                      [](std::uint64_t a, std::uint64_t b) { return std::max(a, b); });
     }
     for (const std::vector<std::uint64_t>& of_reader : most) {
-      for (std::size_t rank = 0; rank < of_reader.size() && rank < schedule_.world; ++rank) {
-        schedule_.ranks[rank].landing_bytes += of_reader[rank];
+      if (of_reader.empty()) continue;
+      for (RankSummary& rank : schedule_.ranks) {
+        rank.landing_bytes += of_reader[shard_index(schedule_, rank.rank)];
       }
     }
   }
 
-  // By rank: the most of its landing buffer that one slab of the group takes.
+  // By shard: the most of a landing buffer that one slab of the group takes.
   std::vector<std::uint64_t> landing_of(const ReadGroup& group) {
-    RankSums landing(schedule_.world);
+    RankSums landing(schedule_.replica_size);
     for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
       const std::uint32_t tensor = schedule_.reads[group.reader][i].tensor;
       if (!schedule_.lands[tensor]) continue;
@@ -243,7 +279,7 @@ class Summarizer {
   }
 
   // Of its geometry; computed once, because tensors of one geometry are not read one after the
-  // other. A geometry that tensors land with has bytes, so it has a run.
+  // other. Every tensor that is read has bytes, so it has a run.
   const std::vector<RankRun>& runs_of(std::uint32_t tensor) {
     runs_.resize(geometries_.example.size());
     std::vector<RankRun>& runs = runs_[geometries_.of_tensor[tensor]];
@@ -253,7 +289,8 @@ class Summarizer {
 
   Schedule& schedule_;
   const Geometries& geometries_;
-  std::vector<Totals> totals_;  // by geometry
+  std::vector<Totals> totals_;       // by geometry
+  std::vector<RankSums> passed_on_;  // [replica]; empty if there is only one
   std::vector<SegmentRead> segment_reads_;
   std::vector<std::vector<RankRun>> runs_;  // by geometry, as far as needed
   RankColumns columns_;

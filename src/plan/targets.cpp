@@ -176,7 +176,7 @@ std::vector<Use> uses_of_targets(std::span<const Target> targets) {
     }
   }
   const auto key = [](const Use& use) { return std::tuple(use.tensor, use.target, use.fill); };
-  std::ranges::sort(uses, {}, key);
+  if (!std::ranges::is_sorted(uses, {}, key)) std::ranges::sort(uses, {}, key);
   return uses;
 }
 

@@ -140,7 +140,8 @@ Outgoing TransferPlanner::outgoing(std::uint32_t wave) {
 
 void TransferPlanner::pack_sends(Outgoing& outgoing) {
   std::uint64_t free_from = 0;
-  for (std::uint32_t peer = 0; peer < schedule_.world; ++peer) {
+  const std::uint32_t first = rank_ - shard_index(schedule_, rank_);
+  for (std::uint32_t peer = first; peer < first + schedule_.replica_size; ++peer) {
     if (peer == rank_) continue;
     for (const bool lands : {false, true}) {
       if (lands && !lands_) continue;
@@ -175,8 +176,11 @@ Incoming TransferPlanner::incoming(std::uint32_t wave) {
   for_each_landing(wave, [&](const Run& run, bool replicated) {
     transfers_.unpack_run(slab_, rank_, replicated, run.offset, offsets_, incoming.unpack);
     if (schedule_.world == 1) return;
-    if (replicated) incoming.broadcasts.push_back(run);
-    if (!replicated && run.peer != rank_) incoming.receives.push_back(run);
+    if (replicated) {
+      incoming.broadcasts.push_back(run);
+    } else {
+      add_run(run, incoming);
+    }
   });
   return incoming;
 }
@@ -184,9 +188,26 @@ Incoming TransferPlanner::incoming(std::uint32_t wave) {
 void TransferPlanner::add_in_place(std::uint32_t reader, Incoming& incoming) {
   const Run broadcast = transfers_.run_from(slab_, reader, rank_, true, places_);
   if (broadcast.bytes != 0) incoming.broadcasts.push_back(broadcast);
-  if (reader == rank_) return;
-  const Run receive = transfers_.run_from(slab_, reader, rank_, false, places_);
-  if (receive.bytes != 0) incoming.receives.push_back(receive);
+  if (reader == rank_ && schedule_.replicas == 1) return;
+  const Run run = transfers_.run_from(slab_, reader, rank_, false, places_);
+  if (run.bytes != 0) add_run(run, incoming);
+}
+
+// Of what the run's peer has read, the rank's own included.
+void TransferPlanner::add_run(const Run& run, Incoming& incoming) const {
+  const std::uint32_t replica = replica_of(schedule_, run.peer);
+  Run relay = run;
+  if (replica != replica_of(schedule_, rank_)) {
+    relay.peer = twin_of(schedule_, rank_, replica);
+    incoming.relays.receives.push_back(relay);
+    return;
+  }
+  if (run.peer != rank_) incoming.receives.push_back(run);
+  for (std::uint32_t other = 0; other < schedule_.replicas; ++other) {
+    if (other == replica) continue;
+    relay.peer = twin_of(schedule_, rank_, other);
+    incoming.relays.sends.push_back(relay);
+  }
 }
 
 std::vector<Zeros> TransferPlanner::zeros() const {

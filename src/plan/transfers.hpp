@@ -33,11 +33,21 @@ struct Outgoing {
   std::vector<Run> sends;  ///< ascending peer
 };
 
+/// With several replicas: the second exchange of a wave. What a rank has of its replica's slabs, it
+/// passes on to its twins, where it goes to the same place. So a reader sends to its own replica
+/// only. Runs are in the order of readers, those in place before those that land, on both sides;
+/// there are several per peer.
+struct Relays {
+  std::vector<Run> sends;
+  std::vector<Run> receives;
+};
+
 /// What a rank gets in a wave, in its arena or its landing buffer, and the pass that unpacks the
 /// latter afterwards: `unpack` reads from the landing buffer.
 struct Incoming {
   std::vector<Run> receives;    ///< in place, then landing; ascending peer
   std::vector<Run> broadcasts;  ///< likewise, its own included; equal on all ranks but for offset
+  Relays relays;
   std::vector<PackItem> unpack;
 };
 
@@ -101,6 +111,7 @@ class TransferPlanner {
   void pack_sends(Outgoing& outgoing);
   void pack_landing(std::uint32_t wave, Outgoing& outgoing);
   void add_in_place(std::uint32_t reader, Incoming& incoming);
+  void add_run(const Run& run, Incoming& incoming) const;
   template <class Visit>
   void for_each_landing(std::uint32_t wave, Visit visit);
 

@@ -21,7 +21,7 @@ void warn_of_small_window(const Schedule& schedule, std::vector<std::string>& wa
 void warn_of_full_copies(const Schedule& schedule, std::vector<std::string>& warnings) {
   const PlacementSummary placed = summarize(schedule.catalog, schedule.targets);
   const bool is_distributed = placed.partitioned.tensors != 0 || placed.single.tensors != 0;
-  if (schedule.world == 1 || is_distributed || placed.replicated.bytes == 0) return;
+  if (schedule.replica_size == 1 || is_distributed || placed.replicated.bytes == 0) return;
   warnings.push_back("no tensor is partitioned: each of the " + std::to_string(schedule.world) +
                      " ranks holds all " + std::to_string(placed.replicated.bytes) +
                      " bytes of the model; placement rules decide what is partitioned (tp_plan, "

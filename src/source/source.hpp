@@ -40,6 +40,10 @@ class Handle {
   /// the end. Throws IoError with path, offset and errno.
   virtual std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const = 0;
 
+  /// Whether the page cache is the only cache between this process and storage that is fast to
+  /// reach: false for network filesystems and others with a cache of their own, and if unknown.
+  virtual bool is_local() const noexcept { return false; }
+
   /// How many of `bytes` bytes from `offset` on need not be read from storage, because the page
   /// cache has them; counted in whole pages, but at most `bytes`. Empty if unknown.
   virtual std::optional<std::uint64_t> cached_bytes(std::uint64_t /*offset*/,

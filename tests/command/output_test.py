@@ -29,6 +29,19 @@ def reads_directly(directory):
     return True
 
 
+def keeps_pages(directory):
+    """Whether it is in memory, so that nothing can be dropped from the page cache."""
+    return subprocess.check_output(["stat", "-f", "-c", "%T", directory], text=True).strip() == "tmpfs"
+
+
+def drop_from_page_cache(directory):
+    for path in directory.glob("*.safetensors"):
+        file = os.open(path, os.O_RDONLY)
+        os.fsync(file)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+
+
 def bars_on_terminal(columns, *arguments):
     """What the command draws on a terminal, one item per drawing."""
     ours, theirs = pty.openpty()
@@ -172,6 +185,39 @@ class Output(unittest.TestCase):
         self.assertEqual(rank["io"]["direct_bytes"], rank["read_bytes"])
         self.assertEqual(rank["io"]["buffered_bytes"], 0)
         self.assertEqual(rank["io"]["fallbacks"], [])
+
+    def io_of_load(self, model, *options):
+        report = self.root / "io.json"
+        result = run("load", model, "--strict", "--tp-plan", "replicate", "--report", report, *options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        (rank,) = json.loads(report.read_text())["ranks"]
+        self.assertEqual(sum(choice["bytes"] for choice in rank["io"]["choices"]), rank["read_bytes"])
+        return rank["io"], result.stdout
+
+    def test_cold_files_are_read_directly_and_cached_ones_from_the_page_cache(self):
+        model = self.root / "large"  # so that a part of it is always cold, whatever reading headers caches
+        run("make", model, "--like", "llama-2-70b", "--scale", "0.001")
+        io, text = self.io_of_load(model)
+        self.assertEqual([choice["reason"] for choice in io["choices"]], ["cached"])
+        self.assertEqual(io["path"], "posix buffered")
+        self.assertRegex(text, r"(?m)^read [0-9.]+ MB through the page cache \(cached\)$")
+        if not reads_directly(model) or keeps_pages(model):
+            self.skipTest("the filesystem refuses O_DIRECT, or keeps its pages")
+        drop_from_page_cache(model)
+        io, text = self.io_of_load(model)
+        self.assertIn("cold", [choice["reason"] for choice in io["choices"]])
+        self.assertGreater(io["direct_bytes"], io["buffered_bytes"])
+        self.assertRegex(text, r"(?m)^read [0-9.]+ MB directly \(cold\)")
+        io, _ = self.io_of_load(model)  # which has left nothing in the page cache
+        self.assertGreater(io["direct_bytes"], io["buffered_bytes"])
+
+    def test_files_in_memory_are_cached(self):
+        if not os.access("/dev/shm", os.W_OK):
+            self.skipTest("/dev/shm is not writable")
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+            shutil.copytree(self.model, directory, dirs_exist_ok=True)
+            io, _ = self.io_of_load(directory)
+        self.assertEqual([choice["reason"] for choice in io["choices"]], ["cached"])
 
     def test_a_bar_keeps_to_one_line_of_the_terminal(self):
         for columns in (5, 20, 40, 59, 60, 80):

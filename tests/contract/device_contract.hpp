@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -26,6 +27,7 @@ namespace safeshuffle::contract {
 using testing::Bytes;
 using testing::download;
 using testing::upload;
+using testing::wait_for_slot;
 using testing::wait_until;
 using DeviceFactory = std::function<std::shared_ptr<device::Device>()>;
 
@@ -75,7 +77,26 @@ inline void check_staging(device::Device& device) {
   SECTION("slots given back can be had again") {
     const auto memory = device.allocate(4096);
     const auto staging = device.make_staging(4096, 2);
-    for (int i = 0; i < 10; ++i) staging->discard(staging->acquire(memory.get(), 4096));
+    for (int i = 0; i < 10; ++i) {
+      const auto slot = staging->try_acquire(memory.get(), 4096);
+      REQUIRE(slot);
+      staging->discard(*slot);
+    }
+  }
+  SECTION("a slot is free again when its data has landed") {
+    const auto memory = device.allocate(4096);
+    const auto staging = device.make_staging(4096, 1);
+    for (int i = 0; i < 100; ++i) {
+      const auto slot = staging->try_acquire(memory.get(), 4096);
+      REQUIRE(slot);
+      std::promise<bool> landed;
+      staging->commit(*slot, [&] {
+        const auto next = staging->try_acquire(memory.get(), 4096);
+        if (next) staging->discard(*next);
+        landed.set_value(next.has_value());
+      });
+      CHECK(landed.get_future().get());
+    }
   }
   SECTION("several threads may stage at once") {
     constexpr std::size_t threads = 4;
@@ -87,7 +108,7 @@ inline void check_staging(device::Device& device) {
     std::atomic<std::size_t> landed{0};
     const auto stage_every_fourth = [&](std::size_t first) {
       for (std::size_t i = first; i < threads * pieces; i += threads) {
-        const auto slot = staging->acquire(memory.get() + i * piece, piece);
+        const auto slot = wait_for_slot(*staging, memory.get() + i * piece, piece);
         std::copy_n(data.data() + i * piece, piece, slot.host.data());
         staging->commit(slot, [&landed] { ++landed; });
       }

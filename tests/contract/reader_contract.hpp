@@ -7,13 +7,17 @@
 #include "core/file_identity.hpp"
 #include "io/reader.hpp"
 #include "support/catch.hpp"
+#include "support/device_memory.hpp"
 #include "support/gated_files.hpp"
 #include "support/own_process.hpp"
 #include "support/sample_file.hpp"
+#include "support/test_staging.hpp"
 
 namespace safeshuffle::testing {
 
-/// Makes the reader under test; chunks are at most 64 KiB.
+/// Makes the reader under test, with one staging or another; chunks are at most 64 KiB.
+using MakeReaderOn = std::function<std::unique_ptr<io::Reader>(
+    const source::Source& source, std::vector<FileInfo>, device::Staging&)>;
 using MakeReader =
     std::function<std::unique_ptr<io::Reader>(const source::Source& source, std::vector<FileInfo>)>;
 
@@ -162,7 +166,46 @@ inline void dropping_a_reader_leaves_nothing(const MakeReader& make) {
   CHECK(threads_come_down_to(threads));
 }
 
-/// Runs the whole suite as sections of the current test case.
+/// One slot for all pieces, which is used again when its data has landed, and not before.
+inline void pieces_wait_for_a_slot(const MakeReaderOn& make) {
+  const ScratchDirectory directory;
+  const FileInfo file = write_sample(directory.file("a"), 0, 4 * contract_chunk + 77);
+  const AlignedMemory memory(file.size);
+  const io::ReadRange range{0, 0, file.size, memory.data()};
+  HeldStaging staging(contract_chunk, true);
+  const auto reader = make(source::files(), {file}, staging);
+  const io::BatchId batch = reader->submit({&range, 1});
+  for (std::uint64_t landed = 0; landed < file.size; landed += contract_chunk) {
+    wait_until([&] { return staging.holds(); });
+    const io::BatchStatus status = reader->poll(batch, std::chrono::milliseconds(5));
+    CHECK_FALSE(status.done);
+    CHECK(status.bytes == landed);
+    CHECK(status.read == (landed + contract_chunk > file.size));
+    CHECK(is_sample(memory.span().first(landed), 0, 0));
+    staging.land();
+  }
+  const io::BatchStatus status = wait_for(*reader, batch);
+  CHECK_FALSE(status.error);
+  CHECK(is_sample(memory.span(), 0, 0));
+}
+
+inline void without_a_slot_nothing_blocks(const MakeReaderOn& make) {
+  const ScratchDirectory directory;
+  const FileInfo file = write_sample(directory.file("a"), 0, 4 * contract_chunk);
+  const AlignedMemory memory(file.size);
+  const io::ReadRange range{0, 0, file.size, memory.data()};
+  HeldStaging staging(contract_chunk, false);
+  const auto cancelled = make(source::files(), {file}, staging);
+  cancelled->submit({&range, 1});
+  CHECK_FALSE(cancelled->poll(0, std::chrono::milliseconds(5)).done);
+  cancelled->cancel();
+  CHECK(wait_for(*cancelled, 0).error);
+  CHECK(cancelled->path().mode.empty());
+  const auto dropped = make(source::files(), {file}, staging);
+  dropped->submit({&range, 1});
+}
+
+/// Runs the suite of one staging as sections of the current test case.
 inline void check_reader_contract(const MakeReader& make) {
   SECTION("any alignment") {
     reads_any_alignment(make);
@@ -187,6 +230,36 @@ inline void check_reader_contract(const MakeReader& make) {
   }
   SECTION("dropped while reading") {
     dropping_a_reader_leaves_nothing(make);
+  }
+}
+
+/// Runs the whole suite as sections of the current test case.
+inline void check_reader_contract(const MakeReaderOn& make) {
+  const auto make_on = [&make](device::Staging& staging) -> MakeReader {
+    return [&](const source::Source& source, std::vector<FileInfo> files) {
+      return make(source, std::move(files), staging);
+    };
+  };
+  SECTION("into memory that the host can write") {
+    DirectStaging staging;
+    check_reader_contract(make_on(staging));
+  }
+  SECTION("through slots that land later") {
+    constexpr std::size_t slots = 3;
+    DelayedStaging staging(contract_chunk, slots);
+    check_reader_contract(make_on(staging));
+    CHECK(staging.free_slots() == slots);
+  }
+  SECTION("through one slot") {
+    DelayedStaging staging(contract_chunk, 1);
+    check_reader_contract(make_on(staging));
+    CHECK(staging.free_slots() == 1);
+  }
+  SECTION("pieces wait for a slot") {
+    pieces_wait_for_a_slot(make);
+  }
+  SECTION("without a slot nothing blocks") {
+    without_a_slot_nothing_blocks(make);
   }
 }
 

@@ -187,12 +187,36 @@ TEST_CASE("two groups load different models at once", "[load]") {
   CHECK(right);
 }
 
+TEST_CASE("replicas: every rank has its shards, whatever its rank of the world", "[load]") {
+  MPI_Comm group = MPI_COMM_NULL;  // rotated: none has its rank of the world
+  const auto key = static_cast<int>((world_rank() + 1) % world_size());
+  MPI_Comm_split(MPI_COMM_WORLD, 0, key, &group);
+  {
+    const Communicator comm = from_mpi(group, device_under_test());
+    REQUIRE(comm.rank() == static_cast<std::uint32_t>(key));
+    for (std::uint32_t replicas = 2; replicas <= comm.size(); ++replicas) {
+      if (comm.size() % replicas != 0) continue;
+      const SharedModel model(testing::random_model(30 + replicas), replicas);
+      PlanOptions options = with_window(4096);
+      options.replicas = replicas;
+      options.dtype = replicas % 4 == 0 ? DTypePolicy::f16 : DTypePolicy::keep;
+      const TensorSet loaded = load(model.plan(options), comm);
+      const bool right = is_right(loaded, comm.rank());
+      verify(loaded, comm);
+      CAPTURE(replicas);
+      CHECK(right);
+    }
+  }
+  MPI_Comm_free(&group);
+}
+
 TEST_CASE("composed targets: joined, taken apart, padded, and verified", "[load]") {
   for (std::uint32_t seed = 0; seed < 12; ++seed) {
     const testing::RandomTargets made = testing::random_targets(seed);
     const SharedModel model({made.catalog, {}}, seed);
     PlanOptions options = with_window(4096);
     options.dtype = seed % 2 == 0 ? DTypePolicy::keep : DTypePolicy::f16;
+    options.replicas = seed % 3 == 0 && world_size() % 2 == 0 ? 2 : 1;
     CAPTURE(seed);
     const Plan plan =
         make_plan(model.catalog, testing::targets_for(model.catalog, made), world_size(), options);

@@ -17,7 +17,7 @@ from checkpoint import Tensor
 CONFIG_ERROR, PLAN_ERROR = 2, 5
 LAYERS = 2
 EMBED, HEAD = "model.embed_tokens.weight", "lm_head.weight"
-PADDED_VOCABULARY = 96  # 90 rounded up to a multiple of 48: divisible by every world
+PADDED_VOCABULARY = 120  # divisible by every world
 SHARD = "model-rank-{}-part-0.safetensors"
 
 ATTENTION = "layers.*.self_attn."
@@ -27,13 +27,13 @@ GATE_UP = {"join": ["layers.*.mlp.gate_proj.weight", "layers.*.mlp.up_proj.weigh
            "as": "layers.*.mlp.gate_up_proj.weight", "dim": 0}  # fmt: skip
 SPLIT = {"split": GATE_UP["as"], "into": GATE_UP["join"], "dim": 0, "sizes": [1, 1]}
 TIE = {"tie": [EMBED, HEAD], "if": "tie_word_embeddings"}
-PAD = {"pad": EMBED, "dim": 0, "multiple": 48}
+PAD = {"pad": EMBED, "dim": 0, "multiple": 40}
 
 
 def llama(kv_heads, tied=True):
     config = {
-        "model_type": "llama", "hidden_size": 48, "num_attention_heads": 12,
-        "num_key_value_heads": kv_heads, "intermediate_size": 60, "vocab_size": 90,
+        "model_type": "llama", "hidden_size": 240, "num_attention_heads": 120,
+        "num_key_value_heads": kv_heads, "intermediate_size": 120, "vocab_size": 90,
         "num_hidden_layers": LAYERS, "tie_word_embeddings": tied,
     }  # fmt: skip
     return models.Model("llama", config, models.llama(config))
@@ -129,10 +129,11 @@ class Compose(unittest.TestCase):
         return sum(rank["read_bytes"] for rank in report["ranks"])
 
     def test_joined_tied_and_padded(self):
-        # Two KV heads are replicated on four ranks, and do not divide among three.
-        cases = [(world, heads, dtype) for world, heads in ((1, 2), (2, 2), (3, 3), (4, 2))
+        # Two KV heads are replicated on four and eight ranks, and do not divide among three or five.
+        cases = [(world, heads, dtype)
+                 for world, heads in ((1, 2), (2, 2), (3, 3), (4, 2), (5, 5), (8, 2))
                  for dtype in ("keep", "f16")]  # fmt: skip
-        written = {heads: (llama(heads), *self.write(llama(heads))) for heads in (2, 3)}
+        written = {heads: (llama(heads), *self.write(llama(heads))) for heads in (2, 3, 5)}
         rules = {heads: self.rules(written[heads][1], QKV, GATE_UP, TIE, PAD) for heads in written}
 
         def load(case):

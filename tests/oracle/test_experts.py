@@ -13,16 +13,16 @@ import models
 import placement
 from models import Weight
 
-WORLDS = (1, 2, 3, 4)
+WORLDS = (1, 2, 3, 4, 5, 8)
 DTYPES = ("keep", "f16")
 CONFIG_ERROR, PLAN_ERROR = 2, 5
-EXPERTS = 12
+EXPERTS = 120
 
 # Divisible by every world.
 DIMENSIONS = {
-    "hidden_size": 24, "num_attention_heads": 12, "num_key_value_heads": 12, "vocab_size": 48,
-    "intermediate_size": 24, "num_hidden_layers": 1, "moe_intermediate_size": 12,
-    "shared_expert_intermediate_size": 24,
+    "hidden_size": 120, "num_attention_heads": 120, "num_key_value_heads": 120, "vocab_size": 120,
+    "intermediate_size": 120, "num_hidden_layers": 1, "moe_intermediate_size": 6,
+    "shared_expert_intermediate_size": 120,
 }  # fmt: skip
 
 

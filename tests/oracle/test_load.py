@@ -39,6 +39,12 @@ class Case:
     form: str = "rules"  # of the rule file
     only: tuple = ()
     skip: tuple = ()
+    replicas: int = 1
+
+    @property
+    def shards(self):
+        """Ranks of one replica, which is what is saved."""
+        return self.ranks // self.replicas
 
     def selects(self, name):
         """Of a tensor; by the patterns of Python's shell."""
@@ -68,6 +74,11 @@ CASES = [
     Case(2, "balanced", "f16", 64 * KIB, only=("*.colwise.*", "*row*"), skip=("*.[bs]*", "layers.3*")),
     Case(3, "striped", "keep", 4 * KIB, skip=("*.large", "model.layers.??.*", "every.*")),
     Case(4, "round-robin", "f16", 64 * KIB, only=("*.rowwise.*",)),
+    Case(2, "round-robin", "keep", 64 * KIB, replicas=2),
+    Case(4, "round-robin", "keep", 4 * KIB, "--direct on", replicas=2),
+    Case(4, "striped", "f16", 64 * KIB, only=("*.colwise.*", "*row*"), replicas=4),
+    Case(6, "balanced", "f16", 64 * KIB, replicas=2),
+    Case(8, "auto", "keep", 64 * KIB, replicas=4),
 ]
 
 NUMPY_TYPES = {"I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "F16", "F32", "F64", "BOOL"}
@@ -98,7 +109,8 @@ class Load(unittest.TestCase):
         report = self.work / "report.json"
         choices = [
             self.model, "--tp-plan", self.rules[case.form], "--assign", case.assign,
-            "--dtype", case.dtype, "--window", max(case.window, LEAST_WINDOW), *case.selection(),
+            "--dtype", case.dtype, "--window", max(case.window, LEAST_WINDOW),
+            "--replicas", case.replicas, *case.selection(),
         ]  # fmt: skip
         result = command.run_ranks(
             case.ranks, "load", *choices, *case.options.split(), *LOAD_OPTIONS,
@@ -107,7 +119,7 @@ class Load(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assert_as_planned(report, command.run("plan", *choices, "--world", case.ranks, "--json"))
         self.assert_only_needed_is_read(report, case)
-        names = [f"model-rank-{rank}-part-0.safetensors" for rank in range(case.ranks)]
+        names = [f"model-rank-{rank}-part-0.safetensors" for rank in range(case.shards)]
         self.assertEqual(sorted(path.name for path in saved.iterdir()), names)
         return [saved / name for name in names]
 
@@ -125,7 +137,7 @@ class Load(unittest.TestCase):
             self.assertEqual(planned, rank["peak_device_bytes"])
 
     def assert_only_needed_is_read(self, report, case):
-        ranks = range(case.ranks)
+        ranks = range(case.shards)
         needed = sum(
             len(tensor.data)
             for name, tensor in self.tensors.items()
@@ -153,7 +165,7 @@ class Load(unittest.TestCase):
         self.assertEqual(wrong, [], f"rank {rank}: other bytes than the reference's")
 
     def shard(self, name, case, rank):
-        return self.cached_shard(name, sample.style_of(name, case.form), rank, case.ranks)
+        return self.cached_shard(name, sample.style_of(name, case.form), rank, case.shards)
 
     @classmethod
     @cache

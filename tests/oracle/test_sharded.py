@@ -51,25 +51,41 @@ class Sharded(test_load.Load):
             (self.by_three, Case(4, "round-robin", "f16", 4 * KIB)),
             (self.by_three, Case(2, "striped", "f16", 64 * KIB)),
             (self.by_four, Case(3, "round-robin", "keep", 64 * KIB, only=("*.colwise.*", "*row*"))),
+            (self.by_four, Case(4, "round-robin", "f16", 64 * KIB, replicas=2)),
+            (self.by_three, Case(6, "round-robin", "f16", 4 * KIB, replicas=2)),
         ]
         command.for_each(lambda pair: self.check(*pair), cases)
 
     def check(self, saved, case):
         loaded, report = command.load(
             self.work, case.ranks, saved, "--tp-plan", self.rules["rules"], "--assign", case.assign,
-            "--dtype", case.dtype, "--window", case.window, *case.selection(),
+            "--dtype", case.dtype, "--window", case.window, "--replicas", case.replicas, *case.selection(),
         )  # fmt: skip
-        for rank, actual in enumerate(shards(loaded, case.ranks)):
+        for rank, actual in enumerate(shards(loaded, case.shards)):
             self.compare(actual, case, rank)
         planned = command.run(
             "plan", saved, "--tp-plan", self.rules["rules"], "--assign", case.assign, "--dtype", case.dtype,
-            "--window", case.window, "--world", case.ranks, "--json", *case.selection(),
+            "--window", case.window, "--world", case.ranks, "--replicas", case.replicas, "--json",
+            *case.selection(),
         )  # fmt: skip
         self.assertEqual(report["plan_hash"], json.loads(planned.stdout)["hash"])
 
     def test_the_same_world_needs_no_rules_and_reads_its_own_files_only(self):
         loaded, report = command.load(self.work, 4, self.by_four)
         self.assert_own_files(loaded, report)
+
+    def test_replicas_of_the_same_world_read_every_file_once(self):
+        loaded, report = command.load(self.work, 8, self.by_four, "--replicas", 2)
+        read = sorted(counts["read_bytes"] for counts in report["ranks"])
+        sizes = []
+        for rank in range(4):
+            name = SHARD.format(rank)
+            self.assertEqual((loaded / name).read_bytes(), (self.by_four / name).read_bytes())
+            sizes.append(sum(len(t.data) for t in checkpoint.read(self.by_four / name).values()))
+        self.assertEqual(read, [0] * 4 + sorted(sizes))
+        for half in (report["ranks"][:4], report["ranks"][4:]):  # both replicas read
+            self.assertGreater(sum(counts["read_bytes"] for counts in half), 0)
+        self.assertEqual(sum(counts["sent_bytes"] for counts in report["ranks"]), sum(sizes))
 
     def test_rules_that_keep_the_shards_read_own_files_only_as_well(self):
         loaded, report = command.load(self.work, 4, self.by_four, "--tp-plan", self.rules["rules"])

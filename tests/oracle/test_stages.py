@@ -13,13 +13,13 @@ import command
 import models
 import placement
 
-WORLDS = (1, 2, 3, 4)
+WORLDS = (1, 2, 3, 4, 5, 8)
 CONFIG_ERROR, PLAN_ERROR = 2, 5
 
 # Divisible by every world.
 DIMENSIONS = {
-    "hidden_size": 48, "num_attention_heads": 12, "num_key_value_heads": 12, "vocab_size": 96,
-    "intermediate_size": 96,
+    "hidden_size": 240, "num_attention_heads": 120, "num_key_value_heads": 120, "vocab_size": 120,
+    "intermediate_size": 120,
 }  # fmt: skip
 
 EMBEDDINGS = ("embed_tokens", "word_embeddings", "embed_in")

@@ -8,8 +8,12 @@
 #include "safeshuffle/loader.hpp"
 
 #include "device/cuda/cuda_device.hpp"
+#include "io/reader.hpp"
+#include "source/files.hpp"
 #include "support/catch.hpp"
+#include "support/device_memory.hpp"
 #include "support/own_model.hpp"
+#include "support/sample_file.hpp"
 #include "support/simulated_gpu/inspect.hpp"
 
 using namespace safeshuffle;
@@ -21,6 +25,21 @@ TensorSet load_onto(Device device, const OwnModel& model) {
   PlanOptions options;
   options.window = 8192;
   return load(model.plan(options), self(device));
+}
+
+constexpr std::size_t slot_bytes = 4096;
+
+/// Reads a whole file into device memory, with one thread and one slot.
+io::BatchStatus read_through_one_slot(device::Device& device, const FileInfo& file,
+                                      std::byte* destination) {
+  const auto staging = device.make_staging(slot_bytes, 1);
+  const auto reader =
+      io::make_reader({.threads = 1, .chunk = slot_bytes}, source::files(), {file}, *staging);
+  const io::ReadRange range{0, 0, file.size, destination};
+  reader->submit({&range, 1});
+  io::BatchStatus status;
+  wait_until([&] { return (status = reader->poll(0, std::chrono::milliseconds(1))).done; });
+  return status;
 }
 
 struct Resources {
@@ -57,6 +76,28 @@ TEST_CASE("a queue begins after what the caller has enqueued", "[gpu][device]") 
   release.set_value();
   CHECK(cudaStreamDestroy(stream) == cudaSuccess);
   while (!queue->idle()) std::this_thread::yield();
+}
+
+TEST_CASE("one thread fills a GPU through one slot", "[gpu][device]") {
+  const ScratchDirectory directory;
+  const FileInfo file = write_sample(directory.file("a"), 0, 50 * slot_bytes + 77);
+  const auto device = device::open_device(Device::cuda());
+  const auto memory = device->allocate(file.size);
+  const io::BatchStatus status = read_through_one_slot(*device, file, memory.get());
+  CHECK_FALSE(status.error);
+  CHECK(status.bytes == file.size);
+  CHECK(is_sample(download(*device, memory.get(), file.size), 0, 0));
+}
+
+TEST_CASE("a copy that fails ends all reads that wait for its slot", "[.][copy fault]") {
+  const ScratchDirectory directory;
+  const FileInfo file = write_sample(directory.file("a"), 0, 50 * slot_bytes);
+  const auto device = device::open_device(Device::cuda());
+  const auto memory = device->allocate(file.size);
+  const io::BatchStatus status = read_through_one_slot(*device, file, memory.get());
+  REQUIRE(status.error);
+  CHECK(status.error->kind == ErrorKind::transport);
+  CHECK(status.bytes < file.size);
 }
 
 TEST_CASE("loads give back all they took", "[gpu][load]") {

@@ -28,6 +28,14 @@ inline void wait_until(const std::function<bool()>& done) {
   }
 }
 
+/// A slot, as soon as one is free.
+inline device::StagingSlot wait_for_slot(device::Staging& staging, std::byte* destination,
+                                         std::size_t bytes) {
+  std::optional<device::StagingSlot> slot;
+  wait_until([&] { return (slot = staging.try_acquire(destination, bytes)).has_value(); });
+  return *slot;
+}
+
 /// Fills device memory through staging, in a limited number of unaligned pieces.
 inline void upload(device::Device& device, std::byte* destination, const Bytes& data) {
   const std::size_t slot_bytes = std::max<std::size_t>(4096 + 17, data.size() / 64 | 1);
@@ -36,7 +44,7 @@ inline void upload(device::Device& device, std::byte* destination, const Bytes& 
   std::size_t pieces = 0;
   for (std::size_t offset = 0; offset < data.size(); offset += slot_bytes, ++pieces) {
     const std::size_t bytes = std::min(slot_bytes, data.size() - offset);
-    const device::StagingSlot slot = staging->acquire(destination + offset, bytes);
+    const auto slot = wait_for_slot(*staging, destination + offset, bytes);
     REQUIRE(slot.host.size() == bytes);
     std::copy_n(data.data() + offset, bytes, slot.host.data());
     staging->commit(slot, [&landed] { ++landed; });

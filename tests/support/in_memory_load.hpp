@@ -67,6 +67,7 @@ class InMemoryLoad {
       pack(rank, ranks[rank]);
     }
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) deliver(rank, ranks);
+    for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) relay(rank, ranks);
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) unpack(rank, ranks[rank]);
   }
 
@@ -124,13 +125,28 @@ class InMemoryLoad {
       const std::uint32_t root = broadcast.peer;
       const std::size_t n = heard[root]++;
       if (root == rank) continue;
-      const plan::Run& source = nth(ranks[root].incoming.broadcasts, root, n);
-      const bool lands = source.memory == plan::RunMemory::landing;
-      const auto& memory = lands ? ranks[root].send : arenas_[root];
-      const std::uint64_t begin = source.offset + (lands ? landing(root) : 0);
-      for (std::uint64_t i = 0; i < broadcast.bytes; ++i) {
-        put(rank, ranks[rank], broadcast, i, memory.at(begin + i));
-      }
+      copy(root, nth(ranks[root].incoming.broadcasts, root, n), rank, broadcast, ranks);
+    }
+  }
+
+  // Only now, since what is relayed was received in the same wave.
+  void relay(std::uint32_t rank, std::vector<RankWave>& ranks) {
+    std::map<std::uint32_t, std::size_t> received;  // by peer
+    for (const plan::Run& receive : ranks[rank].incoming.relays.receives) {
+      const std::uint32_t peer = receive.peer;
+      copy(peer, nth(ranks[peer].incoming.relays.sends, rank, received[peer]++), rank, receive,
+           ranks);
+    }
+  }
+
+  // From the arena or landing buffer of one rank to that of another.
+  void copy(std::uint32_t from, const plan::Run& source, std::uint32_t to, const plan::Run& run,
+            std::vector<RankWave>& ranks) {
+    const bool lands = source.memory == plan::RunMemory::landing;
+    const auto& memory = lands ? ranks[from].send : arenas_[from];
+    const std::uint64_t begin = source.offset + (lands ? landing(from) : 0);
+    for (std::uint64_t i = 0; i < run.bytes; ++i) {
+      put(to, ranks[to], run, i, memory.at(begin + i));
     }
   }
 
@@ -175,7 +191,7 @@ class InMemoryLoad {
     std::uint64_t at = offsets_[rank][index];
     for (const std::byte value :
          slice(whole, shape_of(target, schedule_.catalog), schedule_.dtypes[target.tensor],
-               target.placement, rank, schedule_.world)) {
+               target.placement, rank % schedule_.replica_size, schedule_.replica_size)) {
       if (writes_[rank].at(at) != 1 || arenas_[rank].at(at) != value) return false;
       ++at;
     }

@@ -113,10 +113,12 @@ inline std::vector<std::byte> loaded_bytes(const TensorSet& loaded, const Tensor
 inline bool is_right(const TensorSet& loaded, std::uint32_t rank) {
   const Plan& plan = loaded.plan();
   const Catalog& catalog = plan.catalog();
+  const std::uint32_t ranks = plan.world() / plan.replicas();
+  const std::uint32_t shard = rank % ranks;
   std::size_t held = 0;
   for (const Target& target : plan.targets()) {
     const TensorView* view = loaded.find(name_of(target, catalog));
-    if (holds(target.placement, rank) != (view != nullptr)) return false;
+    if (holds(target.placement, shard) != (view != nullptr)) return false;
     if (view == nullptr) continue;
     ++held;
     const Shape& shape = shape_of(target, catalog);
@@ -124,9 +126,9 @@ inline bool is_right(const TensorSet& loaded, std::uint32_t rank) {
     const std::vector<std::byte> whole = whole_target(catalog, target, [&](std::uint32_t tensor) {
       return stored_bytes(catalog, catalog.tensors()[tensor]);
     });
-    const auto expected = convert(slice(whole, shape, dtype, target.placement, rank, plan.world()),
-                                  dtype, view->dtype);
-    if (!std::ranges::equal(shard_shape(shape, target.placement, rank, plan.world()), view->shape))
+    const auto expected =
+        convert(slice(whole, shape, dtype, target.placement, shard, ranks), dtype, view->dtype);
+    if (!std::ranges::equal(shard_shape(shape, target.placement, shard, ranks), view->shape))
       return false;
     if (loaded_bytes(loaded, *view) != expected) return false;
   }

@@ -1,4 +1,4 @@
-// Two kinds of staging: for a device whose memory the host can write, and for one where it cannot.
+// Staging for a device whose memory the host can write, and for one where it cannot.
 #pragma once
 
 #include <algorithm>
@@ -7,35 +7,83 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <mutex>
-#include <new>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "device/device.hpp"
+#include "support/sample_file.hpp"
 
 namespace safeshuffle::testing {
 
 /// Hands out the destination itself.
 class DirectStaging final : public device::Staging {
  public:
-  device::StagingSlot acquire(std::byte* destination, std::size_t bytes) override {
-    return {{destination, bytes}, destination, 0};
+  std::optional<device::StagingSlot> try_acquire(std::byte* destination,
+                                                 std::size_t bytes) override {
+    return device::StagingSlot{{destination, bytes}, destination, 0};
   }
   void commit(device::StagingSlot, std::function<void()> landed) override { landed(); }
   void discard(device::StagingSlot) noexcept override {}
   std::uint64_t pinned_bytes() const noexcept override { return 0; }
 };
 
-/// A few separate slots; data lands later, from another thread.
+/// One slot or none; what is committed lands only when the test lets it.
+class HeldStaging final : public device::Staging {
+ public:
+  HeldStaging(std::size_t slot_bytes, bool has_slot) : memory_(slot_bytes), free_(has_slot) {}
+
+  std::optional<device::StagingSlot> try_acquire(std::byte* destination,
+                                                 std::size_t bytes) override {
+    if (!free_.exchange(false)) return {};
+    return device::StagingSlot{memory_.span().first(bytes), destination, 0};
+  }
+
+  void commit(device::StagingSlot slot, std::function<void()> landed) override {
+    const std::scoped_lock lock(mutex_);
+    held_ = slot;
+    landed_ = std::move(landed);
+  }
+
+  void discard(device::StagingSlot) noexcept override { free_ = true; }
+  std::uint64_t pinned_bytes() const noexcept override { return memory_.span().size(); }
+
+  /// Whether something is held that was committed.
+  bool holds() {
+    const std::scoped_lock lock(mutex_);
+    return landed_ != nullptr;
+  }
+
+  /// Lands it.
+  void land() {
+    std::function<void()> landed;
+    {
+      const std::scoped_lock lock(mutex_);
+      std::ranges::copy(held_.host, held_.device_destination);
+      landed = std::exchange(landed_, nullptr);
+    }
+    free_ = true;
+    landed();
+  }
+
+ private:
+  AlignedMemory memory_;
+  std::atomic<bool> free_;
+  std::mutex mutex_;
+  device::StagingSlot held_;
+  std::function<void()> landed_;
+};
+
+/// A few separate slots, congruent to their destinations modulo 4096; data lands later, from
+/// another thread.
 class DelayedStaging final : public device::Staging {
  public:
   DelayedStaging(std::size_t slot_bytes, std::size_t slots) : slot_bytes_(slot_bytes) {
     for (std::size_t i = 0; i < slots; ++i) {
-      memory_.emplace_back(static_cast<std::byte*>(::operator new(slot_bytes, alignment)));
+      memory_.emplace_back(slot_bytes + page);
       free_.push_back(i);
     }
     copier_ = std::thread([this] { copy_all(); });
@@ -50,13 +98,15 @@ class DelayedStaging final : public device::Staging {
     copier_.join();
   }
 
-  device::StagingSlot acquire(std::byte* destination, std::size_t bytes) override {
+  std::optional<device::StagingSlot> try_acquire(std::byte* destination,
+                                                 std::size_t bytes) override {
     if (bytes > slot_bytes_) throw std::length_error("piece larger than a slot");
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !free_.empty(); });
+    const std::scoped_lock lock(mutex_);
+    if (free_.empty()) return {};
     const std::size_t index = free_.back();
     free_.pop_back();
-    return {{memory_[index].get(), bytes}, destination, index};
+    const std::size_t skip = reinterpret_cast<std::uintptr_t>(destination) % page;
+    return device::StagingSlot{memory_[index].span().subspan(skip, bytes), destination, index};
   }
 
   void commit(device::StagingSlot slot, std::function<void()> landed) override {
@@ -78,10 +128,7 @@ class DelayedStaging final : public device::Staging {
   }
 
  private:
-  static constexpr std::align_val_t alignment{4096};
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete(memory, alignment); }
-  };
+  static constexpr std::size_t page = 4096;
   struct Transfer {
     device::StagingSlot slot;
     std::function<void()> landed;
@@ -104,15 +151,12 @@ class DelayedStaging final : public device::Staging {
   }
 
   void release(std::size_t index) noexcept {
-    {
-      const std::scoped_lock lock(mutex_);
-      free_.push_back(index);
-    }
-    changed_.notify_all();
+    const std::scoped_lock lock(mutex_);
+    free_.push_back(index);
   }
 
   const std::size_t slot_bytes_;
-  std::vector<std::unique_ptr<std::byte, Free>> memory_;
+  std::vector<AlignedMemory> memory_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::size_t> free_;

@@ -108,6 +108,27 @@ TEST_CASE("the ceiling of reading is that of the way the load read", "[ceilings]
   CHECK(find(with_ceilings(report), Phase::read) == nullptr);
 }
 
+TEST_CASE("what was read in several ways has the ceiling of all", "[ceilings]") {
+  Report report = sample();
+  for (RankReport& rank : report.ranks) {
+    rank.cached_share = 0.5;  // does not matter: every piece was looked at
+    rank.direct_bytes = 3'000'000'000;
+    rank.buffered_bytes = 1'000'000'000;
+    rank.read_choices = {{true, "cold", rank.direct_bytes}, {false, "cached", rank.buffered_bytes}};
+  }
+  const Report compared = with_ceilings(report);
+  const Reached* read = find(compared, Phase::read);
+  REQUIRE(read);  // 6 GB at 8 GB/s, then 2 GB at 20 GB/s
+  CHECK(read->ceiling == "cold direct and warm");
+  CHECK(near(read->most, 8e9 / 0.85));
+  CHECK(find(with_ceilings(report, {.read_warm_node = 20e9}), Phase::read) == nullptr);
+  for (RankReport& rank : report.ranks) rank.read_choices[1].reason = "caching unknown";
+  CHECK(find(with_ceilings(report), Phase::read) == nullptr);
+  for (RankReport& rank : report.ranks) rank.cached_share = 1;
+  report = with_ceilings(report);
+  CHECK(find(report, Phase::read)->ceiling == "cold direct and warm");
+}
+
 TEST_CASE("a rank that reads nothing does not hide what the others read", "[ceilings]") {
   Report report = sample();
   report.ranks[1].read_bytes = report.ranks[1].buffered_bytes = 0;

@@ -27,6 +27,12 @@ PlanOptions small_windows(std::uint64_t window = 4096) {
   return options;
 }
 
+std::uint64_t sum_of(const Plan& plan, std::uint64_t RankSummary::*bytes) {
+  std::uint64_t sum = 0;
+  for (const RankSummary& rank : plan.ranks()) sum += rank.*bytes;
+  return sum;
+}
+
 Target composed(std::string name, Shape shape, std::uint32_t axis, std::vector<Fill> fills,
                 Placement placement = whole()) {
   const std::uint32_t first = fills.empty() ? 0 : fills.front().tensor;
@@ -39,17 +45,24 @@ Target composed(std::string name, Shape shape, std::uint32_t axis, std::vector<F
 
 TEST_CASE("random targets: plans are proved and loads are right", "[composition]") {
   const auto batch = GENERATE(range(0, 100));
-  static constexpr std::uint32_t worlds[] = {1, 2, 3, 4, 5, 8};
+  struct Group {
+    std::uint32_t world;
+    std::uint32_t replicas;
+  };
+  static constexpr Group groups[] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {8, 1},
+                                     {2, 2}, {4, 2}, {6, 2}, {6, 3}, {8, 2}, {8, 4}};
   for (int i = 0; i < testing::cases(100); ++i) {
     const auto seed = static_cast<std::uint32_t>(batch * 100 + i);
     const RandomTargets model = random_targets(seed);
-    const std::uint32_t world = worlds[seed % 6];
+    const auto [world, replicas] = groups[seed % std::size(groups)];
     PlanOptions options = small_windows();
-    options.assignment = seed % 4 == 0 ? Assignment::striped : Assignment::round_robin;
-    CAPTURE(seed, world);
+    options.assignment = seed % 5 == 0 ? Assignment::striped : Assignment::round_robin;
+    options.replicas = replicas;
+    CAPTURE(seed, world, replicas);
     const Plan plan = make_plan(model.catalog, model.targets, world, options);
     CHECK_NOTHROW(plan.prove());
     CHECK(InMemoryLoad(plan.schedule()).result_is_right());
+    CHECK(sum_of(plan, &RankSummary::sent_bytes) == sum_of(plan, &RankSummary::received_bytes));
   }
 }
 

@@ -98,3 +98,15 @@ TEST_CASE("the ring has two slots per thread, within its bytes", "[reading]") {
   CHECK(io::ring_slots(512 * mib, 4) == 2);
   CHECK(io::ring_slots(0, 4) == 8);
 }
+
+TEST_CASE("automatic mode reads directly unless most is cached, or too little is known",
+          "[reading]") {
+  CHECK(io::automatic_access(true, 100, 0).direct);
+  CHECK(io::automatic_access(true, 100, 74).direct);
+  CHECK_FALSE(io::automatic_access(true, 100, 75).direct);
+  CHECK_FALSE(io::automatic_access(true, 100, 100).direct);
+  CHECK(io::automatic_access(true, 1, 0).direct);
+  CHECK_FALSE(io::automatic_access(true, 1, 1).direct);
+  CHECK_FALSE(io::automatic_access(true, 100, {}).direct);
+  CHECK_FALSE(io::automatic_access(false, 100, {}).direct);
+}

@@ -29,9 +29,9 @@ TEST_CASE("mounts are found by number, with any number of optional fields", "[ma
 
 TEST_CASE("the system tells the filesystem of a file", "[machine]") {
   const testing::TemporaryDirectory directory;
-  CHECK(core::filesystem_of(directory.write("x", "1")).type != "unknown");
-  CHECK(core::filesystem_of("/proc/self/status").type == "proc");
-  CHECK(core::filesystem_of(directory / "absent").type == "unknown");
+  CHECK(core::mount_of(directory.write("x", "1")).type != "unknown");
+  CHECK(core::mount_of("/proc/self/status").type == "proc");
+  CHECK(core::mount_of(directory / "absent").type == "unknown");
 }
 
 TEST_CASE("the system tells memory and kernel", "[machine]") {

@@ -5,7 +5,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
+#include <sched.h>
 #include <string>
+#include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -45,6 +49,17 @@ core::Descriptor open_descriptor(const std::string& path) {
 void become_nobody() {
   constexpr uid_t nobody = 65534;
   if (::setuid(nobody) != 0) ::_exit(EXIT_FAILURE);
+}
+
+/// Mounts an overlay over `directory`, for this process only; returns whether it could.
+bool mount_overlay(const ScratchDirectory& directory) {
+  std::string options = "lowerdir=" + directory.file("lower");
+  for (const char* other : {"upper", "work"}) {
+    options += std::string(",") + other + "dir=" + directory.file(other);
+  }
+  return ::unshare(CLONE_NEWNS) == 0 &&
+         ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         ::mount("overlay", directory.file("merged").c_str(), "overlay", 0, options.c_str()) == 0;
 }
 
 }  // namespace
@@ -119,6 +134,29 @@ TEST_CASE("holes are found where they are", "[page_cache]") {
   CHECK(file->has_hole(0, half + 1));
   CHECK_FALSE(file->has_hole(0, half));
   CHECK_FALSE(file->has_hole(2 * size - half, half));
+}
+
+TEST_CASE("a file of an overlay is cached where the file below is", "[page_cache]") {
+  const ScratchDirectory directory;
+  for (const char* name : {"lower", "upper", "work", "merged"}) {
+    std::filesystem::create_directory(directory.file(name));
+  }
+  const std::string below = write_file(directory);
+  std::filesystem::rename(below, directory.file("lower/x"));
+  constexpr int skipped = 77;
+  int status = -1;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!mount_overlay(directory)) ::_exit(skipped);
+    const core::Descriptor file = open_descriptor(directory.file("merged/x"));
+    ::_exit(core::cached_bytes(file.value(), 0, size) == size ? EXIT_SUCCESS : EXIT_FAILURE);
+  }
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == skipped) {
+    WARN("skipped: no overlay can be mounted");
+    return;
+  }
+  CHECK(status == 0);
 }
 
 TEST_CASE("pages without storage behind them stay", "[page_cache]") {

@@ -11,6 +11,7 @@
 
 #include "core/deadline.hpp"
 #include "core/page.hpp"
+#include "core/posix_file.hpp"
 #include "core/system_call.hpp"
 #include "io/path_recorder.hpp"
 #include "io/pieces.hpp"
@@ -45,6 +46,9 @@ class FaultySource final : public testing::WrappedFiles {
     return offsets_;
   }
 
+  bool local = true;
+  std::function<std::optional<std::uint64_t>(std::uint64_t, std::uint64_t)> cached =
+      [](std::uint64_t, std::uint64_t bytes) { return bytes; };
   bool refuse_direct_open = false;
   bool simulate_direct = false;  // on any filesystem, and strict about alignment
   int direct_reads_granted = std::numeric_limits<int>::max();
@@ -64,6 +68,13 @@ class FaultySource final : public testing::WrappedFiles {
         : source_(source), path_(std::move(path)), direct_(direct), real_(std::move(real)) {}
 
     const core::FileIdentity& identity() const noexcept override { return real_->identity(); }
+
+    bool is_local() const noexcept override { return source_.local; }
+
+    std::optional<std::uint64_t> cached_bytes(std::uint64_t offset,
+                                              std::uint64_t bytes) const override {
+      return source_.cached(offset, bytes);
+    }
 
     std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
       source_.note(offset);
@@ -98,6 +109,15 @@ class FaultySource final : public testing::WrappedFiles {
   mutable std::mutex mutex_;
   mutable std::vector<std::uint64_t> offsets_;
 };
+
+bool file_is_direct(const std::string& path) {
+  try {
+    source::files().open(path, source::Access::direct);
+    return true;
+  } catch (const IoError&) {
+    return false;
+  }
+}
 
 constexpr std::uint64_t chunk = 16 << 10;
 constexpr std::uint64_t file_size = 100'000;
@@ -321,8 +341,7 @@ TEST_CASE("whatever is read buffered instead of directly is accounted for", "[io
 TEST_CASE("fallbacks of thousands of files are summarised", "[io]") {
   io::PathRecorder recorder;
   for (int file = 1000; file < 3000; ++file) {
-    recorder.fallback("f" + std::to_string(file), "open: refused");
-    recorder.buffered_read("f" + std::to_string(file), 10);
+    recorder.add("f" + std::to_string(file), {0, 10, {}, "open: refused"});
   }
   const io::IoPath path = recorder.path("posix");
   CHECK(path.mode == "buffered");
@@ -365,6 +384,100 @@ TEST_CASE("buffered reads never ask for direct I/O and open a file once", "[io]"
   CHECK(bench.reader->path().mode == "buffered");
   CHECK(bench.reader->path().buffered_bytes == file_size);
   CHECK(bench.reader->path().fallbacks.empty());
+}
+
+TEST_CASE("automatic mode reads directly what the page cache does not have", "[io]") {
+  Bench bench(DirectIo::automatic, 1);
+  bench.source.simulate_direct = true;
+  const auto nothing = [](std::uint64_t, std::uint64_t) { return 0; };
+  io::IoChoices expected;
+  std::string mode = "buffered";
+  SECTION("nothing is cached") {
+    bench.source.cached = nothing;
+    mode = "direct";
+    expected = {{{true, "cold"}, file_size}};
+  }
+  SECTION("all is cached") {
+    expected = {{{false, "cached"}, file_size}};
+  }
+  SECTION("nobody knows") {
+    bench.source.cached = [](std::uint64_t, std::uint64_t) { return std::nullopt; };
+    expected = {{{false, "caching unknown"}, file_size}};
+  }
+  SECTION("on a network filesystem") {
+    bench.source.cached = nothing;
+    bench.source.local = false;
+    expected = {{{false, "not a local filesystem"}, file_size}};
+  }
+  SECTION("direct reads are refused at open") {
+    bench.source.cached = nothing;
+    bench.source.refuse_direct_open = true;
+    expected = {{{false, "no direct I/O: open: Invalid argument"}, file_size}};
+  }
+  SECTION("direct reads are refused after two") {
+    bench.source.cached = nothing;
+    bench.source.direct_reads_granted = 2;
+    mode = "mixed";
+    expected = {{{true, "cold"}, 2 * chunk},
+                {{false, "no direct I/O: read: Invalid argument"}, file_size - 2 * chunk}};
+  }
+  CHECK_FALSE(bench.read_all().error);
+  CHECK(bench.intact());
+  const io::IoPath path = bench.reader->path();
+  CHECK(path.mode == mode);
+  CHECK((path.choices == expected));
+  CHECK(path.fallbacks.empty());
+  CHECK(bench.source.opened == (mode == "buffered" ? 1 : 2));
+}
+
+TEST_CASE("automatic mode decides piece by piece, but on a megabyte at least", "[io]") {
+  constexpr std::uint64_t mib = 1 << 20;
+  Bench bench(DirectIo::automatic, 1);
+  bench.source.simulate_direct = true;
+  bench.options.chunk = mib;
+  const FileInfo file = testing::write_sample(bench.directory.file("b"), 1, 5 * mib);
+  const AlignedMemory memory(file.size);
+  bench.source.cached = [](std::uint64_t offset, std::uint64_t bytes) {
+    constexpr std::uint64_t all = 2 * mib + mib / 8;
+    return std::min(bytes, all - std::min(all, offset));
+  };
+  constexpr std::uint64_t small = mib / 16;  // cached, unlike most of what follows
+  CHECK_FALSE(bench
+                  .read({file}, {{0, 0, 2 * mib, memory.data()},
+                                 {0, 2 * mib, small, memory.data() + 2 * mib},
+                                 {0, 3 * mib, 2 * mib, memory.data() + 3 * mib}})
+                  .error);
+  CHECK(testing::is_sample(memory.span().first(2 * mib + small), 1, 0));
+  CHECK(testing::is_sample(memory.span().subspan(3 * mib), 1, 3 * mib));
+  const io::IoPath path = bench.reader->path();
+  CHECK(path.mode == "mixed");
+  CHECK((path.choices ==
+         io::IoChoices{{{false, "cached"}, 2 * mib}, {{true, "cold"}, 2 * mib + small}}));
+}
+
+TEST_CASE("a cold file is not in the page cache after it was read", "[io]") {
+  Bench bench(DirectIo::automatic);
+  const core::PosixFile file = core::PosixFile::open(bench.file.path);
+  file.sync();
+  file.drop_cached(0, file_size);
+  bench.reader = io::make_posix_reader(bench.options, source::files(), {bench.file}, bench.staging);
+  const io::ReadRange range{0, 0, file_size, bench.memory.data()};
+  if (file.cached_bytes(0, file_size) != 0 || !file_is_direct(bench.file.path)) {
+    WARN("skipped: the filesystem of " << bench.file.path << " keeps its pages");
+    return;
+  }
+  bench.reader->submit({&range, 1});
+  while (!bench.reader->poll(0, std::chrono::seconds(1)).done) {
+  }
+  CHECK(bench.intact());
+  CHECK(bench.reader->path().mode == "direct");
+  CHECK(file.cached_bytes(0, file_size) == 0);
+}
+
+TEST_CASE("what the caller chose is no choice", "[io]") {
+  Bench bench(GENERATE(DirectIo::on, DirectIo::off));
+  bench.read_all();
+  CHECK(bench.reader->path().choices.empty());
 }
 
 TEST_CASE("a file that is slow to open delays no reader of another", "[io]") {

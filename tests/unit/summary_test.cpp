@@ -69,6 +69,16 @@ TEST_CASE("The summary shows the phases that took time, and no others", "[summar
   CHECK(contains(text, "rank 0   0.250  0.500  0.750    0.400   0.125\n"));
 }
 
+TEST_CASE("The summary says what automatic mode chose, over all ranks", "[summary]") {
+  Report report = sample(2);
+  CHECK_FALSE(contains(app::summary(report), "\nread "));
+  report.ranks[0].read_choices = {{true, "cold", 1'400'000'000}, {false, "cached", 1000}};
+  report.ranks[1].read_choices = {{true, "cold", 1'500'000'000}};
+  CHECK(contains(app::summary(report),
+                 "\nread 2.90 GB directly (cold), 1.00 kB through the page cache "
+                 "(cached)\n"));
+}
+
 TEST_CASE("The summary shows each fallback once", "[summary]") {
   Report report = sample(2);
   for (RankReport& rank : report.ranks) rank.fallbacks = {"direct I/O: refused"};

@@ -31,14 +31,15 @@ CudaStaging::~CudaStaging() {
   waiter_.join();
 }
 
-StagingSlot CudaStaging::acquire(std::byte* device_destination, std::size_t bytes) {
-  std::unique_lock lock(mutex_);
-  freed_.wait(lock, [this] { return error_ || !free_.empty(); });
+std::optional<StagingSlot> CudaStaging::try_acquire(std::byte* device_destination,
+                                                    std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
   require_working();
+  if (free_.empty()) return {};
   const std::size_t slot = free_.back();
   free_.pop_back();
   const auto skip = reinterpret_cast<std::uintptr_t>(device_destination) % core::page_bytes;
-  return {{ring_.get() + slot * slot_stride_ + skip, bytes}, device_destination, slot};
+  return StagingSlot{{ring_.get() + slot * slot_stride_ + skip, bytes}, device_destination, slot};
 }
 
 void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {
@@ -66,7 +67,6 @@ void CudaStaging::start(const StagingSlot& slot) {
 void CudaStaging::discard(StagingSlot slot) noexcept {
   const std::scoped_lock lock(mutex_);
   free_.push_back(slot.index);  // has room for all slots: never allocates
-  freed_.notify_one();
 }
 
 void CudaStaging::wait_for_copies() {
@@ -93,7 +93,6 @@ void CudaStaging::await(const Copy& copy) {
   } catch (const Error& error) {
     const std::scoped_lock lock(mutex_);
     if (!error_) error_ = error.record();
-    freed_.notify_all();
   }
 }
 

@@ -30,7 +30,7 @@ class CudaStaging final : public Staging {
 
   /// The slot's host memory is congruent to the destination modulo core::page_bytes, as direct
   /// reads need it.
-  StagingSlot acquire(std::byte* device_destination, std::size_t bytes) override;
+  std::optional<StagingSlot> try_acquire(std::byte* device_destination, std::size_t bytes) override;
   void commit(StagingSlot slot, std::function<void()> landed) override;
   void discard(StagingSlot slot) noexcept override;
   std::uint64_t pinned_bytes() const noexcept override { return slot_stride_ * events_.size(); }
@@ -53,7 +53,6 @@ class CudaStaging final : public Staging {
   Stream stream_;
   std::vector<Event> events_;        // by slot
   mutable std::mutex mutex_;         // guards what follows
-  std::condition_variable freed_;    // a slot, for any reader; or there is an error, for all
   std::condition_variable copying_;  // a copy has begun, or none will; for `waiter_`
   std::vector<std::size_t> free_;
   std::list<Copy> copies_;

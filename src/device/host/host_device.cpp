@@ -41,8 +41,9 @@ class HostPacker final : public Packer {
 
 class HostStaging final : public Staging {
  public:
-  StagingSlot acquire(std::byte* device_destination, std::size_t bytes) override {
-    return {{device_destination, bytes}, device_destination, 0};
+  std::optional<StagingSlot> try_acquire(std::byte* device_destination,
+                                         std::size_t bytes) override {
+    return StagingSlot{{device_destination, bytes}, device_destination, 0};
   }
 
   void commit(StagingSlot, std::function<void()> landed) override { landed(); }

@@ -1,0 +1,97 @@
+#include "io/range_read.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "core/arithmetic.hpp"
+#include "core/system_call.hpp"
+
+namespace safeshuffle::io {
+namespace {
+
+bool aligned(const std::byte* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % core::page_bytes == 0;
+}
+
+}  // namespace
+
+RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset, std::span<std::byte> to)
+    : file_(std::move(file)),
+      offset_(offset),
+      to_(to),
+      choice_(file_->choose_access(offset, to.size())) {
+  if (!choice_.direct) return;
+  direct_ = file_->direct();
+  if (direct_ == nullptr) obstacle_ = file_->direct_obstacle();
+}
+
+std::optional<RangeRead::Call> RangeRead::next() {
+  if (to_.empty()) {
+    record();
+    return {};
+  }
+  if (direct_ != nullptr) {
+    if (const auto call = next_direct()) return call;
+  }
+  return Call{&file_->buffered(), offset_, to_};
+}
+
+/// The unaligned head or tail of a range is read through a separate whole block.
+std::optional<RangeRead::Call> RangeRead::next_direct() {
+  const std::size_t whole = core::align_down(to_.size(), core::page_bytes);
+  const std::size_t skip = offset_ % core::page_bytes;
+  if (skip != 0 || whole == 0) {
+    if (!block_) block_ = std::make_unique<Block>();
+    return Call{direct_, offset_ - skip, block_->bytes};
+  }
+  block_.reset();
+  if (aligned(to_.data())) return Call{direct_, offset_, to_.first(whole)};
+  read_buffered_because("destination not aligned");
+  return {};
+}
+
+void RangeRead::done(std::size_t bytes) {
+  if (direct_ != nullptr) return done_directly(bytes);
+  if (bytes == 0) core::raise_ended_early(file_->info().path, offset_);
+  buffered_bytes_ += bytes;
+  advance(bytes);
+}
+
+/// What direct reads do not deliver, for example at the end of the file, is read through the page
+/// cache, which also detects errors.
+void RangeRead::done_directly(std::size_t bytes) {
+  if (block_) {
+    const std::size_t skip = offset_ % core::page_bytes;
+    bytes = std::min(bytes - std::min(bytes, skip), to_.size());
+    std::copy_n(block_->bytes.begin() + skip, bytes, to_.begin());
+  }
+  if (bytes == 0) return read_buffered_because("a direct read returned fewer bytes than requested");
+  direct_bytes_ += bytes;
+  advance(bytes);
+}
+
+void RangeRead::failed(const IoError& error) {
+  if (direct_ == nullptr || error.record().code != EINVAL) throw error;
+  file_->refuse_direct("read: " + std::generic_category().message(EINVAL));
+  read_buffered_because(file_->direct_obstacle());
+}
+
+void RangeRead::advance(std::size_t bytes) noexcept {
+  offset_ += bytes;
+  to_ = to_.subspan(bytes);
+}
+
+void RangeRead::read_buffered_because(std::string reason) {
+  direct_ = nullptr;
+  block_.reset();
+  obstacle_ = std::move(reason);
+}
+
+void RangeRead::record() const {
+  file_->recorder().add(file_->info().path,
+                        {direct_bytes_, buffered_bytes_, choice_.reason, obstacle_});
+}
+
+}  // namespace safeshuffle::io

@@ -1,0 +1,66 @@
+// Reads one range of a file by one call after the other.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/page.hpp"
+#include "io/file.hpp"
+#include "source/source.hpp"
+
+namespace safeshuffle::io {
+
+/// Decides which calls are made, so that an engine only makes them: direct or not, what to do with
+/// unaligned heads and tails and with short reads, and what to record. Not thread-safe.
+class RangeRead {
+ public:
+  /// One call of Handle::read_some. If it is direct, all is aligned to core::page_bytes.
+  struct Call {
+    const source::Handle* handle = nullptr;
+    std::uint64_t offset = 0;
+    std::span<std::byte> to;
+  };
+
+  /// `to` is to be filled with the bytes from `offset` on. Throws IoError.
+  RangeRead(std::shared_ptr<File> file, std::uint64_t offset, std::span<std::byte> to);
+
+  /// The call to make now; none when the range is read, which is then recorded.
+  std::optional<Call> next();
+
+  /// That call has read so many bytes, 0 at the end of the file. Throws IoError if the file ended
+  /// early.
+  void done(std::size_t bytes);
+
+  /// That call failed. Throws `error`, unless it refuses direct reads.
+  void failed(const IoError& error);
+
+ private:
+  struct alignas(core::page_bytes) Block {
+    std::array<std::byte, core::page_bytes> bytes;
+  };
+
+  std::optional<Call> next_direct();
+  void done_directly(std::size_t bytes);
+  void advance(std::size_t bytes) noexcept;
+  void read_buffered_because(std::string reason);
+  void record() const;
+
+  const std::shared_ptr<File> file_;
+  std::uint64_t offset_;     // of what is left
+  std::span<std::byte> to_;  // for what is left
+  AccessChoice choice_;
+  const source::Handle* direct_ = nullptr;  // null: the rest is read through the page cache
+  std::unique_ptr<Block> block_;            // of a call that is not made into `to_`
+  std::string obstacle_;  // why a range that should be read directly is not, or only in part
+  std::uint64_t direct_bytes_ = 0;
+  std::uint64_t buffered_bytes_ = 0;
+};
+
+}  // namespace safeshuffle::io
