@@ -86,9 +86,9 @@ std::string fio_lines(const Probe& probe) {
 std::string wave_line(const Probe& probe) {
   for (const Measurement& each : probe.measurements) {
     if (!each.result || !each.is_time) continue;
-    return fmt::format("a wave takes {:.3f} ms besides moving its data ({:.3f} to {:.3f})\n",
-                       each.result->median * 1e3, each.result->least * 1e3,
-                       each.result->most * 1e3);
+    return fmt::format(
+        "a wave takes {:.1f} microseconds besides moving its data ({:.1f} to {:.1f})\n",
+        each.result->median * 1e6, each.result->least * 1e6, each.result->most * 1e6);
   }
   return {};
 }

@@ -92,21 +92,22 @@ std::optional<std::uint64_t> Sample::cached_bytes() const {
 }
 
 std::string Sample::make_cold() const {
-  // The system writes dirty pages when it is asked to drop them, and drops them when asked again.
-  constexpr int most_attempts = 40;
-  constexpr std::chrono::milliseconds between{25};
   if (has_holes()) return "the files have holes, which are not read from storage";
-  std::optional<std::uint64_t> cached;
-  for (int attempt = 0; attempt < most_attempts; ++attempt) {
-    if (attempt != 0) std::this_thread::sleep_for(between);
+  // The system writes dirty pages when it is asked to drop them, and drops them when asked again.
+  constexpr int most_attempts = 400;
+  constexpr int patience = 8;  // attempts that drop nothing
+  constexpr std::chrono::milliseconds between{25};
+  std::uint64_t cached = bytes();
+  for (int attempt = 0, futile = 0; attempt < most_attempts && futile < patience; ++attempt) {
     drop();
     const auto left = cached_bytes();
     if (!left) return unknown_residency;
     if (*left <= bytes() / tolerated_part) return {};
-    if (cached == left) break;
-    cached = left;
+    futile = *left < cached ? 0 : futile + 1;
+    cached = *left;
+    std::this_thread::sleep_for(between);
   }
-  return why_not_cold(paths_.front(), *cached, bytes());
+  return why_not_cold(paths_.front(), cached, bytes());
 }
 
 bool Sample::has_holes() const {

@@ -137,7 +137,7 @@ class Probe(unittest.TestCase):
         self.assertRegex(result.stdout, "(?m)^device host, transport mpi, 2 ranks on 1 node$")
         self.assertRegex(result.stdout, r"(?m)^pack rows +each rank +\d+\.\d\d ")
         self.assertRegex(result.stdout, r"(?m)^exchange, sent +each rank +\d+\.\d\d ")
-        self.assertRegex(result.stdout, r"(?m)^a wave takes \d+\.\d{3} ms besides ")
+        self.assertRegex(result.stdout, r"(?m)^a wave takes \d+\.\d microseconds besides ")
         self.assertRegex(result.stdout, r"\nkept in .+/safeshuffle/probe/.+\.json\n$")
 
     def test_the_last_probe_of_a_place_is_kept_and_nothing_beside_the_files(self):
