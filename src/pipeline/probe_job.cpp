@@ -165,6 +165,7 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .most = extent.run,
                    .timeout = timeout_of(options),
                    .sample = make_sample(source::files(), catalog, bytes, comm),
+                   .engine = {},
                    .slabs = make_slabs(device, window),
                    .queue = device.make_queue(),
                    .packer = {}});
@@ -181,38 +182,47 @@ std::string utc_date() {
   return {text.data(), length};
 }
 
-// Rank 0's, to all.
-std::vector<std::string> from_rank_0(const Communicator& comm, const Options& options,
-                                     std::vector<std::string> texts) {
-  core::WireWriter out;
-  for (const std::string& text : texts) out.put(text);
-  const auto all = comm::agree(comm.control(), out.take(), {}, timeout_of(options));
-  core::WireReader in(all.front());
-  for (std::string& text : texts) text = in.text();
-  return texts;
+// What a rank knows of its place and machine. `file`: null if there is none.
+std::string description(const ProbeRig& rig, const FileInfo* file) {
+  const core::Mount mount = file == nullptr ? core::Mount() : core::mount_of(file->path);
+  return core::WireWriter()
+      .put(utc_date())
+      .put(core::host_name())
+      .put(mount.type)
+      .put(mount.device)
+      .put(device_model(rig.comm.device_handle()->description()))
+      .put(core::cpu_model())
+      .put(core::kernel_release())
+      .put(rig.engine)
+      .put(std::uint64_t{core::available_cores()})
+      .put(core::memory_bytes())
+      .put(std::uint64_t{rig.reader.threads})
+      .put(std::uint64_t{copy_threads()})
+      .take();
 }
 
-// What rank 0 knows of its place and machine.
-void describe(Probe& probe, const Communicator& comm, const Options& options,
-              const FileInfo* file) {
-  const core::Mount mount = file == nullptr ? core::Mount() : core::mount_of(file->path);
-  const auto texts = from_rank_0(
-      comm, options,
-      {utc_date(), core::host_name(), mount.type, mount.device,
-       device_model(comm.device_handle()->description()), core::cpu_model(), core::kernel_release(),
-       std::to_string(core::available_cores()), std::to_string(core::memory_bytes()),
-       std::to_string(probe.threads), std::to_string(copy_threads())});
-  probe.date = texts[0];
-  probe.place.host = texts[1];
-  probe.place.filesystem = texts[2];
-  probe.place.filesystem_device = texts[3];
-  probe.place.device = texts[4];
-  probe.machine.cpu = texts[5];
-  probe.machine.kernel = texts[6];
-  probe.machine.cores = static_cast<unsigned>(std::stoul(texts[7]));
-  probe.machine.memory_bytes = std::stoull(texts[8]);
-  probe.threads = static_cast<unsigned>(std::stoul(texts[9]));
-  probe.copy_threads = static_cast<unsigned>(std::stoul(texts[10]));
+void describe(Probe& probe, std::string_view description) {
+  core::WireReader in(description);
+  probe.date = in.text();
+  probe.place.host = in.text();
+  probe.place.filesystem = in.text();
+  probe.place.filesystem_device = in.text();
+  probe.place.device = in.text();
+  probe.machine.cpu = in.text();
+  probe.machine.kernel = in.text();
+  probe.engine = in.text();
+  probe.machine.cores = static_cast<unsigned>(in.number());
+  probe.machine.memory_bytes = in.number();
+  probe.threads = static_cast<unsigned>(in.number());
+  probe.copy_threads = static_cast<unsigned>(in.number());
+}
+
+// Rank 0's, the same on all.
+void describe_together(Probe& probe, const ProbeRig& rig) {
+  const FileInfo* const file = rig.files.empty() ? nullptr : &rig.files.front();
+  const auto all =
+      comm::agree_on(rig.comm.control(), rig.timeout, [&] { return description(rig, file); });
+  describe(probe, all.front());
 }
 
 std::uint64_t sample_of_all(const ProbeRig& rig) {
@@ -262,12 +272,10 @@ Probe probe(const std::vector<std::string>& paths, const Communicator& comm,
   probe.version = SAFESHUFFLE_VERSION;
   probe.quick = probe_options.quick;
   probe.transport = comm.transport_name();
-  probe.engine = "posix";
-  probe.threads = rig->reader.threads;
   probe.chunk = rig->reader.chunk;
   probe.window = rig->window;
   probe.sample_bytes = sample_of_all(*rig);
-  describe(probe, comm, options, catalog.files().empty() ? nullptr : &catalog.files().front());
+  describe_together(probe, *rig);
   probe.place.ranks_per_node = group.ranks_per_node;
   probe.place.nodes = group.nodes;
   probe.measurements = take_turns(comm.control(), group.nodes, trials, extent.turns, probe_options);

@@ -174,7 +174,9 @@ void fit_sample(ProbeRig& rig) {
   if (rig.sample.bytes() == 0) return;
   rig.touch_slabs();
   static_cast<void>(rig.sample.make_cold());  // where that is not possible, reading is fast
-  rig.sample.shrink(ReadRun(rig, false).read().bytes);
+  ReadRun run(rig, false);
+  rig.sample.shrink(run.read().bytes);
+  rig.engine = run.path().engine;
 }
 
 }  // namespace safeshuffle::pipeline

@@ -10,8 +10,8 @@ namespace safeshuffle::pipeline {
 /// are several.
 void add_read_trials(ProbeRig& rig, Trials& trials);
 
-/// Shrinks the sample to what can be read within the time of a run, wherever it is now. Throws
-/// IoError, TimeoutError.
+/// Shrinks the sample to what can be read within the time of a run, from storage if possible, and
+/// notes which engine reads. Throws IoError, TimeoutError.
 void fit_sample(ProbeRig& rig);
 
 }  // namespace safeshuffle::pipeline

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "safeshuffle/communicator.hpp"
 #include "safeshuffle/metadata.hpp"
@@ -37,6 +38,7 @@ struct ProbeRig {
   std::chrono::milliseconds most{0};  ///< that one run of reading takes
   std::chrono::milliseconds timeout{0};
   Sample sample;
+  std::string engine;                 ///< of the reader; empty while nothing was read
   std::shared_ptr<ProbeSlabs> slabs;  ///< shared with exchanges that may be abandoned
   std::unique_ptr<device::Queue> queue;
   std::unique_ptr<device::Packer> packer;

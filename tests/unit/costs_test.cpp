@@ -132,12 +132,12 @@ TEST_CASE("malformed probes are errors that name the place", "[costs]") {
       {R"({"schema_version": 1, "date": "d", )" + place + "}", R"("costs": missing)"},
       {std::string(100, '[') + std::string(100, ']'), "nested deeper than 32 levels"},
   };
-  for (const auto& [text, cause] : cases) {
-    CAPTURE(text);
-    const ErrorRecord record = failure<ConfigError>([&] { costs_from_probe(text, "kept.json"); });
+  for (const auto& each : cases) {
+    const ErrorRecord record =
+        failure<ConfigError>([&] { costs_from_probe(each.first, "kept.json"); });
+    CAPTURE(each.first, record.cause);
     CHECK(record.file == "kept.json");
-    CHECK(record.cause.find(cause) != std::string::npos);
-    CAPTURE(record.cause);
+    CHECK(record.cause.find(each.second) != std::string::npos);
   }
 }
 

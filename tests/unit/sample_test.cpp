@@ -133,8 +133,8 @@ TEST_CASE("what is not known to be cold or warm is neither", "[probe]") {
 
 TEST_CASE("the share of files that is cached", "[probe]") {
   const ScratchDirectory directory;
-  const std::vector<FileInfo> files{write_file(directory, "a", 5 * mebibyte),
-                                    write_file(directory, "b", 5 * mebibyte)};
+  const std::vector<FileInfo> files{write_file(directory, "a", 8 * mebibyte),
+                                    write_file(directory, "b", 8 * mebibyte)};
   const std::vector<std::uint32_t> first{0};
   const std::vector<std::uint32_t> both{0, 1};
   if (!whole({files[1]}).make_cold().empty() || !whole({files[0]}).make_warm().empty()) {
@@ -144,6 +144,8 @@ TEST_CASE("the share of files that is cached", "[probe]") {
   CHECK(pipeline::cached_share(source::files(), files, first) == 1);
   CHECK(pipeline::cached_share(source::files(), files, both) == 0.5);
   CHECK_FALSE(pipeline::cached_share(source::files(), files, {}));
+  source::files().open(files[0].path, source::Access::cached)->drop_cached(0, 4 * mebibyte);
+  CHECK(pipeline::cached_share(source::files(), files, first) == 0.5);
   const std::vector<FileInfo> absent = files_of({1});
   CHECK_FALSE(pipeline::cached_share(source::files(), absent, first));
 }
