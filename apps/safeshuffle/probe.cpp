@@ -11,7 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "safeshuffle/loader.hpp"
+#include "safeshuffle/error.hpp"
 
 #include "comm/control/agreement.hpp"
 #include "commands.hpp"
@@ -39,31 +39,25 @@ struct ProbeCommand {
 // The part of the progress that is left to fio.
 constexpr double library_part = 0.9;
 
-std::vector<FioResult> fio(const ProbeCommand& command, ProgressPrinter& printer,
-                           const comm::Heartbeat& beat) {
-  const Checkpoint checkpoint = open_checkpoint(command.paths);
-  std::vector<std::string> files;
-  for (const FileInfo& file : checkpoint.catalog.files()) files.push_back(file.path);
+std::vector<FioResult> fio(const ProbeCommand& command, const Probe& probe,
+                           ProgressPrinter& printer, const comm::Heartbeat& beat) {
   const double seconds = command.quick ? 0.3 : 1.5;
   double done = library_part;
   const double part = (1 - library_part) / static_cast<double>(fio_runs(seconds).size());
-  return run_fio(files, seconds, [&] {
+  return run_fio(probe.files, seconds, [&] {
     beat();
     printer.update_share(done += part);
   });
 }
 
-Probe measure(const ProbeCommand& command, const Communicator& comm) {
+Probe measure(const ProbeCommand& command, const Communicator& comm, ProbeOptions options) {
   ProgressPrinter printer(command.progress, "probing");
-  ProbeOptions options;
-  options.quick = command.quick;
-  options.timeout =
-      std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
   options.on_progress = [&printer](double share) { printer.update_share(share * library_part); };
   Probe result = probe(command.paths, comm, options);
   comm::agree_with_heartbeat(comm.control(), options.timeout,
                              [&](const comm::Heartbeat& beat) -> std::string {
-                               if (comm.rank() == 0) result.fio = fio(command, printer, beat);
+                               if (comm.rank() == 0)
+                                 result.fio = fio(command, result, printer, beat);
                                return {};
                              });
   printer.update_share(1);
@@ -90,11 +84,13 @@ void print(const ProbeCommand& command, const Probe& probe) {
 
 void run(const ProbeCommand& command) {
   check_device(command.device);
-  const auto timeout =
+  ProbeOptions options;
+  options.quick = command.quick;
+  options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
-  const Communicator comm = join_group(command.device, timeout);
-  const Probe result = measure(command, comm);
-  comm::agree_on(comm.control(), timeout, [&]() -> std::string {
+  const Communicator comm = join_group(command.device, options.timeout);
+  const Probe result = measure(command, comm, options);
+  comm::agree_on(comm.control(), options.timeout, [&]() -> std::string {
     if (comm.rank() == 0) print(command, result);
     return {};
   });

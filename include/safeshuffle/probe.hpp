@@ -102,6 +102,7 @@ struct Probe {
   std::uint64_t chunk = 0;         ///< bytes per read call
   std::uint64_t window = 0;        ///< bytes that a rank reads at a time
   std::uint64_t sample_bytes = 0;  ///< of the files that all ranks read together
+  std::vector<std::string> files;  ///< paths of all files of the checkpoint; not in the JSON
   std::vector<Measurement> measurements;
   std::vector<FioResult> fio;  ///< empty; for callers that can start fio
 };

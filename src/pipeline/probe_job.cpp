@@ -275,6 +275,7 @@ Probe probe(const std::vector<std::string>& paths, const Communicator& comm,
   probe.chunk = rig->reader.chunk;
   probe.window = rig->window;
   probe.sample_bytes = sample_of_all(*rig);
+  for (const FileInfo& file : rig->files) probe.files.push_back(file.path);
   describe_together(probe, *rig);
   probe.place.ranks_per_node = group.ranks_per_node;
   probe.place.nodes = group.nodes;
