@@ -66,17 +66,26 @@ class MemoryTrial final : public Trial {
   std::shared_ptr<std::byte> target_;
 };
 
-/// Passes over the slabs that are enqueued on the device.
-class PassTrial final : public Trial {
+/// What all ranks do with their slabs.
+class SlabTrial : public Trial {
  public:
-  /// `pass` moves `bytes`.
-  PassTrial(ProbeRig& rig, std::string name, std::uint64_t bytes, std::function<void()> pass)
-      : Trial(std::move(name), Of::each_rank), rig_(rig), bytes_(bytes), pass_(std::move(pass)) {}
+  SlabTrial(ProbeRig& rig, std::string name) : Trial(std::move(name), Of::each_rank), rig_(rig) {}
 
   std::string prepare() override {
     rig_.touch_slabs();
     return {};
   }
+
+ protected:
+  ProbeRig& rig_;
+};
+
+/// Passes over the slabs that are enqueued on the device.
+class PassTrial final : public SlabTrial {
+ public:
+  /// `pass` moves `bytes`.
+  PassTrial(ProbeRig& rig, std::string name, std::uint64_t bytes, std::function<void()> pass)
+      : SlabTrial(rig, std::move(name)), bytes_(bytes), pass_(std::move(pass)) {}
 
   Run run() override {
     const auto start = core::Clock::now();
@@ -91,7 +100,6 @@ class PassTrial final : public Trial {
   }
 
  private:
-  ProbeRig& rig_;
   const std::uint64_t bytes_;
   const std::function<void()> pass_;
 };
@@ -124,18 +132,17 @@ void add_device_copy_trial(ProbeRig& rig, Trials& trials) {
 }
 
 /// The ring of pinned memory, emptied by copies onto the device, with nothing read into it.
-class StagingTrial final : public Trial {
+class StagingTrial final : public SlabTrial {
  public:
-  explicit StagingTrial(ProbeRig& rig) : Trial("host_to_device", Of::each_rank), rig_(rig) {}
+  explicit StagingTrial(ProbeRig& rig) : SlabTrial(rig, "host_to_device") {}
 
   std::string prepare() override {
-    rig_.touch_slabs();
     slot_bytes_ = std::min(rig_.reader.chunk, rig_.slabs->bytes);
     core::run_on(rig_.reader_cpus, [&] {
       staging_ = rig_.comm.device_handle()->make_staging(
           slot_bytes_, io::ring_slots(slot_bytes_, rig_.reader.threads));
     });
-    return {};
+    return SlabTrial::prepare();
   }
 
   Run run() override {
@@ -172,7 +179,6 @@ class StagingTrial final : public Trial {
     }
   }
 
-  ProbeRig& rig_;
   std::uint64_t slot_bytes_ = 0;
   std::atomic<std::uint64_t> landed_{0};
   std::unique_ptr<device::Staging> staging_;
@@ -197,16 +203,11 @@ comm::Exchange between_all(const ProbeRig& rig) {
   return exchange;
 }
 
-class ExchangeTrial final : public Trial {
+class ExchangeTrial final : public SlabTrial {
  public:
-  explicit ExchangeTrial(ProbeRig& rig) : Trial("exchange", Of::each_rank), rig_(rig) {}
+  explicit ExchangeTrial(ProbeRig& rig) : SlabTrial(rig, "exchange") {}
 
   bool is_collective() const noexcept override { return true; }
-
-  std::string prepare() override {
-    rig_.touch_slabs();
-    return {};
-  }
 
   Run run() override {
     constexpr int waves = 4;
@@ -220,23 +221,15 @@ class ExchangeTrial final : public Trial {
     run.seconds = core::seconds_since(start);
     return run;
   }
-
- private:
-  ProbeRig& rig_;
 };
 
 /// What a wave takes besides moving its data.
-class WaveTrial final : public Trial {
+class WaveTrial final : public SlabTrial {
  public:
-  explicit WaveTrial(ProbeRig& rig) : Trial("wave", Of::each_rank), rig_(rig) {}
+  explicit WaveTrial(ProbeRig& rig) : SlabTrial(rig, "wave") {}
 
   bool is_time() const noexcept override { return true; }
   bool is_collective() const noexcept override { return true; }
-
-  std::string prepare() override {
-    rig_.touch_slabs();
-    return {};
-  }
 
   Run run() override {
     constexpr int waves = 16;
@@ -252,9 +245,6 @@ class WaveTrial final : public Trial {
     run.seconds = core::seconds_since(start) / waves;
     return run;
   }
-
- private:
-  ProbeRig& rig_;
 };
 
 }  // namespace
