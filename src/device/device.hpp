@@ -19,11 +19,21 @@ namespace safeshuffle::device {
 
 class CudaDevice;
 
+/// Source bytes of a pack that are not all in memory. Thread-safe.
+class PackSource {
+ public:
+  virtual ~PackSource() = default;
+
+  /// Fills `to` with the source's bytes from `offset` on. Throws IoError.
+  virtual void read(std::uint64_t offset, std::span<std::byte> to) const = 0;
+};
+
 /// The buffers of one pack: the source, usually a slab, is read, the two targets are written.
 struct PackBuffers {
   const std::byte* source = nullptr;
   std::byte* arena = nullptr;
   std::byte* pack_buffer = nullptr;
+  const PackSource* reads = nullptr;  ///< if not null, instead of `source`; see reads_to_pack
 };
 
 /// Work in order. Not thread-safe; used by the loading thread only.
@@ -49,7 +59,8 @@ class Packer {
   virtual ~Packer() = default;
 
   /// Enqueues one pass over the table; may return before it is done. The table may be freed on
-  /// return, the buffers must live until the queue is idle. Throws TransportError.
+  /// return, the buffers must live until the queue is idle. Throws TransportError, and what
+  /// PackBuffers::reads throws.
   virtual void pack(std::span<const PackItem> items, const PackBuffers& buffers) = 0;
 
   /// Enqueues a plain copy within the device; both are device memory and do not overlap. Throws
@@ -122,6 +133,9 @@ class Device {
   /// Allocates all that packing takes. `queue` is of this device and must outlive the packer.
   /// Throws MemoryError, TransportError.
   virtual std::unique_ptr<Packer> make_packer(Queue& queue) = 0;
+
+  /// Whether its packers take a PackSource. They have then read from it when `pack` returns.
+  virtual bool reads_to_pack() const noexcept { return false; }
 
   /// Device memory that a packer holds, in bytes; as much again is pinned.
   virtual std::uint64_t packer_bytes() const noexcept { return 0; }

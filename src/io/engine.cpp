@@ -1,16 +1,15 @@
-// Choice of the engine.
-#include "io/posix_reader.hpp"
+#include "io/engine.hpp"
 
 namespace safeshuffle::io {
 
-std::unique_ptr<Reader> make_reader(const ReaderOptions& options, const source::Source& source,
-                                    std::vector<FileInfo> files, device::Staging& staging) {
-  switch (options.engine) {
-    case IoEngine::automatic:
-    case IoEngine::posix:
-      return make_posix_reader(options, source, std::move(files), staging);
+void run(Job& job) noexcept {
+  try {
+    RangeRead& reading = job.begin();
+    while (const auto call = reading.next()) reading.make(*call);
+  } catch (...) {
+    return job.end(std::current_exception());
   }
-  throw ConfigError("unknown I/O engine");
+  job.end(nullptr);
 }
 
 }  // namespace safeshuffle::io

@@ -66,7 +66,7 @@ AccessChoice automatic_access(bool local, std::uint64_t bytes,
                               std::optional<std::uint64_t> cached) {
   if (!local) return {false, "not a local filesystem"};
   if (!cached) return {false, "caching unknown"};
-  if (bytes - *cached <= bytes / 4) return {false, "cached"};
+  if (bytes - *cached <= bytes / 4) return {false, "cached", *cached == bytes};
   return {true, "cold"};
 }
 

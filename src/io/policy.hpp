@@ -52,6 +52,7 @@ std::size_t ring_slots(std::uint64_t slot_bytes, unsigned threads);
 struct AccessChoice {
   bool direct = false;
   std::string_view reason;  ///< a literal, for the report; empty if the caller chose
+  bool cached = false;      ///< the page cache has all of it
 };
 
 /// What DirectIo::automatic chooses for `bytes` bytes of which the page cache has `cached`; nothing

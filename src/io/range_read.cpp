@@ -17,11 +17,17 @@ bool aligned(const std::byte* address) {
 
 }  // namespace
 
-RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset, std::span<std::byte> to)
+RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset, std::span<std::byte> to,
+                     bool may_leave)
     : file_(std::move(file)),
       offset_(offset),
       to_(to),
-      choice_(file_->choose_access(offset, to.size())) {
+      choice_(file_->choose_access(offset, to.size())),
+      left_(may_leave && choice_.cached) {
+  if (left_) {
+    buffered_bytes_ = to.size();
+    to_ = {};
+  }
   if (!choice_.direct) return;
   direct_ = file_->direct();
   if (direct_ == nullptr) obstacle_ = file_->direct_obstacle();
@@ -50,6 +56,16 @@ std::optional<RangeRead::Call> RangeRead::next_direct() {
   if (aligned(to_.data())) return Call{direct_, offset_, to_.first(whole)};
   read_buffered_because("destination not aligned");
   return {};
+}
+
+void RangeRead::make(const Call& call) {
+  std::size_t bytes = 0;
+  try {
+    bytes = call.handle->read_some(call.offset, call.to);
+  } catch (const IoError& error) {
+    return failed(error);
+  }
+  done(bytes);
 }
 
 void RangeRead::done(std::size_t bytes) {

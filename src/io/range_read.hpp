@@ -28,11 +28,19 @@ class RangeRead {
     std::span<std::byte> to;
   };
 
-  /// `to` is to be filled with the bytes from `offset` on. Throws IoError.
-  RangeRead(std::shared_ptr<File> file, std::uint64_t offset, std::span<std::byte> to);
+  /// `to` is to be filled with the bytes from `offset` on, unless it may be left, see LeftRange.
+  /// Throws IoError.
+  RangeRead(std::shared_ptr<File> file, std::uint64_t offset, std::span<std::byte> to,
+            bool may_leave);
+
+  /// The file, if the range is left there: then there is no call to make.
+  std::shared_ptr<File> left_in() const { return left_ ? file_ : nullptr; }
 
   /// The call to make now; none when the range is read, which is then recorded.
   std::optional<Call> next();
+
+  /// Makes that call, with `done` or `failed`. Throws IoError.
+  void make(const Call& call);
 
   /// That call has read so many bytes, 0 at the end of the file. Throws IoError if the file ended
   /// early.
@@ -56,6 +64,7 @@ class RangeRead {
   std::uint64_t offset_;     // of what is left
   std::span<std::byte> to_;  // for what is left
   AccessChoice choice_;
+  const bool left_;
   const source::Handle* direct_ = nullptr;  // null: the rest is read through the page cache
   std::unique_ptr<Block> block_;            // of a call that is not made into `to_`
   std::string obstacle_;  // why a range that should be read directly is not, or only in part

@@ -30,6 +30,23 @@ struct ReadRange {
   std::byte* destination = nullptr;
 };
 
+class File;
+
+/// A range that was left where it is, because the page cache has it: a copy to its destination, to
+/// be copied from there again, would only cost time.
+struct LeftRange {
+  std::shared_ptr<File> file;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::byte* destination = nullptr;  ///< where it would have been read to
+};
+
+/// Fills `to` with the bytes of the range from `skip` on. Thread-safe. Throws IoError.
+void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to);
+
+/// Throws IoError if its file is no longer the one described: to be called after its last `read`.
+void check_unchanged(const LeftRange& range, const source::Source& source);
+
 /// Identifies a submitted batch; counts up from 0.
 using BatchId = std::uint64_t;
 
@@ -39,6 +56,7 @@ struct BatchStatus {
   bool read = false;  ///< all reads are complete; some data may still be on its way to the device
   std::uint64_t bytes = 0;           ///< landed so far
   std::optional<ErrorRecord> error;  ///< the first failure: file, offset, errno, cause
+  std::vector<LeftRange> left;       ///< ascending destination; complete when done
 };
 
 /// Bytes by how they were read (true: bypassing the page cache) and why.
@@ -47,6 +65,7 @@ using IoChoices = std::map<std::pair<bool, std::string>, std::uint64_t>;
 /// How a reader actually read, for the report.
 struct IoPath {
   std::string engine;                  ///< "posix"
+  unsigned threads = 0;                ///< that read
   std::string mode;                    ///< "buffered", "direct", "mixed"; empty if nothing was read
   std::uint64_t direct_bytes = 0;      ///< read bypassing the page cache
   std::uint64_t buffered_bytes = 0;    ///< read through the page cache
@@ -63,7 +82,8 @@ class Reader {
 
   /// Starts reading all ranges; returns at once. Files are opened on first use. A failed range does
   /// not stop the others: the bytes of a failed range are unspecified.
-  virtual BatchId submit(std::span<const ReadRange> ranges) = 0;
+  /// With `may_leave`, what the page cache has is not read, see LeftRange; it counts as landed.
+  virtual BatchId submit(std::span<const ReadRange> ranges, bool may_leave = false) = 0;
 
   /// Waits up to `patience` for the batch to be done. A failure is reported, not thrown.
   virtual BatchStatus poll(BatchId batch, std::chrono::microseconds patience) = 0;

@@ -10,6 +10,10 @@
 namespace safeshuffle {
 namespace {
 
+double phase_seconds(const RankReport& rank, Phase phase) {
+  return rank.phases[static_cast<std::size_t>(phase)];
+}
+
 double sum(const Report& report, double (*value)(const RankReport&)) {
   double total = 0;
   for (const RankReport& rank : report.ranks) total += value(rank);
@@ -25,7 +29,7 @@ double total(const Report& report, std::uint64_t RankReport::*bytes) {
 /// The average over all ranks.
 double seconds_in(const Report& report, Phase phase) {
   double sum = 0;
-  for (const RankReport& rank : report.ranks) sum += rank.phases[static_cast<std::size_t>(phase)];
+  for (const RankReport& rank : report.ranks) sum += phase_seconds(rank, phase);
   return sum / static_cast<double>(report.ranks.size());
 }
 
@@ -43,6 +47,13 @@ double seconds_at(double bytes, double rate) {
 
 bool is_on_host(const Report& report) {
   return report.device == "host" || report.device.starts_with("host (");
+}
+
+/// What a rank keeps without receiving it, on average.
+double own_bytes(const Report& report) {
+  const double own =
+      total(report, &RankReport::kept_bytes) - total(report, &RankReport::received_bytes);
+  return std::max(0.0, own) / static_cast<double>(report.ranks.size());
 }
 
 /// Bytes by how a load read them.
@@ -101,16 +112,39 @@ ReadCeiling read_ceiling(const Report& report, const Costs& costs) {
   return known ? ceiling : ReadCeiling{};
 }
 
+/// Whether automatic mode found something in the page cache.
+bool was_cached(const RankReport& rank) {
+  return std::ranges::any_of(rank.read_choices,
+                             [](const ReadChoice& choice) { return choice.reason == "cached"; });
+}
+
+/// Whether the loading threads themselves read, straight from the page cache to where the data is
+/// to stay, instead of waiting for reader threads.
+bool reads_in_place(const Report& report) {
+  const double waited =
+      sum(report, [](const RankReport& rank) { return phase_seconds(rank, Phase::read); });
+  const double busy = sum(report, [](const RankReport& rank) { return rank.read_busy_seconds; });
+  constexpr double more = 1.05;  // than a wait takes by itself
+  return is_on_host(report) && std::ranges::any_of(report.ranks, was_cached) &&
+         waited > more * busy;
+}
+
 std::optional<Reached> reached_by_reading(const Report& report, const Costs& costs) {
-  const ReadCeiling ceiling = read_ceiling(report, costs);
+  ReadCeiling ceiling = read_ceiling(report, costs);
+  if (ceiling.seconds <= 0) return {};
   std::set<std::string> nodes;
-  double busy = 0;
+  double seconds = 0;
   for (const RankReport& rank : report.ranks) {
     nodes.insert(rank.host);
-    busy = std::max(busy, rank.read_busy_seconds);
+    seconds = std::max({seconds, rank.read_busy_seconds, phase_seconds(rank, Phase::read)});
   }
-  return reached(Phase::read, ceiling.name, total(report, &RankReport::read_bytes), busy,
-                 ceiling.seconds / static_cast<double>(nodes.size()));
+  ceiling.seconds /= static_cast<double>(nodes.size());
+  if (reads_in_place(report)) {
+    ceiling.name += " into new memory";
+    ceiling.seconds += seconds_at(own_bytes(report), costs.first_touch);
+  }
+  return reached(Phase::read, ceiling.name, total(report, &RankReport::read_bytes), seconds,
+                 ceiling.seconds);
 }
 
 /// Data is copied onto the device while other data is read.
@@ -122,16 +156,13 @@ std::optional<Reached> reached_by_staging(const Report& report, const Costs& cos
 }
 
 /// On the host only: with a GPU, packing takes place during the exchange. What is not received is
-/// packed into new memory.
+/// packed into new memory, unless it is read to there.
 std::optional<Reached> reached_by_packing(const Report& report, const Costs& costs) {
-  if (!is_on_host(report) || costs.pack <= 0) return {};
+  if (!is_on_host(report) || reads_in_place(report) || costs.pack <= 0) return {};
   const auto ranks = static_cast<double>(report.ranks.size());
   const double bytes = total(report, &RankReport::read_bytes) / ranks;
-  const double own = std::max(0.0, total(report, &RankReport::kept_bytes) -
-                                       total(report, &RankReport::received_bytes)) /
-                     ranks;
   return reached(Phase::pack, "packing into new memory", bytes, seconds_in(report, Phase::pack),
-                 bytes / costs.pack + seconds_at(own, costs.first_touch));
+                 bytes / costs.pack + seconds_at(own_bytes(report), costs.first_touch));
 }
 
 std::optional<Reached> reached_by_exchange(const Report& report, const Costs& costs) {

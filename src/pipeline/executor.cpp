@@ -1,5 +1,6 @@
 #include "pipeline/executor.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -47,6 +48,7 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
       options_(options),
       timeout_(core::Deadline(options.timeout).limit()),
       clock_(clock),
+      source_(source),
       queue_(device_->make_queue()),
       buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()], schedule_.slabs)),
       packer_(device_->make_packer(*queue_)),
@@ -63,10 +65,10 @@ void Executor::run() {
   fill_zeros();
   connect();
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
-    // Its slab is free since the exchange of the wave before; keep the disk busy from now on.
-    start_reading(wave + 1);
     Transfers transfers = std::exchange(transfers_, {});
     prepare_transfers(wave + 1);
+    // Its slab is free since the exchange of the wave before; keep the disk busy from now on.
+    start_reading(wave + 1);
     await_reading(wave);
     pack(transfers.items, wave);
     if (!exchange(transfers, wave)) return;
@@ -99,7 +101,8 @@ void Executor::connect() {
 
 void Executor::start_reading(std::uint32_t wave) {
   if (wave >= schedule_.waves || error_) return;
-  attempt([&] { reader_.start(wave); });
+  const bool may_leave = device_->reads_to_pack() && !transfers_.sends_from_slab;
+  attempt([&] { reader_.start(wave, may_leave); });
 }
 
 void Executor::await_reading(std::uint32_t wave) {
@@ -131,6 +134,8 @@ Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
   plan::Outgoing outgoing = planner_.outgoing(wave);
   plan::Incoming incoming = planner_.incoming(wave);
   return {.items = std::move(outgoing.items),
+          .sends_from_slab = std::ranges::find(outgoing.sends, plan::RunMemory::slab,
+                                               &plan::Run::memory) != outgoing.sends.end(),
           .exchange = {.sends = messages(outgoing.sends, wave),
                        .receives = messages(incoming.receives, wave),
                        .broadcasts = messages(incoming.broadcasts, wave),
@@ -143,10 +148,12 @@ Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
 }
 
 void Executor::pack(const std::vector<PackItem>& items, std::uint32_t wave) {
-  const PhaseScope scope(clock_, Phase::pack);
+  const FileSlab* const source = reader_.source();
+  const PhaseScope scope(clock_, source == nullptr ? Phase::pack : Phase::read);
   attempt([&] {
     packer_->pack(items, {buffers_->slabs[plan::slab_of(schedule_, wave)].get(),
-                          buffers_->arena.get(), buffers_->pack_buffer.get()});
+                          buffers_->arena.get(), buffers_->pack_buffer.get(), source});
+    if (source != nullptr) source->check_unchanged(source_);
   });
 }
 

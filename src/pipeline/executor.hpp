@@ -50,6 +50,7 @@ class Executor {
  private:
   struct Transfers {
     std::vector<PackItem> items;
+    bool sends_from_slab = false;
     comm::Exchange exchange;
     comm::Exchange relays;  // between replicas
     std::vector<PackItem> unpack;
@@ -83,6 +84,7 @@ class Executor {
   const Options& options_;
   const std::chrono::milliseconds timeout_;
   PhaseClock& clock_;
+  const source::Source& source_;
   // First: throws while a stream is captured, before anything is allocated.
   std::unique_ptr<device::Queue> queue_;
   std::shared_ptr<Buffers> buffers_;

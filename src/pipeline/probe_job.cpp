@@ -166,6 +166,7 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .timeout = timeout_of(options),
                    .sample = make_sample(source::files(), catalog, bytes, comm),
                    .engine = {},
+                   .reader_threads = reader.threads,
                    .slabs = make_slabs(device, window),
                    .queue = device.make_queue(),
                    .packer = {}});
@@ -196,7 +197,7 @@ std::string description(const ProbeRig& rig, const FileInfo* file) {
       .put(rig.engine)
       .put(std::uint64_t{core::available_cores()})
       .put(core::memory_bytes())
-      .put(std::uint64_t{rig.reader.threads})
+      .put(std::uint64_t{rig.reader_threads})
       .put(std::uint64_t{copy_threads()})
       .take();
 }

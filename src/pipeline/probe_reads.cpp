@@ -177,6 +177,7 @@ void fit_sample(ProbeRig& rig) {
   ReadRun run(rig, false);
   rig.sample.shrink(run.read().bytes);
   rig.engine = run.path().engine;
+  rig.reader_threads = run.path().threads;
 }
 
 }  // namespace safeshuffle::pipeline

@@ -38,7 +38,8 @@ struct ProbeRig {
   std::chrono::milliseconds most{0};  ///< that one run of reading takes
   std::chrono::milliseconds timeout{0};
   Sample sample;
-  std::string engine;                 ///< of the reader; empty while nothing was read
+  std::string engine;  ///< of the reader, like its threads; empty before it has read
+  unsigned reader_threads = 0;
   std::shared_ptr<ProbeSlabs> slabs;  ///< shared with exchanges that may be abandoned
   std::unique_ptr<device::Queue> queue;
   std::unique_ptr<device::Packer> packer;

@@ -51,10 +51,10 @@ void WaveReader::make_reader(const source::Source& source, const io::ReaderOptio
   const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
   staging_ = device_->make_staging(slot_bytes, io::ring_slots(slot_bytes, options.threads));
   reader_ = io::make_reader(options, source, files_of(schedule_), *staging_);
-  reading_ = {core::allowed_cpus(), options.threads, options.chunk};
+  reading_ = {core::allowed_cpus(), reader_->path().threads, options.chunk};
 }
 
-void WaveReader::start(std::uint32_t wave) {
+void WaveReader::start(std::uint32_t wave, bool may_leave) {
   const std::uint32_t slab = plan::slab_of(schedule_, wave);
   WaveBatch& batch = batches_[slab] = {{}, core::Clock::now()};
   plan::slab_at(schedule_, wave, rank_, slab_);
@@ -65,12 +65,14 @@ void WaveReader::start(std::uint32_t wave) {
     ranges.push_back({range.file, range.file_offset, range.bytes,
                       buffers_->slabs[slab].get() + range.slab_offset});
   }
-  batch.batch = last_ = reader_->submit(ranges);
+  batch.batch = last_ = reader_->submit(ranges, may_leave);
 }
 
 std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
                                             const std::function<void()>& meanwhile) {
-  const WaveBatch reading = std::exchange(batches_[plan::slab_of(schedule_, wave)], {});
+  const std::uint32_t slab = plan::slab_of(schedule_, wave);
+  const WaveBatch reading = std::exchange(batches_[slab], {});
+  source_.reset();
   if (!reading.batch) return std::nullopt;
   const PhaseScope scope(clock_, Phase::read);
   deadline_.restart();
@@ -88,6 +90,9 @@ std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
     if (!status.error) meanwhile();
   }
   clock_.note_read(wave, reading.begin);
+  if (!status.left.empty()) {
+    source_.emplace(buffers_->slabs[slab].get(), std::move(status.left));
+  }
   return status.error ? status.error : first_fallback();
 }
 

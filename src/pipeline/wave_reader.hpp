@@ -16,6 +16,7 @@
 #include "core/detached_work.hpp"
 #include "device/device.hpp"
 #include "io/reader.hpp"
+#include "pipeline/file_slab.hpp"
 #include "pipeline/phase_clock.hpp"
 #include "plan/schedule.hpp"
 #include "source/source.hpp"
@@ -52,13 +53,18 @@ class WaveReader {
   WaveReader(const WaveReader&) = delete;
   WaveReader& operator=(const WaveReader&) = delete;
 
-  /// Starts reading a wave into its slab, which must be free.
-  void start(std::uint32_t wave);
+  /// Starts reading a wave into its slab, which must be free. With `may_leave`, what the page cache
+  /// has stays in its files: see `source`.
+  void start(std::uint32_t wave, bool may_leave);
 
   /// Waits until a wave that was started has landed; calls `meanwhile` now and then. Returns what
   /// went wrong: a read that failed, one that made no progress within the time-out, or, with
   /// Options::strict, one that fell back.
   std::optional<ErrorRecord> wait(std::uint32_t wave, const std::function<void()>& meanwhile);
+
+  /// The wave that was waited for last, if parts of it were left in their files; else null: all of
+  /// it is in its slab.
+  const FileSlab* source() const noexcept { return source_ ? &*source_ : nullptr; }
 
   io::IoPath io_path() const { return reader_->path(); }
   double busy_seconds() const { return reader_->busy_seconds(); }
@@ -95,8 +101,9 @@ class WaveReader {
   std::unique_ptr<device::Staging> staging_;
   std::unique_ptr<io::Reader> reader_;
   Reading reading_;
-  plan::Slab slab_;                  // scratch
-  std::vector<WaveBatch> batches_;   // by plan::slab_of the wave
+  plan::Slab slab_;                 // scratch
+  std::vector<WaveBatch> batches_;  // by plan::slab_of the wave
+  std::optional<FileSlab> source_;
   std::optional<io::BatchId> last_;  // the last batch that was submitted
   core::Deadline deadline_;
   std::unique_ptr<Abandoned> abandoned_;  // empty: made beforehand, so that abandoning cannot fail

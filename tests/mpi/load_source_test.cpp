@@ -1,7 +1,11 @@
 // Loads from a source that is no filesystem.
+#include <atomic>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "pipeline/load_job.hpp"
 #include "pipeline/verify.hpp"
@@ -11,6 +15,7 @@
 #include "support/group.hpp"
 #include "support/memory_source.hpp"
 #include "support/shared_model.hpp"
+#include "support/wrapped_files.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
@@ -72,6 +77,70 @@ TEST_CASE("a source that is no filesystem is found, loaded and verified", "[load
   CHECK(are_equal(loaded, expected));
   REQUIRE(wrong);
   CHECK(wrong->file == model_file(model.path(), 0));
+}
+
+namespace {
+
+/// Files that the page cache is said to have. The first that is read after `change_next` is set is
+/// changed just before.
+class ChangingFiles final : public WrappedFiles {
+ public:
+  std::unique_ptr<source::Handle> open(const std::string& path,
+                                       source::Access access) const override {
+    return std::make_unique<Changing>(*this, path, files_.open(path, access));
+  }
+
+  std::function<void(const std::string&)> change;
+  mutable std::atomic<bool> change_next{false};
+
+ private:
+  class Changing final : public source::Handle {
+   public:
+    Changing(const ChangingFiles& files, std::string path, std::unique_ptr<source::Handle> file)
+        : files_(files), path_(std::move(path)), file_(std::move(file)) {}
+
+    const core::FileIdentity& identity() const noexcept override { return file_->identity(); }
+    bool is_local() const noexcept override { return true; }
+    std::optional<std::uint64_t> cached_bytes(std::uint64_t, std::uint64_t bytes) const override {
+      return bytes;
+    }
+    std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
+      if (files_.change_next.exchange(false)) files_.change(path_);
+      return file_->read_some(offset, to);
+    }
+
+   private:
+    const ChangingFiles& files_;
+    const std::string path_;
+    const std::unique_ptr<source::Handle> file_;
+  };
+};
+
+}  // namespace
+
+TEST_CASE("a cached file that changes while it is packed is an error on all ranks",
+          "[load][host]") {
+  const SharedModel model(plain_model(3));
+  const Communicator& comm = shared_group();
+  ChangingFiles files;
+  std::string cause;
+  SECTION("it shrinks") {
+    files.change = [](const std::string& path) { std::filesystem::resize_file(path, 300); };
+  }
+  SECTION("it is written to") {
+    files.change = [](const std::string& path) {
+      std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now());
+    };
+    cause = "file changed since its header was read";
+  }
+  pipeline::LoadJob job(files, model.plan(), comm, {});
+  files.change_next = world_rank() == 0;
+  const auto error = common_error([&] { job.run(); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+  CHECK(error->rank == 0);
+  CHECK(error->file == model_file(model.path(), 0));
+  if (!cause.empty()) CHECK(error->cause == cause);
 }
 
 TEST_CASE("an object replaced between header and data is an error on all ranks", "[load]") {

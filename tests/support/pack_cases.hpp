@@ -114,10 +114,12 @@ class PackTable {
   const PackTargets& blank() const { return blank_; }
 
   /// The targets after packing on the CPU.
-  PackTargets packed(std::size_t threads = 1) const {
+  /// `source`: null for the slab.
+  PackTargets packed(std::size_t threads = 1, const device::PackSource* source = nullptr) const {
     core::ThreadPool pool(threads - 1);
     PackTargets targets = blank_;
-    device::pack_on_host(items_, {slab_.data(), targets.arena.data(), targets.send.data()}, pool);
+    const std::byte* slab = source == nullptr ? slab_.data() : nullptr;
+    device::pack_on_host(items_, {slab, targets.arena.data(), targets.send.data(), source}, pool);
     return targets;
   }
 

@@ -137,6 +137,21 @@ TEST_CASE("a rank that reads nothing does not hide what the others read", "[ceil
   CHECK(near(find(report, Phase::read)->bytes_per_second, 2e9));
 }
 
+TEST_CASE("what is read straight to its place touches new memory", "[ceilings]") {
+  Report report = sample();
+  for (RankReport& rank : report.ranks) {
+    rank.read_choices = {{false, "cached", rank.read_bytes}};
+    rank.read_busy_seconds = 0;
+  }
+  report = with_ceilings(report);
+  const Reached* read = find(report, Phase::read);
+  REQUIRE(read);  // 8 GB read at 20 GB/s, 2 GB of each rank kept: 0.4 s + 0.25 s
+  CHECK(read->ceiling == "warm into new memory");
+  CHECK(near(read->bytes_per_second, 4e9));
+  CHECK(near(read->share(), 0.325));
+  CHECK(find(report, Phase::pack) == nullptr);
+}
+
 TEST_CASE("packing and receiving touch new memory", "[ceilings]") {
   const Report report = with_ceilings(sample());
   const Reached* pack = find(report, Phase::pack);

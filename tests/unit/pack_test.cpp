@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "safeshuffle/error.hpp"
+
 #include "core/thread_pool.hpp"
 #include "support/catch.hpp"
 #include "support/pack_cases.hpp"
@@ -43,17 +45,44 @@ void naive_pack(const std::vector<PackItem>& items, const device::PackBuffers& b
   }
 }
 
-/// Packs with `threads` and naively; the targets must be equal to the last byte.
+/// A slab that is not in memory: it can only be read, up to `end`.
+class ReadSlab final : public device::PackSource {
+ public:
+  explicit ReadSlab(std::span<const std::byte> slab, std::uint64_t end = ~std::uint64_t{0})
+      : slab_(slab), end_(end) {}
+
+  void read(std::uint64_t offset, std::span<std::byte> to) const override {
+    if (offset + to.size() > std::min<std::uint64_t>(end_, slab_.size())) throw IoError("the end");
+    std::ranges::copy(slab_.subspan(offset, to.size()), to.begin());
+  }
+
+ private:
+  std::span<const std::byte> slab_;
+  std::uint64_t end_;
+};
+
+/// Packs with `threads`, from memory and by reading, and naively; the targets must be equal to the
+/// last byte.
 void check(const PackTable& table, std::size_t threads) {
   PackTargets expected = table.blank();
-  naive_pack(table.items(), {table.slab().data(), expected.arena.data(), expected.send.data()});
+  naive_pack(table.items(),
+             {table.slab().data(), expected.arena.data(), expected.send.data(), nullptr});
   CHECK(difference(table.packed(threads), expected) == "");
+  const ReadSlab slab(table.slab());
+  CHECK(difference(table.packed(threads, &slab), expected) == "");
 }
 
 }  // namespace
 
 TEST_CASE("every misalignment of source and destination, for every pair of types", "[pack]") {
   check(testing::every_misalignment(), 1);
+}
+
+TEST_CASE("what cannot be read is an error, on any number of threads", "[pack]") {
+  const std::size_t threads = GENERATE(1U, 3U);
+  const PackTable table = testing::random_table(1);
+  const ReadSlab slab(table.slab(), table.slab().size() / 2);
+  CHECK_THROWS_AS(table.packed(threads, &slab), IoError);
 }
 
 TEST_CASE("random tables, on any number of threads", "[pack]") {
@@ -70,6 +99,12 @@ TEST_CASE("large items are cut for several threads without losing or moving a by
   }
   SECTION("one converted block") {
     table.add({{DType::F32, DType::BF16}, 1, mi - 3, 0, 0, 1, 3, PackTarget::pack_buffer});
+  }
+  SECTION("short rows, close to each other and far apart") {
+    table.add({{DType::BF16, DType::BF16}, 5000, 50, 200, 0, 1, 0});
+    table.add({{DType::BF16, DType::F16}, 300, 100, 9000, 40, 1, 0, PackTarget::pack_buffer});
+    table.add({{DType::U8, DType::U8}, 40, 3000, 2000, 0, 1, 7});
+    table.add({{DType::U8, DType::U8}, 5, 1000, mi, 0, 1, 7});
   }
   SECTION("adjoining rows") {
     table.add({{DType::BF16, DType::F16}, 1001, 777, 0, 0, 1, 0});

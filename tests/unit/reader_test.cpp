@@ -1,7 +1,10 @@
 // io: splitting into pieces, faults of the source, direct I/O and its fallbacks.
+#include "io/reader.hpp"
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <limits>
@@ -15,7 +18,6 @@
 #include "core/system_call.hpp"
 #include "io/path_recorder.hpp"
 #include "io/pieces.hpp"
-#include "io/posix_reader.hpp"
 #include "source/files.hpp"
 #include "support/catch.hpp"
 #include "support/sample_file.hpp"
@@ -129,9 +131,10 @@ struct Bench {
 
   io::BatchStatus read_all() { return read({file}, {{0, 0, file.size, memory.data()}}); }
 
-  io::BatchStatus read(std::vector<FileInfo> files, const std::vector<io::ReadRange>& ranges) {
-    reader = io::make_posix_reader(options, source, std::move(files), staging);
-    reader->submit(ranges);
+  io::BatchStatus read(std::vector<FileInfo> files, const std::vector<io::ReadRange>& ranges,
+                       bool may_leave = false) {
+    reader = io::make_reader(options, source, std::move(files), staging);
+    reader->submit(ranges, may_leave);
     io::BatchStatus status;
     while (!status.done) status = reader->poll(0, std::chrono::seconds(1));
     return status;
@@ -227,7 +230,7 @@ TEST_CASE("the reported error is the one of the lowest offset", "[io]") {
   std::filesystem::resize_file(bench.file.path, 0);
   bench.file = testing::describe_file(bench.file.path);
   bench.file.size = 0;
-  bench.reader = io::make_posix_reader(bench.options, bench.source, {bench.file}, bench.staging);
+  bench.reader = io::make_reader(bench.options, bench.source, {bench.file}, bench.staging);
   const io::ReadRange range{0, 0, file_size, bench.memory.data()};
   bench.reader->submit({&range, 1});
   io::BatchStatus status;
@@ -455,12 +458,59 @@ TEST_CASE("automatic mode decides piece by piece, but on a megabyte at least", "
          io::IoChoices{{{false, "cached"}, 2 * mib}, {{true, "cold"}, 2 * mib + small}}));
 }
 
+TEST_CASE("what the page cache has may be left there", "[io]") {
+  Bench bench(DirectIo::automatic);
+  bench.source.simulate_direct = true;
+  const std::uint64_t cached = GENERATE(0U, 3U, 100U) * chunk;
+  bench.source.cached = [&](std::uint64_t offset, std::uint64_t bytes) {
+    return offset < cached ? bytes : bytes - 1;  // most is not enough
+  };
+  const io::BatchStatus status =
+      bench.read({bench.file}, {{0, 0, file_size, bench.memory.data()}}, true);
+  CHECK_FALSE(status.error);
+  CHECK(status.bytes == file_size);
+  std::uint64_t left = 0;
+  for (const io::LeftRange& range : status.left) {
+    CHECK(range.offset == left);  // in order
+    CHECK(range.destination == bench.memory.data() + left);
+    left += range.bytes;
+    std::vector<std::byte> bytes(range.bytes - 7);
+    read(range, 7, bytes);
+    CHECK(testing::is_sample(bytes, 0, range.offset + 7));
+    CHECK_NOTHROW(io::check_unchanged(range, bench.source));
+  }
+  CHECK(left == std::min(cached, file_size));
+  CHECK(testing::is_sample(bench.memory.span().subspan(left), 0, left));
+  const io::IoPath path = bench.reader->path();
+  CHECK(path.buffered_bytes + path.direct_bytes == file_size);
+  CHECK(path.buffered_bytes >= left);
+}
+
+TEST_CASE("a file that shrinks or is replaced after it was left there is an error", "[io]") {
+  Bench bench(DirectIo::automatic);
+  const io::BatchStatus status =
+      bench.read({bench.file}, {{0, 0, file_size, bench.memory.data()}}, true);
+  REQUIRE_FALSE(status.left.empty());
+  std::filesystem::resize_file(bench.file.path, file_size / 2);
+  const io::LeftRange& last = status.left.back();
+  std::vector<std::byte> bytes(last.bytes);
+  CHECK_THROWS_AS(read(last, 0, bytes), IoError);
+  CHECK_THROWS_AS(io::check_unchanged(last, bench.source), IoError);
+}
+
+TEST_CASE("without leave, all is read", "[io]") {
+  Bench bench(DirectIo::automatic);
+  const io::BatchStatus status = bench.read_all();
+  CHECK(status.left.empty());
+  CHECK(bench.intact());
+}
+
 TEST_CASE("a cold file is not in the page cache after it was read", "[io]") {
   Bench bench(DirectIo::automatic);
   const core::PosixFile file = core::PosixFile::open(bench.file.path);
   file.sync();
   file.drop_cached(0, file_size);
-  bench.reader = io::make_posix_reader(bench.options, source::files(), {bench.file}, bench.staging);
+  bench.reader = io::make_reader(bench.options, source::files(), {bench.file}, bench.staging);
   const io::ReadRange range{0, 0, file_size, bench.memory.data()};
   if (file.cached_bytes(0, file_size) != 0 || !file_is_direct(bench.file.path)) {
     WARN("skipped: the filesystem of " << bench.file.path << " keeps its pages");

@@ -23,6 +23,7 @@ class HostDevice final : public Device {
   std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override;
   std::unique_ptr<Queue> make_queue() override;
   std::unique_ptr<Packer> make_packer(Queue& queue) override;
+  bool reads_to_pack() const noexcept override { return true; }
   std::unique_ptr<Staging> make_staging(std::size_t slot_bytes, std::size_t slots) override;
   void copy_to_host(std::byte* destination, const std::byte* source, std::uint64_t bytes) override;
 

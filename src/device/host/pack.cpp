@@ -1,8 +1,10 @@
 #include "device/host/pack.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <vector>
 
 #include "core/arithmetic.hpp"
@@ -52,12 +54,20 @@ std::vector<Position> cut_into_tasks(std::span<const PackItem> items) {
   return starts;
 }
 
+/// What a thread reads at a time to convert it, or to take rows from it: it stays in the core's own
+/// cache until then.
+constexpr std::uint64_t block_bytes = std::uint64_t{256} << 10;
+
+/// Rows that are shorter, or close to each other, are read together with what lies between them.
+constexpr std::uint64_t shortest_read = 2048;
+
 /// One item, ready to move any part of itself.
 class ItemMover {
  public:
   ItemMover(const PackItem& item, const PackBuffers& buffers)
       : item_(item),
-        source_(buffers.source + item.source),
+        reads_(buffers.reads),
+        source_(reads_ == nullptr ? buffers.source + item.source : nullptr),
         destination_((item.target == PackTarget::arena ? buffers.arena : buffers.pack_buffer) +
                      item.destination) {
     if (item.from == item.to) return;
@@ -68,7 +78,10 @@ class ItemMover {
 
   /// Moves the source bytes [begin, end), counted without row gaps.
   void move(std::uint64_t begin, std::uint64_t end) const {
-    if (contiguous()) {
+    if (reads_ != nullptr) {
+      contiguous() ? read_block(item_.source + begin, converted(begin), end - begin)
+                   : read_rows(begin, end);
+    } else if (contiguous()) {
       move_block(source_ + begin, destination_ + converted(begin), end - begin);
     } else {
       move_rows(begin, end);
@@ -82,6 +95,61 @@ class ItemMover {
   }
 
   std::uint64_t converted(std::uint64_t bytes) const { return bytes / from_bytes_ * to_bytes_; }
+
+  // To `destination` of the item's, from anywhere in the source.
+  void read_block(std::uint64_t source, std::uint64_t destination, std::uint64_t bytes) const {
+    if (convert_ == nullptr) {
+      reads_->read(source, {destination_ + destination, bytes});
+      return;
+    }
+    for (std::uint64_t done = 0; done < bytes;) {
+      const std::uint64_t count = std::min(bytes - done, block_bytes);
+      const std::span<std::byte> block = scratch(count);
+      reads_->read(source + done, block);
+      convert_(block.data(), destination_ + destination + converted(done), count / from_bytes_);
+      done += count;
+    }
+  }
+
+  void read_rows(std::uint64_t begin, std::uint64_t end) const {
+    const std::uint64_t gap = item_.source_stride - item_.row_bytes;
+    const bool together = item_.source_stride <= block_bytes &&
+                          (item_.row_bytes < shortest_read || gap < item_.row_bytes);
+    const std::uint64_t rows_together = together ? block_bytes / item_.source_stride : 1;
+    for (std::uint64_t at = begin; at < end;) {
+      const std::uint64_t row = at / item_.row_bytes;
+      const std::uint64_t skip = at % item_.row_bytes;
+      const std::uint64_t rows =
+          skip != 0 ? 1 : std::min(rows_together, core::ceil_div(end - at, item_.row_bytes));
+      const std::uint64_t bytes = std::min(rows * item_.row_bytes - skip, end - at);
+      if (rows == 1) {
+        read_block(item_.source + row * item_.source_stride + skip,
+                   row * item_.destination_stride + converted(skip), bytes);
+      } else {
+        read_together(row, bytes);
+      }
+      at += bytes;
+    }
+  }
+
+  // `bytes` of rows from `row` on, the last of which may be a part.
+  void read_together(std::uint64_t row, std::uint64_t bytes) const {
+    const std::uint64_t last = (bytes - 1) / item_.row_bytes;
+    const std::uint64_t span = last * item_.source_stride + (bytes - last * item_.row_bytes);
+    const std::span<std::byte> block = scratch(span);
+    reads_->read(item_.source + row * item_.source_stride, block);
+    for (std::uint64_t i = 0; i <= last; ++i) {
+      move_block(block.data() + i * item_.source_stride,
+                 destination_ + (row + i) * item_.destination_stride,
+                 std::min(item_.row_bytes, bytes - i * item_.row_bytes));
+    }
+  }
+
+  static std::span<std::byte> scratch(std::uint64_t bytes) {
+    thread_local std::vector<std::byte> block;
+    if (block.size() < bytes) block.resize(bytes);
+    return std::span(block).first(bytes);
+  }
 
   void move_rows(std::uint64_t begin, std::uint64_t end) const {
     const bool prefetches = convert_ != nullptr && item_.row_bytes >= prefetch_minimum;
@@ -113,11 +181,35 @@ class ItemMover {
   }
 
   const PackItem& item_;
+  const PackSource* reads_;
   const std::byte* source_;
   std::byte* destination_;
   ConvertFunction convert_ = nullptr;
   std::uint64_t from_bytes_ = 1;
   std::uint64_t to_bytes_ = 1;
+};
+
+/// Of tasks that run on several threads: after it, no task begins.
+class FirstError {
+ public:
+  template <class Step>
+  void attempt(const Step& step) {
+    if (failed_) return;
+    try {
+      step();
+    } catch (...) {
+      if (!failed_.exchange(true)) error_ = std::current_exception();
+    }
+  }
+
+  /// After the last task.
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;
 };
 
 void run_task(std::span<const PackItem> items, const PackBuffers& buffers, Position begin,
@@ -135,9 +227,13 @@ void pack_on_host(std::span<const PackItem> items, const PackBuffers& buffers,
                   core::ThreadPool& pool) {
   const std::vector<Position> starts = cut_into_tasks(items);
   const Position end{items.size(), 0};
+  FirstError error;
   pool.parallel_for(starts.size(), [&](std::size_t task) {
-    run_task(items, buffers, starts[task], task + 1 < starts.size() ? starts[task + 1] : end);
+    error.attempt([&] {
+      run_task(items, buffers, starts[task], task + 1 < starts.size() ? starts[task + 1] : end);
+    });
   });
+  error.rethrow();
 }
 
 }  // namespace safeshuffle::device

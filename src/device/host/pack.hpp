@@ -10,7 +10,8 @@
 namespace safeshuffle::device {
 
 /// Executes the table on the pool's workers and the calling thread; returns when all is done.
-/// Small tables stay on the calling thread. Offsets are not checked: the plan is proved.
+/// Small tables stay on the calling thread. Offsets are not checked: the plan is proved. Throws
+/// what PackBuffers::reads throws; what was not packed is then unspecified.
 void pack_on_host(std::span<const PackItem> items, const PackBuffers& buffers,
                   core::ThreadPool& pool);
 

@@ -1,5 +1,4 @@
-#include "io/posix_reader.hpp"
-
+// Batches, slots and errors, whatever engine moves the bytes.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -9,11 +8,11 @@
 
 #include "core/defaults.hpp"
 #include "core/error_wire.hpp"
-#include "core/thread_pool.hpp"
 #include "io/busy_clock.hpp"
 #include "io/files.hpp"
 #include "io/pieces.hpp"
-#include "io/range_read.hpp"
+#include "io/posix_engine.hpp"
+#include "io/reader.hpp"
 
 namespace safeshuffle::io {
 namespace {
@@ -25,6 +24,8 @@ struct Batch {
   std::uint64_t bytes = 0;           // landed
   std::size_t error_position = 0;    // of the piece that failed
   std::optional<ErrorRecord> error;
+  bool may_leave = false;
+  std::vector<LeftRange> left;
 };
 
 std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
@@ -35,35 +36,34 @@ std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
   return files;
 }
 
-void make(const RangeRead::Call& call, RangeRead& reading) {
-  std::size_t bytes = 0;
-  try {
-    bytes = call.handle->read_some(call.offset, call.to);
-  } catch (const IoError& error) {
-    return reading.failed(error);
+std::unique_ptr<Engine> make_engine(const ReaderOptions& options) {
+  switch (options.engine) {
+    case IoEngine::automatic:
+    case IoEngine::posix:
+      return make_posix_engine(options.threads);
   }
-  reading.done(bytes);
+  throw ConfigError("unknown I/O engine");
 }
 
-class PosixReader final : public Reader {
+class BatchReader final : public Reader {
  public:
-  PosixReader(const ReaderOptions& options, const source::Source& source,
+  BatchReader(const ReaderOptions& options, const source::Source& source,
               std::vector<FileInfo> files, device::Staging& staging)
       : options_(options),
         source_(source),
         staging_(staging),
         files_(std::move(files), options.direct, source, recorder_),
-        pool_(std::make_unique<core::ThreadPool>(options.threads)) {}
+        engine_(make_engine(options)) {}
 
-  ~PosixReader() override {
+  ~BatchReader() override {
     cancel();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return in_progress_ == 0; });
   }
 
-  BatchId submit(std::span<const ReadRange> ranges) override {
+  BatchId submit(std::span<const ReadRange> ranges, bool may_leave) override {
     for (const ReadRange& range : ranges) files_.info(range.file);  // throws on a wrong index
-    add_batch(split(ranges, options_.chunk, options_.threads));
+    add_batch(split(ranges, options_.chunk, options_.threads), may_leave);
     hand_out();
     return batches_.size() - 1;
   }
@@ -73,7 +73,7 @@ class PosixReader final : public Reader {
     const Batch& batch = batches_.at(id);
     const auto done = [&batch] { return batch.unfinished == 0; };
     const bool is_done = changed_.wait_for(lock, patience, done);
-    return {is_done, batch.unread == 0, batch.bytes, batch.error};
+    return {is_done, batch.unread == 0, batch.bytes, batch.error, sorted(batch.left)};
   }
 
   void cancel() noexcept override {
@@ -83,7 +83,11 @@ class PosixReader final : public Reader {
 
   double busy_seconds() const override { return busy_.seconds(); }
 
-  IoPath path() const override { return recorder_.path("posix"); }
+  IoPath path() const override {
+    IoPath path = recorder_.path(engine_->name());
+    path.threads = engine_->threads();
+    return path;
+  }
 
  private:
   /// A piece of a batch, and its position there.
@@ -93,15 +97,20 @@ class PosixReader final : public Reader {
     std::size_t position = 0;
   };
 
-  void add_batch(const std::vector<Piece>& pieces) {
-    Batch batch{.files = files_of(pieces), .error = {}};
+  static std::vector<LeftRange> sorted(std::vector<LeftRange> ranges) {
+    std::ranges::sort(ranges, {}, &LeftRange::destination);
+    return ranges;
+  }
+
+  void add_batch(const std::vector<Piece>& pieces, bool may_leave) {
+    Batch batch{.files = files_of(pieces), .error = {}, .may_leave = may_leave, .left = {}};
     batch.unread = batch.unfinished = pieces.size();
     const std::scoped_lock lock(waiting_mutex_, mutex_);
     Batch& added = batches_.emplace_back(std::move(batch));
     for (std::size_t i = 0; i < pieces.size(); ++i) waiting_.push_back({added, pieces[i], i});
   }
 
-  /// Hands pieces to the threads, in order, as long as there are slots for them: no thread ever
+  /// Hands pieces to the engine, in order, as long as there are slots for them: no thread ever
   /// waits for a slot. To be called whenever one may have become free.
   void hand_out() {
     const std::scoped_lock lock(waiting_mutex_);
@@ -124,7 +133,7 @@ class PosixReader final : public Reader {
   void start(const Task& task, const device::StagingSlot& slot) {
     count_in_progress(1);
     try {
-      pool_->submit([this, task, slot] { process(task, slot); });
+      engine_->start(std::make_unique<PieceJob>(*this, task, slot));
     } catch (...) {
       staging_.discard(slot);
       count_in_progress(-1);
@@ -136,21 +145,49 @@ class PosixReader final : public Reader {
     if (cancelled_) throw IoError("the read was cancelled");
   }
 
-  /// One piece from file to device, on a worker thread.
-  void process(const Task& task, const device::StagingSlot& slot) {
+  /// One piece from file to slot.
+  class PieceJob final : public Job {
+   public:
+    PieceJob(BatchReader& reader, const Task& task, const device::StagingSlot& slot)
+        : reader_(reader), task_(task), slot_(slot) {}
+
+    RangeRead& begin() override {
+      reader_.require_not_cancelled();
+      busy_.emplace(reader_.busy_);
+      return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_.host,
+                              task_.batch.may_leave);
+    }
+
+    void end(std::exception_ptr error) noexcept override {
+      if (!error) reader_.note_left(task_, reading_->left_in());
+      reading_.reset();
+      busy_.reset();
+      reader_.land(task_, slot_, error);
+    }
+
+   private:
+    BatchReader& reader_;
+    const Task task_;
+    const device::StagingSlot slot_;
+    std::optional<BusyClock::Work> busy_;
+    std::optional<RangeRead> reading_;
+  };
+
+  void note_left(const Task& task, std::shared_ptr<File> file) {
+    if (!file) return;
+    const Piece& piece = task.piece;
+    const std::scoped_lock lock(mutex_);
+    task.batch.left.push_back({std::move(file), piece.offset, piece.bytes, piece.destination});
+  }
+
+  /// One piece from slot to device, unless it could not be read.
+  void land(const Task& task, const device::StagingSlot& slot, const std::exception_ptr& error) {
     const bool filled = attempt(task, [&] {
-      require_not_cancelled();
-      read(task.piece, slot.host);
+      if (error) std::rethrow_exception(error);
     });
     if (ends_reading(task.batch)) check_files(task.batch);
     if (!filled) staging_.discard(slot);
     if (!filled || !attempt(task, [&] { commit(task.batch, slot); })) end(task.batch, 0);
-  }
-
-  void read(const Piece& piece, std::span<std::byte> to) {
-    const BusyClock::Work work(busy_);
-    RangeRead reading(files_.open(piece.file), piece.offset, to);
-    while (const auto call = reading.next()) make(*call, reading);
   }
 
   void commit(Batch& batch, const device::StagingSlot& slot) {
@@ -232,22 +269,29 @@ class PosixReader final : public Reader {
   std::deque<Task> waiting_;  // for a slot
   std::mutex mutex_;          // guards what follows, contents of batches included
   std::condition_variable changed_;
-  std::deque<Batch> batches_;               // by id; never shrinks, so that references stay valid
-  std::size_t in_progress_ = 0;             // pieces that have a slot
-  std::unique_ptr<core::ThreadPool> pool_;  // last: its tasks use the rest
+  std::deque<Batch> batches_;             // by id; never shrinks, so that references stay valid
+  std::size_t in_progress_ = 0;           // pieces that have a slot
+  const std::unique_ptr<Engine> engine_;  // last: its jobs use the rest
 };
 
 }  // namespace
 
-std::unique_ptr<Reader> make_posix_reader(const ReaderOptions& options,
-                                          const source::Source& source, std::vector<FileInfo> files,
-                                          device::Staging& staging) {
+void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to) {
+  source::read(range.file->buffered(), range.file->info().path, range.offset + skip, to);
+}
+
+void check_unchanged(const LeftRange& range, const source::Source& source) {
+  check_unchanged(range.file->info(), source);
+}
+
+std::unique_ptr<Reader> make_reader(const ReaderOptions& options, const source::Source& source,
+                                    std::vector<FileInfo> files, device::Staging& staging) {
   if (options.threads == 0) throw ConfigError("a reader needs at least one thread");
   if (options.chunk < core::smallest_chunk) {
     throw ConfigError("a chunk must be at least " + std::to_string(core::smallest_chunk) +
                       " bytes, not " + std::to_string(options.chunk));
   }
-  return std::make_unique<PosixReader>(options, source, std::move(files), staging);
+  return std::make_unique<BatchReader>(options, source, std::move(files), staging);
 }
 
 }  // namespace safeshuffle::io

@@ -1,0 +1,43 @@
+#include "pipeline/file_slab.hpp"
+
+#include <algorithm>
+
+namespace safeshuffle::pipeline {
+namespace {
+
+const std::byte* end_of(const io::LeftRange& range) {
+  return range.destination + range.bytes;
+}
+
+}  // namespace
+
+void FileSlab::read(std::uint64_t offset, std::span<std::byte> to) const {
+  const std::byte* at = slab_ + offset;
+  auto range = std::ranges::upper_bound(left_, at, {}, end_of);
+  while (!to.empty()) {
+    const bool left = range != left_.end() && range->destination <= at;
+    const std::byte* const end = left                   ? end_of(*range)
+                                 : range == left_.end() ? at + to.size()
+                                                        : range->destination;
+    const auto bytes = std::min(to.size(), static_cast<std::size_t>(end - at));
+    if (left) {
+      io::read(*range, static_cast<std::uint64_t>(at - range->destination), to.first(bytes));
+      ++range;
+    } else {
+      std::copy_n(at, bytes, to.begin());
+    }
+    to = to.subspan(bytes);
+    at += bytes;
+  }
+}
+
+void FileSlab::check_unchanged(const source::Source& source) const {
+  const io::File* last = nullptr;
+  for (const io::LeftRange& range : left_) {
+    if (range.file.get() == last) continue;
+    last = range.file.get();
+    io::check_unchanged(range, source);
+  }
+}
+
+}  // namespace safeshuffle::pipeline

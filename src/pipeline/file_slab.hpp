@@ -1,0 +1,32 @@
+// A slab of which parts were left in their files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "device/device.hpp"
+#include "io/reader.hpp"
+#include "source/source.hpp"
+
+namespace safeshuffle::pipeline {
+
+class FileSlab final : public device::PackSource {
+ public:
+  /// `left`: as BatchStatus has it; its destinations are in the slab. What is not left is there.
+  FileSlab(const std::byte* slab, std::vector<io::LeftRange> left)
+      : slab_(slab), left_(std::move(left)) {}
+
+  void read(std::uint64_t offset, std::span<std::byte> to) const override;
+
+  /// Throws IoError if a file is no longer the one described, after the last `read`.
+  void check_unchanged(const source::Source& source) const;
+
+ private:
+  const std::byte* slab_;
+  std::vector<io::LeftRange> left_;
+};
+
+}  // namespace safeshuffle::pipeline

@@ -1,0 +1,75 @@
+// Slabs of which parts are in memory, and others in files.
+#include "pipeline/file_slab.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "safeshuffle/error.hpp"
+
+#include "io/file.hpp"
+#include "io/path_recorder.hpp"
+#include "source/files.hpp"
+#include "support/catch.hpp"
+#include "support/sample_file.hpp"
+
+using namespace safeshuffle;
+using safeshuffle::testing::ScratchDirectory;
+
+namespace {
+
+constexpr std::uint64_t slab_bytes = 10'000;
+
+/// A slab of sample bytes, of which [1000, 3000), [3000, 4000) and [9000, 10000) are in a file
+/// only.
+struct Bench {
+  Bench() {
+    file = std::make_shared<io::File>(info, DirectIo::off, source::files(), recorder);
+    std::ifstream(info.path, std::ios::binary)
+        .read(reinterpret_cast<char*>(slab.data()), slab_bytes);
+    std::vector<io::LeftRange> left;
+    for (const auto& [begin, bytes] : {std::pair{1000, 2000}, {3000, 1000}, {9000, 1000}}) {
+      left.push_back({file, static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(bytes),
+                      slab.data() + begin});
+      std::fill_n(slab.begin() + begin, bytes, std::byte{0});
+    }
+    files.emplace(slab.data(), std::move(left));
+  }
+
+  bool reads(std::uint64_t offset, std::uint64_t bytes) const {
+    std::vector<std::byte> read(bytes);
+    files->read(offset, read);
+    return testing::is_sample(read, 0, offset);
+  }
+
+  ScratchDirectory directory;
+  FileInfo info = testing::write_sample(directory.file("a"), 0, slab_bytes);
+  io::PathRecorder recorder;
+  std::shared_ptr<io::File> file;
+  std::vector<std::byte> slab{slab_bytes};
+  std::optional<pipeline::FileSlab> files;
+};
+
+}  // namespace
+
+TEST_CASE("any part of a slab can be read, wherever it is", "[slab]") {
+  const Bench bench;
+  CHECK(bench.reads(0, slab_bytes));
+  const std::vector<std::uint64_t> places{0,    1,    999,  1000, 1001, 2999, 3000,
+                                          3001, 3999, 4000, 8999, 9000, 9999, 10'000};
+  for (const std::uint64_t begin : places) {
+    for (const std::uint64_t end : places) {
+      CAPTURE(begin, end);
+      if (begin <= end) CHECK(bench.reads(begin, end - begin));
+    }
+  }
+}
+
+TEST_CASE("a file that shrinks under a slab is an error", "[slab]") {
+  const Bench bench;
+  CHECK_NOTHROW(bench.files->check_unchanged(source::files()));
+  std::filesystem::resize_file(bench.info.path, 9500);
+  CHECK(bench.reads(0, 9500));
+  CHECK_THROWS_AS(bench.reads(9000, 600), IoError);
+  CHECK_THROWS_AS(bench.files->check_unchanged(source::files()), IoError);
+}
