@@ -1,16 +1,13 @@
 // The function `probe` of probe.hpp: prepares what the trials share, and runs them.
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <ctime>
-#include <set>
 #include <utility>
 
 #include "safeshuffle/probe.hpp"
 
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
-#include "core/arithmetic.hpp"
 #include "core/machine.hpp"
 #include "core/page.hpp"
 #include "core/process.hpp"
@@ -118,22 +115,24 @@ Group group_of(const std::vector<Intent>& intents, std::uint32_t rank) {
   return group;
 }
 
+std::uint64_t file_bytes(const Catalog& catalog) {
+  std::uint64_t sum = 0;
+  for (const FileInfo& file : catalog.files()) sum += file.size;
+  return sum;
+}
+
 /// Of the files, for one rank. The page cache has to hold it beside what else is in memory.
 std::uint64_t sample_bytes(const Catalog& catalog, const Group& group, const Extent& extent,
                            std::uint32_t world) {
-  std::uint64_t total = 0;
-  for (const FileInfo& file : catalog.files()) total += file.size;
   std::uint64_t bytes = extent.sample_bytes;
   if (group.available_bytes != 0) bytes = std::min(bytes, group.available_bytes / 4);
-  return std::min(bytes / group.ranks_per_node, total / world);
+  return std::min(bytes / group.ranks_per_node, file_bytes(catalog) / world);
 }
 
 /// Ranks read different parts of the files, as in a load.
 Sample make_sample(const source::Source& source, const Catalog& catalog, std::uint64_t bytes,
                    const Communicator& comm) {
-  std::uint64_t total = 0;
-  for (const FileInfo& file : catalog.files()) total += file.size;
-  const std::uint64_t begin = total / comm.size() * comm.rank();
+  const std::uint64_t begin = file_bytes(catalog) / comm.size() * comm.rank();
   return {source, catalog.files(), sample_ranges(catalog.files(), begin, bytes)};
 }
 
@@ -234,6 +233,46 @@ std::uint64_t sample_of_all(const ProbeRig& rig) {
   return sum;
 }
 
+// Allocates what the trials share, reads to find a sample that fits, and connects.
+std::unique_ptr<ProbeRig> prepare_together(const Catalog& catalog, const Communicator& comm,
+                                           const Options& options, const Group& group,
+                                           const Extent& extent) {
+  std::unique_ptr<ProbeRig> rig;
+  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
+    rig = make_rig(catalog, comm, options, group, extent);
+    fit_sample(*rig);
+    return {};
+  });
+  connect(*rig);
+  return rig;
+}
+
+Trials make_trials_together(ProbeRig& rig) {
+  Trials trials;
+  comm::agree_on(rig.comm.control(), rig.timeout, [&]() -> std::string {
+    add_read_trials(rig, trials);
+    add_move_trials(rig, trials);
+    return {};
+  });
+  return trials;
+}
+
+// A probe in which nothing is measured yet.
+Probe begin_probe(const ProbeRig& rig, const Group& group, bool quick) {
+  Probe probe;
+  probe.version = SAFESHUFFLE_VERSION;
+  probe.quick = quick;
+  probe.transport = rig.comm.transport_name();
+  probe.chunk = rig.reader.chunk;
+  probe.window = rig.window;
+  probe.sample_bytes = sample_of_all(rig);
+  for (const FileInfo& file : rig.files) probe.files.push_back(file.path);
+  describe_together(probe, rig);
+  probe.place.ranks_per_node = group.ranks_per_node;
+  probe.place.nodes = group.nodes;
+  return probe;
+}
+
 Options load_options(const ProbeOptions& probe) {
   Options options;
   options.tp_plan = "replicate";  // nothing is placed
@@ -249,37 +288,13 @@ Probe probe(const std::vector<std::string>& paths, const Communicator& comm,
   using namespace pipeline;
   const comm::CollectiveCall call(comm);
   const Options options = load_options(probe_options);
-  const std::vector<Intent> intents = exchange_intents(comm, probe_options, options);
-  const Group group = group_of(intents, comm.rank());
+  const Group group = group_of(exchange_intents(comm, probe_options, options), comm.rank());
   const Extent& extent = pipeline::extent(probe_options.quick);
   const Catalog catalog =
       open_together(source::files(), paths, options, comm.control()).checkpoint.catalog;
-
-  std::unique_ptr<ProbeRig> rig;
-  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
-    rig = make_rig(catalog, comm, options, group, extent);
-    fit_sample(*rig);
-    return {};
-  });
-  connect(*rig);
-  Trials trials;
-  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
-    add_read_trials(*rig, trials);
-    add_move_trials(*rig, trials);
-    return {};
-  });
-
-  Probe probe;
-  probe.version = SAFESHUFFLE_VERSION;
-  probe.quick = probe_options.quick;
-  probe.transport = comm.transport_name();
-  probe.chunk = rig->reader.chunk;
-  probe.window = rig->window;
-  probe.sample_bytes = sample_of_all(*rig);
-  for (const FileInfo& file : rig->files) probe.files.push_back(file.path);
-  describe_together(probe, *rig);
-  probe.place.ranks_per_node = group.ranks_per_node;
-  probe.place.nodes = group.nodes;
+  const auto rig = prepare_together(catalog, comm, options, group, extent);
+  Trials trials = make_trials_together(*rig);
+  Probe probe = begin_probe(*rig, group, probe_options.quick);
   probe.measurements = take_turns(comm.control(), group.nodes, trials, extent.turns, probe_options);
   return probe;
 }
