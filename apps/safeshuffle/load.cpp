@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "safeshuffle/loader.hpp"
+#include "safeshuffle/probe.hpp"
 
 #include "comm/control/agreement.hpp"
 #include "commands.hpp"
@@ -124,6 +125,16 @@ std::string json_result(const LoadCommand& command, const Report& report) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+// On rank 0, which alone writes and prints the report. `file`: one that was loaded.
+void add_kept_ceilings(Report& report, const std::string& file) try {
+  const std::string directory = probe_directory();
+  if (directory.empty()) return;
+  const auto probe = find_probe(place_of(report, file), directory);
+  if (probe) add_ceilings(report, *probe);
+} catch (const Error& error) {
+  print_warnings({"the kept probe is not used: " + describe(error.record())});
+}
+
 // Rank 0 prints; the others learn whether it succeeded.
 void print_together(const Communicator& comm, const Options& options,
                     const std::function<std::string()>& text) {
@@ -131,11 +142,6 @@ void print_together(const Communicator& comm, const Options& options,
     if (comm.rank() == 0) print_result(text());
     return {};
   });
-}
-
-void check_device(const Device& device) {
-  if (device.kind != DeviceKind::host || device.ordinal == Device::by_local_rank) return;
-  throw ConfigError("--gpu cannot be used with --device host");
 }
 
 // The options that decide which collective steps follow, and where results are written. The plan
@@ -169,13 +175,16 @@ void load(LoadCommand& command) {
   const Communicator comm = join_group(command.device, command.options.timeout);
   compare_steps(command, comm);
   std::optional<LoadOutputs> outputs;
+  std::string first_file;
   const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
     PlannedLoad planned(command.paths, comm, options);
     if (comm.rank() == 0) print_warnings(planned.plan().warnings());
     outputs.emplace(command.outputs, planned, comm, options);
+    first_file = planned.inputs().front();
     return planned.run();
   });
   Report report = model.report();
+  if (comm.rank() == 0) add_kept_ceilings(report, first_file);
   if (command.verify) {
     add_verification(report, with_progress(command, "verifying", [&](const Options& options) {
                        return verify(model, comm, options);
@@ -197,23 +206,10 @@ Command add_load(CLI::App& parser) {
   sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
   add_plan_options(*sub, command->options);
-  add_choice<DeviceKind>(
-      *sub, "--device", "DEVICE", command->device.kind,
-      {{"auto", DeviceKind::automatic}, {"cuda", DeviceKind::cuda}, {"host", DeviceKind::host}},
-      "Where to load the tensors; auto: GPUs, if every rank has one");
-  sub->add_option("--gpu", command->device.ordinal,
-                  "CUDA ordinal of the GPU among those visible to the process; the same for every "
-                  "rank")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->default_str("by the rank's position on its node");
+  add_device(*sub, command->device, "Where to load the tensors");
   add_io_options(*sub, command->options);
   add_output_options(*sub, *command);
-  sub->add_option("--timeout", command->timeout_seconds,
-                  "How long a rank may go without progress before it is considered lost")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(1.0, 1e6).description(""))
-      ->capture_default_str();
+  add_timeout(*sub, command->timeout_seconds);
   sub->add_flag("--strict", command->options.strict, "Fail instead of falling back");
   return [command] { load(*command); };
 }

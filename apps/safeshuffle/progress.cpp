@@ -69,12 +69,13 @@ std::vector<std::string> lines_by_length(const ProgressState& state) {
   const std::string speed = fmt::format("{:.2f} GB/s", rate / 1e9);
   const std::string time = time_text(state, rate);
   const std::string with_bar = fmt::format("{} {} {}", state.activity, bar(done), percent);
-  return {fmt::format("{}  {}  {}  {:<12}", with_bar, bytes, speed, time),
-          fmt::format("{}  {}  {:<12}", with_bar, speed, time),
-          fmt::format("{}  {:<12}", with_bar, time),
-          fmt::format("{} {}  {:<12}", state.activity, percent, time),
-          fmt::format("{} {}", state.activity, percent),
-          percent};
+  std::vector<std::string> lines{fmt::format("{}  {:<12}", with_bar, time),
+                                 fmt::format("{} {}  {:<12}", state.activity, percent, time),
+                                 fmt::format("{} {}", state.activity, percent), percent};
+  if (!state.counts_bytes) return lines;
+  lines.insert(lines.begin(), {fmt::format("{}  {}  {}  {:<12}", with_bar, bytes, speed, time),
+                               fmt::format("{}  {}  {:<12}", with_bar, speed, time)});
+  return lines;
 }
 
 }  // namespace
@@ -121,6 +122,12 @@ void ProgressPrinter::update(std::uint64_t bytes, std::uint64_t total_bytes) {
   if (json_) print_json(bytes, total_bytes);
 }
 
+void ProgressPrinter::update_share(double share) {
+  constexpr std::uint64_t whole = 1'000'000;
+  counts_bytes_ = false;
+  update(static_cast<std::uint64_t>(share * whole), whole);
+}
+
 void ProgressPrinter::finish() {
   if (drawn_ != 0) print_message("\n");
   drawn_ = 0;
@@ -128,7 +135,8 @@ void ProgressPrinter::finish() {
 
 void ProgressPrinter::print_bar(std::uint64_t bytes, std::uint64_t total_bytes) {
   const std::size_t columns = terminal_->columns();
-  const std::string line = progress_line({activity_, bytes, total_bytes, seconds()}, columns);
+  const std::string line =
+      progress_line({activity_, bytes, total_bytes, seconds(), counts_bytes_}, columns);
   const std::size_t covered = std::min(drawn_, columns - 1);  // characters of the previous line
   print_message(fmt::format("\r{:<{}}", line, covered));
   drawn_ = line.size();

@@ -19,7 +19,8 @@ struct ProgressState {
   std::string activity;  ///< such as "loading"
   std::uint64_t bytes = 0;
   std::uint64_t total_bytes = 0;
-  double seconds = 0;  ///< since the activity began
+  double seconds = 0;        ///< since the activity began
+  bool counts_bytes = true;  ///< else `bytes` of `total_bytes` is only a share of the work
 };
 
 /// One line with as much as fits: fewer characters than the terminal has `columns`, since some
@@ -57,6 +58,9 @@ class ProgressPrinter {
   /// Throws IoError if progress is part of the result, as JSON is, and cannot be written.
   void update(std::uint64_t bytes, std::uint64_t total_bytes);
 
+  /// For work that does not consist of bytes: the share that is done, 0 to 1. Not for JSON.
+  void update_share(double share);
+
   /// Ends the line of a bar, so that other output can follow.
   void finish();
 
@@ -71,6 +75,7 @@ class ProgressPrinter {
   bool json_ = false;
   std::size_t drawn_ = 0;  // characters of the bar on the current line
   bool complete_ = false;  // whether all bytes were shown
+  bool counts_bytes_ = true;
   std::string activity_;
   Clock::time_point start_;
   Clock::time_point last_;

@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "safeshuffle/error.hpp"
+
 #include "option.hpp"
 #include "size.hpp"
 
@@ -96,6 +98,34 @@ void add_plan_options(CLI::App& parser, Options& options) {
   add_size(parser, "--memory-budget", options.plan.memory_budget,
            "Maximum device memory per rank; the window shrinks to fit")
       ->default_str("no limit");
+}
+
+void add_device(CLI::App& parser, Device& device, const std::string& help) {
+  add_choice<DeviceKind>(
+      parser, "--device", "DEVICE", device.kind,
+      {{"auto", DeviceKind::automatic}, {"cuda", DeviceKind::cuda}, {"host", DeviceKind::host}},
+      help + "; auto: GPUs, if every rank has one");
+  parser
+      .add_option("--gpu", device.ordinal,
+                  "CUDA ordinal of the GPU among those visible to the process; the same for every "
+                  "rank")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->default_str("by the rank's position on its node");
+}
+
+void check_device(const Device& device) {
+  if (device.kind != DeviceKind::host || device.ordinal == Device::by_local_rank) return;
+  throw ConfigError("--gpu cannot be used with --device host");
+}
+
+void add_timeout(CLI::App& parser, double& seconds, double least) {
+  parser
+      .add_option("--timeout", seconds,
+                  "How long a rank may go without progress before it is considered lost")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(least, 1e6).description(""))
+      ->capture_default_str();
 }
 
 void add_progress(CLI::App& parser, ProgressStyle& style) {

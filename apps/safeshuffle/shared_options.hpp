@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "safeshuffle/device.hpp"
 #include "safeshuffle/options.hpp"
 
 #include "core/defaults.hpp"
@@ -23,6 +24,15 @@ CLI::Option* add_tp_plan(CLI::App& parser, std::string& tp_plan);
 
 /// --dtype with the given help.
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help);
+
+/// --device and --gpu; `help` says what the device is for.
+void add_device(CLI::App& parser, Device& device, const std::string& help);
+
+/// Throws ConfigError if --gpu is given for the host.
+void check_device(const Device& device);
+
+/// --timeout, of `least` seconds or more.
+void add_timeout(CLI::App& parser, double& seconds, double least = 1);
 
 /// --progress.
 void add_progress(CLI::App& parser, ProgressStyle& style);

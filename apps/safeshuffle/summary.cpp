@@ -126,6 +126,37 @@ std::string result_line(const Report& report) {
                      report.seconds, decimals(report), rate);
 }
 
+// What the loading thread did in the phase that took longest.
+const char* activity(Phase phase) {
+  switch (phase) {
+    case Phase::open:
+      return "opening the files";
+    case Phase::plan:
+      return "planning";
+    case Phase::allocate:
+      return "allocating memory";
+    case Phase::read:
+      return "reading";
+    case Phase::h2d:
+      return "copying to the device";
+    case Phase::pack:
+      return "packing";
+    case Phase::exchange:
+      return "exchanging";
+    case Phase::wait:
+    case Phase::verify:
+      break;
+  }
+  return "waiting for other ranks";
+}
+
+const Reached* reached_in(const Report& report, Phase phase) {
+  if (!report.ceilings) return nullptr;
+  const auto& steps = report.ceilings->steps;
+  const auto found = std::ranges::find(steps, phase, &Reached::step);
+  return found == steps.end() ? nullptr : &*found;
+}
+
 std::string placed(const char* how, const TargetCount& tensors) {
   return fmt::format("{} {} of {}", how, count(tensors.tensors, "tensor"),
                      format_size(tensors.bytes));
@@ -141,10 +172,21 @@ std::string placement_line(const PlacementSummary& placement) {
   return text + "\n";
 }
 
+std::string bottleneck_line(const Report& report) {
+  const Bottleneck longest = bottleneck(report);
+  if (const Reached* reached = reached_in(report, longest.phase)) {
+    return fmt::format("bound by {}: {:.2f} of {:.2f} GB/s ({:.0f} % of {})\n",
+                       activity(longest.phase), reached->bytes_per_second / 1e9,
+                       reached->most / 1e9, reached->share() * 100, reached->ceiling);
+  }
+  return fmt::format("bound by {0}: {1:.{3}f} of {2:.{3}f} s\n", activity(longest.phase),
+                     longest.seconds, longest.total_seconds, decimals(report));
+}
+
 std::string summary(const Report& report) {
   return bytes_table(report) + "\n" + phases_table(report) + "\n" +
          placement_line(report.placement) + path_line(report) + choices_line(report) +
-         fallback_lines(report) + result_line(report);
+         fallback_lines(report) + result_line(report) + bottleneck_line(report);
 }
 
 }  // namespace safeshuffle::app

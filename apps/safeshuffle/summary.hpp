@@ -11,6 +11,11 @@ namespace safeshuffle::app {
 /// others if there are any; ends with a newline.
 std::string placement_line(const PlacementSummary& placement);
 
+/// "bound by reading: 3.10 of 3.40 GB/s (91 % of cold direct)": the phase that took longest, and
+/// what share of its ceiling it reached, or the time that it took if there is none in the report;
+/// ends with a newline.
+std::string bottleneck_line(const Report& report);
+
 /// A table with one line per rank, and the totals; ends with a newline.
 std::string summary(const Report& report);
 

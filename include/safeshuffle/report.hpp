@@ -73,13 +73,32 @@ struct RankReport {
   std::string io_path;                    ///< engine and mode used: "posix buffered"; or "none"
   std::uint64_t direct_bytes = 0;         ///< read from storage with O_DIRECT
   std::uint64_t buffered_bytes = 0;       ///< read from storage through the page cache
-  std::vector<ReadChoice> read_choices;   ///< empty if the caller chose with Options::direct
+  /// The share of a sample of the files that it reads that was in the page cache before the first
+  /// read; empty if unknown.
+  std::optional<double> cached_share;
+  std::vector<ReadChoice> read_choices;  ///< empty if the caller chose with Options::direct
   unsigned reader_threads = 0;
   std::uint64_t reader_chunk = 0;      ///< maximum bytes per read call
   std::string reader_cpus;             ///< CPUs of the reader threads, such as "0-15,64-79"
   std::uint64_t fallback_files = 0;    ///< number of files with a fallback
   std::vector<std::string> fallbacks;  ///< the first few with reasons, the others in one line
   std::vector<Span> spans;             ///< if Options::trace; else empty
+};
+
+/// What a step of a load reached of what the machine can do. Rates in bytes per second.
+struct Reached {
+  Phase step = Phase::read;
+  std::string ceiling;          ///< which one, such as "cold direct" (docs/report.md)
+  double bytes_per_second = 0;  ///< that the load reached
+  double most = 0;              ///< the ceiling
+  double share() const noexcept { return bytes_per_second / most; }
+};
+
+/// What a load reached, step by step, in comparison with a probe (probe.hpp).
+struct Ceilings {
+  std::string probe;           ///< path of the kept result
+  std::string date;            ///< of the probe
+  std::vector<Reached> steps;  ///< for which there is a ceiling
 };
 
 /// The whole load.
@@ -97,8 +116,20 @@ struct Report {
   std::vector<std::string> warnings;  ///< Plan::warnings
   PlacementSummary placement;
   std::optional<PipelineStage> stage;  ///< of a load by path, Selection::stage
+  std::optional<Ceilings> ceilings;    ///< added by `add_ceilings` (probe.hpp)
   std::vector<RankReport> ranks;
 };
+
+/// The phase in which the loading threads spent most time, without verification; averages over all
+/// ranks, in seconds.
+struct Bottleneck {
+  Phase phase = Phase::open;
+  double seconds = 0;
+  double total_seconds = 0;  ///< of all phases
+};
+
+/// Of a report with at least one rank.
+Bottleneck bottleneck(const Report& report);
 
 /// Adds each rank's verification time (see `verify`) to its phases and total.
 void add_verification(Report& report, const std::vector<double>& seconds_by_rank);

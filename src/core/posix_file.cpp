@@ -125,6 +125,11 @@ std::size_t PosixFile::read_some(std::uint64_t offset, std::span<std::byte> dest
   return static_cast<std::size_t>(count);
 }
 
+bool PosixFile::has_hole(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  const off_t hole = ::lseek(descriptor_.value(), static_cast<off_t>(offset), SEEK_HOLE);
+  return hole >= 0 && static_cast<std::uint64_t>(hole) < offset + bytes;
+}
+
 std::optional<std::uint64_t> PosixFile::cached_bytes(std::uint64_t offset,
                                                      std::uint64_t bytes) const {
   return core::cached_bytes(descriptor_.value(), offset, bytes);

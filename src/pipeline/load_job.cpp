@@ -17,11 +17,13 @@
 #include "core/wire.hpp"
 #include "device/device.hpp"
 #include "io/policy.hpp"
+#include "pipeline/cached_share.hpp"
 #include "pipeline/executor.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/open.hpp"
 #include "pipeline/phase_clock.hpp"
 #include "pipeline/report_wire.hpp"
+#include "pipeline/sharers.hpp"
 #include "pipeline/tensor_state.hpp"
 #include "plan/schedule.hpp"
 
@@ -69,10 +71,6 @@ Intent decode_intent(std::string_view bytes) {
   core::WireReader in(bytes);
   const std::uint64_t hash = in.number();
   return {hash, in.text()};
-}
-
-std::string shared_cpus(const Communicator& comm, const Options& options) {
-  return core::node_id() + " " + core::cpu_list(io::usable_cpus(options, comm.device()));
 }
 
 // Every plan is proved before it is used.
@@ -174,10 +172,12 @@ Report make_report(const Plan& plan, const Communicator& comm,
 
 std::unique_ptr<Executor> allocate_together(const source::Source& source, const Plan& plan,
                                             const Communicator& comm, const Options& options,
-                                            unsigned sharers, PhaseClock& clock) {
+                                            unsigned sharers, PhaseClock& clock,
+                                            std::optional<double>& cached) {
   const PhaseScope scope(clock, Phase::allocate);
   std::unique_ptr<Executor> executor;
   comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
+    cached = cached_share(source, plan.catalog().files(), plan.ranks()[comm.rank()].files);
     executor = std::make_unique<Executor>(source, plan, comm, options, sharers, clock);
     return {};
   });
@@ -185,11 +185,13 @@ std::unique_ptr<Executor> allocate_together(const source::Source& source, const 
 }
 
 TensorSet hand_over(const Plan& plan, const Communicator& comm, const Executor& executor,
-                    const Options& options, PhaseClock& clock) {
+                    const Options& options, PhaseClock& clock, std::optional<double> cached) {
   std::shared_ptr<TensorSet::State> state;
   const auto reports = comm::agree_on_computation(comm.control(), timeout_of(options), [&] {
     state = make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
-    return pipeline::encode(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
+    RankReport mine = rank_report(plan.ranks()[comm.rank()], comm, executor, clock);
+    mine.cached_share = cached;
+    return pipeline::encode(mine);
   });
   state->report = make_report(plan, comm, reports);
   state->report.stage = options.selection.stage;
@@ -230,11 +232,13 @@ TensorSet LoadJob::run() {
   if (std::exchange(ran_, true)) throw ConfigError("a planned load can run only once");
   const comm::CollectiveCall call(comm_);
   clock_.resume();
-  const auto executor = allocate_together(source_, *plan_, comm_, options_, sharers_, clock_);
+  std::optional<double> cached;
+  const auto executor =
+      allocate_together(source_, *plan_, comm_, options_, sharers_, clock_, cached);
   executor->run();
   clock_.enter(Phase::wait);
   comm::agree(comm_.control(), {}, executor->error(), timeout_of(options_));
-  return hand_over(*plan_, comm_, *executor, options_, clock_);
+  return hand_over(*plan_, comm_, *executor, options_, clock_, cached);
 }
 
 }  // namespace safeshuffle::pipeline

@@ -27,6 +27,31 @@ std::string hexadecimal(std::uint64_t value) {
   return text.str();
 }
 
+nlohmann::ordered_json optional_json(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+nlohmann::ordered_json bottleneck_json(const Bottleneck& bottleneck) {
+  return {{"phase", name(bottleneck.phase)},
+          {"seconds", bottleneck.seconds},
+          {"total_seconds", bottleneck.total_seconds}};
+}
+
+nlohmann::ordered_json reached_json(const Reached& reached) {
+  return {{"step", name(reached.step)},
+          {"ceiling", reached.ceiling},
+          {"gigabytes_per_second", reached.bytes_per_second / 1e9},
+          {"ceiling_gigabytes_per_second", reached.most / 1e9},
+          {"share", reached.share()}};
+}
+
+nlohmann::ordered_json ceilings_json(const Ceilings& ceilings) {
+  nlohmann::ordered_json json{{"probe", ceilings.probe}, {"date", ceilings.date}};
+  json["steps"] = nlohmann::ordered_json::array();
+  for (const Reached& reached : ceilings.steps) json["steps"].push_back(reached_json(reached));
+  return json;
+}
+
 nlohmann::ordered_json choices_json(const std::vector<ReadChoice>& choices) {
   auto json = nlohmann::ordered_json::array();
   for (const ReadChoice& choice : choices) {
@@ -59,6 +84,7 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
   json["io"] = {{"path", rank.io_path},
                 {"direct_bytes", rank.direct_bytes},
                 {"buffered_bytes", rank.buffered_bytes},
+                {"cached_share", optional_json(rank.cached_share)},
                 {"choices", choices_json(rank.read_choices)},
                 {"threads", rank.reader_threads},
                 {"chunk", rank.reader_chunk},
@@ -107,6 +133,8 @@ std::string to_json(const Report& report) {
   json["warnings"] = report.warnings;
   json["placement"] = pipeline::placement_json(report.placement);
   if (report.stage) json["pipeline_stage"] = pipeline::stage_json(*report.stage);
+  if (!report.ranks.empty()) json["bottleneck"] = bottleneck_json(bottleneck(report));
+  if (report.ceilings) json["ceilings"] = ceilings_json(*report.ceilings);
   json["ranks"] = nlohmann::ordered_json::array();
   for (const RankReport& rank : report.ranks) json["ranks"].push_back(rank_json(rank));
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -143,6 +171,7 @@ std::string encode(const RankReport& rank) {
   out.put(rank.transport_device_bytes).put(rank.packer_device_bytes).put(rank.reader_cpus);
   out.put(rank.direct_bytes).put(rank.buffered_bytes).put(rank.fallback_files);
   out.put(std::uint64_t{rank.reader_threads}).put(rank.reader_chunk);
+  out.put(std::uint64_t{rank.cached_share.has_value()}).put(rank.cached_share.value_or(0));
   out.put(std::uint64_t{rank.fallbacks.size()});
   for (const std::string& fallback : rank.fallbacks) out.put(fallback);
   out.put(std::uint64_t{rank.read_choices.size()});
@@ -204,6 +233,9 @@ RankReport decode_rank_report(std::string_view bytes) {
   rank.fallback_files = in.number();
   rank.reader_threads = static_cast<unsigned>(in.number());
   rank.reader_chunk = in.number();
+  const bool has_cached_share = in.number() != 0;
+  const double cached_share = in.real();
+  if (has_cached_share) rank.cached_share = cached_share;
   for (std::uint64_t left = in.number(); left > 0; --left) rank.fallbacks.push_back(in.text());
   for (std::uint64_t left = in.number(); left > 0; --left) {
     rank.read_choices.push_back(decode_choice(in));

@@ -33,6 +33,10 @@ class FileHandle final : public Handle {
     return file_.cached_bytes(offset, bytes);
   }
 
+  bool has_hole(std::uint64_t offset, std::uint64_t bytes) const noexcept override {
+    return file_.has_hole(offset, bytes);
+  }
+
   void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept override {
     file_.drop_cached(offset, bytes);
   }

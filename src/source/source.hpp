@@ -55,6 +55,11 @@ class Handle {
     return {};
   }
 
+  /// Whether some of these bytes are known to read as zeros without being on storage.
+  virtual bool has_hole(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const noexcept {
+    return false;
+  }
+
   /// Asks the page cache to drop whole pages within this range. It keeps those that are dirty, in
   /// use, in one block with others outside of it, or without storage behind them: `cached_bytes`
   /// tells what remains.

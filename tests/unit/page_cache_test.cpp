@@ -117,6 +117,25 @@ TEST_CASE("of files of others, mincore says that all is cached, and is not belie
   }));
 }
 
+TEST_CASE("holes are found where they are", "[page_cache]") {
+  const ScratchDirectory directory;
+  const std::string path = directory.file("x");
+  const auto created = core::PosixFile::create(path, path);
+  created.write(0, std::vector<std::byte>(half, std::byte{1}));
+  created.resize(2 * size);
+  created.write(2 * size - half, std::vector<std::byte>(half, std::byte{1}));
+  created.sync();
+  const auto file = source::files().open(path, source::Access::cached);
+  if (!file->has_hole(half, half)) {
+    WARN("skipped: the filesystem of " << path << " has no holes");
+    return;
+  }
+  CHECK(file->has_hole(0, 2 * size));
+  CHECK(file->has_hole(0, half + 1));
+  CHECK_FALSE(file->has_hole(0, half));
+  CHECK_FALSE(file->has_hole(2 * size - half, half));
+}
+
 TEST_CASE("a file of an overlay is cached where the file below is", "[page_cache]") {
   const ScratchDirectory directory;
   for (const char* name : {"lower", "upper", "work", "merged"}) {

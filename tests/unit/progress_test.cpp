@@ -47,3 +47,9 @@ TEST_CASE("A progress bar of nothing, and of no time, can be drawn", "[progress]
   const std::string nothing = app::progress_line({"loading", 0, 0, 0}, 80);
   CHECK(contains(nothing, "[################] 100%  0 B of 0 B  0.00 GB/s  0.0 s"));
 }
+
+TEST_CASE("A progress bar of work that does not consist of bytes has no rate", "[progress]") {
+  const app::ProgressState state{"probing", 250, 1000, 2, false};
+  CHECK(app::progress_line(state, 80) == "probing [####............]  25%  6.0 s left  ");
+  CHECK(app::progress_line(state, 30) == "probing  25%  6.0 s left  ");
+}

@@ -1,0 +1,117 @@
+// safeshuffle probe: what this machine can do at most for loading given files.
+#include "safeshuffle/probe.hpp"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "safeshuffle/error.hpp"
+
+#include "comm/control/agreement.hpp"
+#include "commands.hpp"
+#include "fio.hpp"
+#include "launch.hpp"
+#include "option.hpp"
+#include "output.hpp"
+#include "probe_table.hpp"
+#include "progress.hpp"
+#include "shared_options.hpp"
+#include "warnings.hpp"
+
+namespace safeshuffle::app {
+namespace {
+
+struct ProbeCommand {
+  std::vector<std::string> paths;
+  Device device = Device::automatic();
+  bool quick = false;
+  bool json = false;
+  double timeout_seconds = 300;
+  ProgressStyle progress = ProgressStyle::automatic;
+};
+
+// The part of the progress that is left to fio.
+constexpr double library_part = 0.9;
+
+std::vector<FioResult> fio(const ProbeCommand& command, const Probe& probe,
+                           ProgressPrinter& printer, const comm::Heartbeat& beat) {
+  const double seconds = command.quick ? 0.3 : 1.5;
+  double done = library_part;
+  const double part = (1 - library_part) / static_cast<double>(fio_runs(seconds).size());
+  return run_fio(probe.files, seconds, [&] {
+    beat();
+    printer.update_share(done += part);
+  });
+}
+
+Probe measure(const ProbeCommand& command, const Communicator& comm, ProbeOptions options) {
+  ProgressPrinter printer(command.progress, "probing");
+  options.on_progress = [&printer](double share) { printer.update_share(share * library_part); };
+  Probe result = probe(command.paths, comm, options);
+  comm::agree_with_heartbeat(comm.control(), options.timeout,
+                             [&](const comm::Heartbeat& beat) -> std::string {
+                               if (comm.rank() == 0)
+                                 result.fio = fio(command, result, printer, beat);
+                               return {};
+                             });
+  printer.update_share(1);
+  return result;
+}
+
+// What cannot be kept is still printed.
+std::string keep(const Probe& probe) try {
+  const std::string directory = probe_directory();
+  if (!directory.empty()) return keep_probe(probe, directory);
+  print_warnings({"the result is not kept: neither XDG_CACHE_HOME nor HOME is set"});
+  return {};
+} catch (const Error& error) {
+  print_warnings({"the result is not kept: " + describe(error.record())});
+  return {};
+}
+
+void print(const ProbeCommand& command, const Probe& probe) {
+  const std::string path = keep(probe);
+  if (command.json) return print_result(to_json(probe) + "\n");
+  const std::string kept = path.empty() ? "" : fmt::format("kept in {}\n", path);
+  print_result(probe_text(probe) + kept);
+}
+
+void run(const ProbeCommand& command) {
+  check_device(command.device);
+  ProbeOptions options;
+  options.quick = command.quick;
+  options.timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
+  const Communicator comm = join_group(command.device, options.timeout);
+  const Probe result = measure(command, comm, options);
+  comm::agree_on(comm.control(), options.timeout, [&]() -> std::string {
+    if (comm.rank() == 0) print(command, result);
+    return {};
+  });
+}
+
+}  // namespace
+
+Command add_probe(CLI::App& parser) {
+  const auto command = std::make_shared<ProbeCommand>();
+  CLI::App* sub = parser.add_subcommand(
+      "probe", "Measure what this machine can do at most for loading these files");
+  sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
+      ->required();
+  sub->add_flag("--quick", command->quick, "Take a few seconds instead of up to a minute");
+  add_device(*sub, command->device, "Where a load would put the tensors");
+  sub->add_flag("--json", command->json, "Print JSON");
+  add_choice<ProgressStyle>(*sub, "--progress", "STYLE", command->progress,
+                            {{"auto", ProgressStyle::automatic}, {"none", ProgressStyle::none}},
+                            "Format of progress");
+  add_timeout(*sub, command->timeout_seconds, 10);
+  return [command] { run(*command); };
+}
+
+}  // namespace safeshuffle::app

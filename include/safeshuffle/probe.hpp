@@ -1,0 +1,148 @@
+// Measures what this machine can do at most for loading given files, and keeps the results. Output
+// and kept files: docs/probe.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "safeshuffle/communicator.hpp"
+#include "safeshuffle/costs.hpp"
+#include "safeshuffle/report.hpp"
+
+namespace safeshuffle {
+
+/// What a probe depends on. The same on all ranks.
+struct ProbeOptions {
+  /// Fewer and shorter runs: a few seconds instead of up to a minute.
+  bool quick = false;
+
+  /// See Options::timeout. At least 10 s, because single runs take up to some seconds.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+
+  /// Called on the calling thread after every run, with the share of the work that is done, 0 to 1.
+  /// Must not use the communicator; what it throws, all ranks throw.
+  std::function<void(double)> on_progress;
+};
+
+/// Where something was measured; results of different places cannot be compared. Rank 0's, whose
+/// node all others are assumed to equal.
+struct ProbePlace {
+  std::string host;               ///< name of the node
+  std::string filesystem;         ///< type, such as "ext4"; "unknown"
+  std::string filesystem_device;  ///< such as "/dev/nvme0n1" or "server:/export"
+  std::string device;             ///< "host", or the model of the GPU
+  std::uint32_t ranks_per_node = 1;
+  std::uint32_t nodes = 1;
+  bool operator==(const ProbePlace&) const = default;
+};
+
+/// The node of rank 0.
+struct Machine {
+  std::string cpu;                 ///< model; empty if unknown
+  unsigned cores = 0;              ///< that rank 0 may run on
+  std::uint64_t memory_bytes = 0;  ///< physical
+  std::string kernel;              ///< such as "6.1.0-18-amd64"
+};
+
+/// The middle and the extremes of several runs: bytes per second, or seconds.
+struct Spread {
+  double median = 0;
+  double least = 0;
+  double most = 0;
+  std::uint32_t runs = 0;
+};
+
+/// How much of a sample was in the page cache, in bytes, over all ranks that read it.
+struct Residency {
+  std::uint64_t sample = 0;
+  std::uint64_t before = 0;  ///< just before the run that differed most from what it should be
+  std::uint64_t after = 0;   ///< just after the last run
+};
+
+/// One of the things that were measured; docs/probe.md lists the names.
+struct Measurement {
+  /// Whose rate it is, and who worked at the same time.
+  enum class Of : std::uint8_t {
+    one_rank,   ///< rank 0, alone
+    node,       ///< all ranks of a node together
+    each_rank,  ///< one of the ranks, all of which did the same
+  };
+
+  std::string name;
+  Of of = Of::each_rank;
+  bool is_time = false;                ///< seconds, not bytes per second
+  std::uint64_t bytes = 0;             ///< moved in the last run, by all that took part
+  std::optional<Spread> result;        ///< empty if it could not be measured
+  std::string obstacle;                ///< why not
+  std::optional<Residency> residency;  ///< of reads
+};
+
+/// The best of what fio measured on the same files.
+struct FioResult {
+  bool direct = false;
+  double bytes_per_second = 0;
+  std::string settings;  ///< fio's, such as "psync, blocks of 1 MiB"
+};
+
+/// Everything that was measured, on rank 0's authority. The same on all ranks.
+struct Probe {
+  std::string version;  ///< of the library
+  std::string date;     ///< UTC, such as "2026-11-22T09:00:00Z"
+  bool quick = false;
+  ProbePlace place;
+  Machine machine;
+  std::string transport;           ///< Report::transport
+  std::string engine;              ///< of the reader
+  unsigned threads = 0;            ///< of the reader, on rank 0
+  unsigned copy_threads = 0;       ///< that copy memory, on rank 0
+  std::uint64_t chunk = 0;         ///< bytes per read call
+  std::uint64_t window = 0;        ///< bytes that a rank reads at a time
+  std::uint64_t sample_bytes = 0;  ///< of the files that all ranks read together
+  std::vector<std::string> files;  ///< paths of all files of the checkpoint; not in the JSON
+  std::vector<Measurement> measurements;
+  std::vector<FioResult> fio;  ///< empty; for callers that can start fio
+};
+
+/// Measures. Collective. Reads only the files of the checkpoint at `paths` (see `load`), and writes
+/// none; pages of these files are dropped from the page cache and read into it again. Takes memory
+/// for two windows on each device, up to 1 GiB of host memory per node for all ranks together, and
+/// up to 2 GiB of page cache. Throws as `load` by path does.
+Probe probe(const std::vector<std::string>& paths, const Communicator& comm,
+            const ProbeOptions& options = {});
+
+/// What of it was measured, as costs; what was not is not known.
+Costs costs_of(const Probe& probe);
+
+/// As JSON, without a final newline. Schema: docs/probe.md.
+std::string to_json(const Probe& probe);
+
+/// Where probes are kept for this user: $XDG_CACHE_HOME/safeshuffle/probe, with ~/.cache if that
+/// variable is not set. Empty if there is no home directory either.
+std::string probe_directory();
+
+/// Keeps a probe in `directory`, in place of an earlier one of the same place; creates the
+/// directory. The file appears complete or not at all. Returns its path. Throws IoError.
+std::string keep_probe(const Probe& probe, const std::string& directory);
+
+/// A probe that was kept.
+struct KeptProbe {
+  std::string path;
+  std::string date;
+  Costs costs;
+};
+
+/// The one that was kept in `directory` for this place, if any. Throws IoError if it cannot be
+/// read, ConfigError if it is not valid.
+std::optional<KeptProbe> find_probe(const ProbePlace& place, const std::string& directory);
+
+/// The place of a load, of which `file` is one of the files that it read.
+ProbePlace place_of(const Report& report, const std::string& file);
+
+/// Adds to the report what share of these ceilings the load reached.
+void add_ceilings(Report& report, const KeptProbe& probe);
+
+}  // namespace safeshuffle

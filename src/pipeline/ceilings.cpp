@@ -1,0 +1,206 @@
+// What a load reached of the machine's ceilings.
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "safeshuffle/probe.hpp"
+#include "safeshuffle/report.hpp"
+
+namespace safeshuffle {
+namespace {
+
+double phase_seconds(const RankReport& rank, Phase phase) {
+  return rank.phases[static_cast<std::size_t>(phase)];
+}
+
+double sum(const Report& report, double (*value)(const RankReport&)) {
+  double total = 0;
+  for (const RankReport& rank : report.ranks) total += value(rank);
+  return total;
+}
+
+double total(const Report& report, std::uint64_t RankReport::*bytes) {
+  double sum = 0;
+  for (const RankReport& rank : report.ranks) sum += static_cast<double>(rank.*bytes);
+  return sum;
+}
+
+/// The average over all ranks.
+double seconds_in(const Report& report, Phase phase) {
+  double sum = 0;
+  for (const RankReport& rank : report.ranks) sum += phase_seconds(rank, phase);
+  return sum / static_cast<double>(report.ranks.size());
+}
+
+/// Of `bytes` in `seconds`, where the machine needs `least_seconds`; none if one of them is not
+/// known.
+std::optional<Reached> reached(Phase step, std::string ceiling, double bytes, double seconds,
+                               double least_seconds) {
+  if (bytes <= 0 || seconds <= 0 || least_seconds <= 0) return {};
+  return Reached{step, std::move(ceiling), bytes / seconds, bytes / least_seconds};
+}
+
+double seconds_at(double bytes, double rate) {
+  return rate > 0 ? bytes / rate : 0;
+}
+
+bool is_on_host(const Report& report) {
+  return report.device == "host" || report.device.starts_with("host (");
+}
+
+/// What a rank keeps without receiving it, on average.
+double own_bytes(const Report& report) {
+  const double own =
+      total(report, &RankReport::kept_bytes) - total(report, &RankReport::received_bytes);
+  return std::max(0.0, own) / static_cast<double>(report.ranks.size());
+}
+
+/// Bytes by how a load read them.
+struct ReadBytes {
+  double cold_direct = 0;
+  double cold_buffered = 0;
+  double warm = 0;
+  double unknown = 0;  ///< through the page cache, which had some of them, or it is not known
+};
+
+/// What a rank read through the page cache without having looked whether it was there.
+void add_unseen(const RankReport& rank, double bytes, ReadBytes& sum) {
+  constexpr double few = 0.05;
+  if (!rank.cached_share) {
+    sum.unknown += bytes;
+  } else if (*rank.cached_share <= few) {
+    sum.cold_buffered += bytes;
+  } else if (*rank.cached_share >= 1 - few) {
+    sum.warm += bytes;
+  } else {
+    sum.unknown += bytes;
+  }
+}
+
+void add_bytes(const RankReport& rank, ReadBytes& sum) {
+  sum.cold_direct += static_cast<double>(rank.direct_bytes);
+  auto unseen = static_cast<double>(rank.buffered_bytes);
+  for (const ReadChoice& choice : rank.read_choices) {
+    if (choice.direct || choice.reason != "cached") continue;
+    sum.warm += static_cast<double>(choice.bytes);
+    unseen -= static_cast<double>(choice.bytes);
+  }
+  if (unseen > 0) add_unseen(rank, unseen, sum);
+}
+
+/// What all nodes together need at least for reading in these ways, one after the other.
+struct ReadCeiling {
+  std::string name;
+  double seconds = 0;  ///< on one node; 0: not known
+};
+
+ReadCeiling read_ceiling(const Report& report, const Costs& costs) {
+  ReadBytes bytes;
+  for (const RankReport& rank : report.ranks) add_bytes(rank, bytes);
+  if (bytes.unknown > 0) return {};
+  ReadCeiling ceiling;
+  const auto add = [&ceiling](const char* name, double part, double rate) {
+    if (part <= 0) return true;
+    ceiling.name += (ceiling.name.empty() ? "" : " and ") + std::string(name);
+    ceiling.seconds += seconds_at(part, rate);
+    return rate > 0;
+  };
+  const bool known = add("cold direct", bytes.cold_direct, costs.read_cold_direct_node) &&
+                     add("cold buffered", bytes.cold_buffered, costs.read_cold_buffered_node) &&
+                     add("warm", bytes.warm, costs.read_warm_node);
+  return known ? ceiling : ReadCeiling{};
+}
+
+/// Whether automatic mode found something in the page cache.
+bool was_cached(const RankReport& rank) {
+  return std::ranges::any_of(rank.read_choices,
+                             [](const ReadChoice& choice) { return choice.reason == "cached"; });
+}
+
+/// Whether the loading threads themselves read, straight from the page cache to where the data is
+/// to stay, instead of waiting for reader threads.
+bool reads_in_place(const Report& report) {
+  const double waited =
+      sum(report, [](const RankReport& rank) { return phase_seconds(rank, Phase::read); });
+  const double busy = sum(report, [](const RankReport& rank) { return rank.read_busy_seconds; });
+  constexpr double more = 1.05;  // than a wait takes by itself
+  return is_on_host(report) && std::ranges::any_of(report.ranks, was_cached) &&
+         waited > more * busy;
+}
+
+std::optional<Reached> reached_by_reading(const Report& report, const Costs& costs) {
+  ReadCeiling ceiling = read_ceiling(report, costs);
+  if (ceiling.seconds <= 0) return {};
+  std::set<std::string> nodes;
+  double seconds = 0;
+  for (const RankReport& rank : report.ranks) {
+    nodes.insert(rank.host);
+    seconds = std::max({seconds, rank.read_busy_seconds, phase_seconds(rank, Phase::read)});
+  }
+  ceiling.seconds /= static_cast<double>(nodes.size());
+  if (reads_in_place(report)) {
+    ceiling.name += " into new memory";
+    ceiling.seconds += seconds_at(own_bytes(report), costs.first_touch);
+  }
+  return reached(Phase::read, ceiling.name, total(report, &RankReport::read_bytes), seconds,
+                 ceiling.seconds);
+}
+
+/// Data is copied onto the device while other data is read.
+std::optional<Reached> reached_by_staging(const Report& report, const Costs& costs) {
+  const double bytes = total(report, &RankReport::read_bytes);
+  const double busy = sum(report, [](const RankReport& rank) { return rank.read_busy_seconds; });
+  return reached(Phase::h2d, "host to device", bytes, busy,
+                 seconds_at(bytes, costs.host_to_device));
+}
+
+/// On the host only: with a GPU, packing takes place during the exchange. What is not received is
+/// packed into new memory, unless it is read to there.
+std::optional<Reached> reached_by_packing(const Report& report, const Costs& costs) {
+  if (!is_on_host(report) || reads_in_place(report) || costs.pack <= 0) return {};
+  const auto ranks = static_cast<double>(report.ranks.size());
+  const double bytes = total(report, &RankReport::read_bytes) / ranks;
+  return reached(Phase::pack, "packing into new memory", bytes, seconds_in(report, Phase::pack),
+                 bytes / costs.pack + seconds_at(own_bytes(report), costs.first_touch));
+}
+
+std::optional<Reached> reached_by_exchange(const Report& report, const Costs& costs) {
+  if (costs.exchange <= 0) return {};
+  const bool on_host = is_on_host(report);
+  const auto ranks = static_cast<double>(report.ranks.size());
+  const double sent = total(report, &RankReport::sent_bytes) / ranks;
+  const double received = total(report, &RankReport::received_bytes) / ranks;
+  const double touched = on_host ? seconds_at(received, costs.first_touch) : 0;
+  return reached(Phase::exchange, on_host ? "the exchange into new memory" : "the exchange", sent,
+                 seconds_in(report, Phase::exchange), sent / costs.exchange + touched);
+}
+
+}  // namespace
+
+Bottleneck bottleneck(const Report& report) {
+  Bottleneck found;
+  for (std::size_t i = 0; i < phase_count; ++i) {
+    const auto phase = static_cast<Phase>(i);
+    if (phase == Phase::verify) continue;
+    const double seconds = seconds_in(report, phase);
+    found.total_seconds += seconds;
+    if (seconds > found.seconds) {
+      found.phase = phase;
+      found.seconds = seconds;
+    }
+  }
+  return found;
+}
+
+void add_ceilings(Report& report, const KeptProbe& probe) {
+  Ceilings ceilings{probe.path, probe.date, {}};
+  for (const auto& step :
+       {reached_by_reading(report, probe.costs), reached_by_staging(report, probe.costs),
+        reached_by_packing(report, probe.costs), reached_by_exchange(report, probe.costs)}) {
+    if (step) ceilings.steps.push_back(*step);
+  }
+  report.ceilings = std::move(ceilings);
+}
+
+}  // namespace safeshuffle

@@ -1,0 +1,33 @@
+// The costs, one by one.
+#pragma once
+
+#include <array>
+
+#include "safeshuffle/costs.hpp"
+
+namespace safeshuffle::pipeline {
+
+/// One of them, with its name in JSON.
+struct CostField {
+  const char* name;
+  double Costs::*value;
+};
+
+inline constexpr std::array cost_fields{
+    CostField{"read_cold_direct_rank", &Costs::read_cold_direct_rank},
+    CostField{"read_cold_direct_node", &Costs::read_cold_direct_node},
+    CostField{"read_cold_buffered_rank", &Costs::read_cold_buffered_rank},
+    CostField{"read_cold_buffered_node", &Costs::read_cold_buffered_node},
+    CostField{"read_warm_rank", &Costs::read_warm_rank},
+    CostField{"read_warm_node", &Costs::read_warm_node},
+    CostField{"memory_copy", &Costs::memory_copy},
+    CostField{"first_touch", &Costs::first_touch},
+    CostField{"pack", &Costs::pack},
+    CostField{"pack_convert", &Costs::pack_convert},
+    CostField{"host_to_device", &Costs::host_to_device},
+    CostField{"device_copy", &Costs::device_copy},
+    CostField{"exchange", &Costs::exchange},
+    CostField{"wave_seconds", &Costs::wave_seconds},
+};
+
+}  // namespace safeshuffle::pipeline

@@ -1,0 +1,22 @@
+// The JSON text of a probe.
+#pragma once
+
+#include <string>
+
+#include "safeshuffle/probe.hpp"
+
+#include "placement/document.hpp"
+
+namespace safeshuffle::pipeline {
+
+/// What is read back from it.
+struct ProbeText {
+  ProbePlace place;
+  std::string date;
+  Costs costs;
+};
+
+/// Throws ConfigError, see costs_from_probe.
+ProbeText parse_probe(const placement::Document& document);
+
+}  // namespace safeshuffle::pipeline

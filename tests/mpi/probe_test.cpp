@@ -1,0 +1,159 @@
+// Probes of several ranks: what they measure, and that all end together.
+#include "safeshuffle/probe.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/probe_turns.hpp"
+#include "support/catch.hpp"
+#include "support/group.hpp"
+#include "support/shared_model.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::testing;
+using pipeline::Run;
+using pipeline::Trial;
+using pipeline::Trials;
+
+namespace {
+
+using Of = Measurement::Of;
+
+class Counted final : public Trial {
+ public:
+  Counted(std::string name, Of of) : Trial(std::move(name), of) {}
+
+  std::string prepare() override { return is_last_rank() ? obstacle : ""; }
+  Run run() override {
+    ++runs;
+    if (throws && is_last_rank()) throw IoError("broken disk");
+    Run run;
+    run.bytes = 100;
+    run.seconds = 1 + world_rank();
+    return run;
+  }
+
+  int runs = 0;
+  bool throws = false;
+  std::string obstacle;  // of the last rank
+};
+
+std::vector<Measurement> take(Trials& trials, const ProbeOptions& options = {}) {
+  const auto control = make_world_control();
+  return pipeline::take_turns(*control, 1, trials, {2, 1e9}, options);
+}
+
+std::pair<Trials, Counted*> one_trial(Of of) {
+  auto trial = std::make_unique<Counted>("a", of);
+  Counted* const view = trial.get();
+  Trials trials;
+  trials.push_back(std::move(trial));
+  return {std::move(trials), view};
+}
+
+const Measurement* find(const Probe& probe, const std::string& name, Of of) {
+  const auto found = std::ranges::find_if(probe.measurements, [&](const Measurement& each) {
+    return each.name == name && each.of == of;
+  });
+  return found == probe.measurements.end() ? nullptr : &*found;
+}
+
+ProbeOptions quick() {
+  ProbeOptions options;
+  options.quick = true;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("the slowest rank ends a run of all", "[probe]") {
+  auto [trials, trial] = one_trial(Of::each_rank);
+  const Measurement result = take(trials).front();
+  CHECK(trial->runs == 2);
+  CHECK(result.bytes == 100 * world_size());
+  CHECK(result.result->median == Approx(100.0 / world_size()));
+}
+
+TEST_CASE("one rank works while the others wait", "[probe]") {
+  auto [trials, trial] = one_trial(Of::one_rank);
+  const Measurement result = take(trials).front();
+  CHECK(trial->runs == (world_rank() == 0 ? 2 : 0));
+  CHECK(result.result->median == Approx(100));
+}
+
+TEST_CASE("a node reads what its ranks read together", "[probe]") {
+  auto [trials, trial] = one_trial(Of::node);
+  CHECK(take(trials).front().result->median == Approx(100));
+}
+
+TEST_CASE("an obstacle on one rank ends the trial on all", "[probe]") {
+  auto [trials, trial] = one_trial(Of::each_rank);
+  trial->obstacle = "tmpfs";
+  const Measurement result = take(trials).front();
+  CHECK(trial->runs == 0);
+  CHECK_FALSE(result.result);
+  CHECK(result.obstacle == "tmpfs");
+}
+
+TEST_CASE("what one rank throws in a probe, all throw", "[probe]") {
+  auto [trials, trial] = one_trial(Of::each_rank);
+  trial->throws = true;
+  const auto error = common_error([&trials = trials] { take(trials); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+  CHECK(error->rank == static_cast<std::int32_t>(world_size() - 1));
+}
+
+TEST_CASE("a probe measures what this group has, the same on all ranks", "[load][probe]") {
+  if (world_size() > 3) return;  // takes seconds, and shows no more than on 3
+  const SharedModel model(plain_model(3));
+  const Communicator comm = shared_group();
+  const Probe result = probe({model.path()}, comm, quick());
+  CHECK(same_on_all(to_json(result)));
+  CHECK(result.place.ranks_per_node * result.place.nodes == world_size());
+  const bool several = world_size() > 1;
+  const bool on_gpus = comm.device() == DeviceKind::cuda;
+  CHECK((find(result, "read_warm", Of::node) != nullptr) == several);
+  CHECK((find(result, "exchange", Of::each_rank) != nullptr) == several);
+  CHECK((find(result, "host_to_device", Of::each_rank) != nullptr) == on_gpus);
+  CHECK((find(result, "device_copy", Of::each_rank) != nullptr) == on_gpus);
+  for (const char* name : {"memory_copy", "memory_copy_fresh", "pack", "pack_convert", "wave"}) {
+    CAPTURE(name);
+    const Measurement* each = find(result, name, Of::each_rank);
+    REQUIRE(each);
+    CHECK(each->result);
+    CHECK(each->obstacle == "");
+  }
+  for (const Measurement& each : result.measurements) {
+    CAPTURE(each.name);
+    CHECK(each.result.has_value() == each.obstacle.empty());
+    if (each.result) CHECK(each.result->least > 0);
+  }
+  const Costs costs = costs_from_probe(to_json(result));
+  CHECK(costs.pack > 0);
+  CHECK((costs.exchange > 0) == several);
+}
+
+TEST_CASE("ranks with different options of a probe all learn it", "[probe]") {
+  if (world_size() == 1) return;
+  const SharedModel model(plain_model(1));
+  ProbeOptions options = quick();
+  options.quick = !is_last_rank();
+  const auto error = common_error([&] { probe({model.path()}, shared_group(), options); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::config);
+  options = quick();
+  if (is_last_rank()) options.timeout = std::chrono::seconds(1);
+  const auto too_short = common_error([&] { probe({model.path()}, shared_group(), options); });
+  REQUIRE(too_short);
+  CHECK(too_short->kind == ErrorKind::config);
+}
+
+TEST_CASE("a probe of files that do not exist fails on all ranks", "[probe]") {
+  const auto error = common_error([&] { probe({"/nonexistent"}, shared_group(), quick()); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+}

@@ -1,0 +1,170 @@
+// pipeline/probe_turns: runs in turns, obstacles, limits. What fio prints.
+#include "pipeline/probe_turns.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "safeshuffle/error.hpp"
+
+#include "fio.hpp"
+#include "support/catch.hpp"
+#include "support/failure.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::pipeline;
+
+namespace {
+
+class Scripted final : public Trial {
+ public:
+  Scripted(std::string name, std::function<Run()> run, bool warm = false)
+      : Trial(std::move(name), Measurement::Of::each_rank), run_(std::move(run)), warm_(warm) {}
+
+  bool is_warm() const noexcept override { return warm_; }
+  std::string prepare() override { return obstacle; }
+  Run run() override { return run_(); }
+
+  std::string obstacle;
+
+ private:
+  std::function<Run()> run_;
+  bool warm_;
+};
+
+Run run_of(std::uint64_t bytes, double seconds) {
+  Run run;
+  run.bytes = bytes;
+  run.seconds = seconds;
+  return run;
+}
+
+std::vector<Measurement> take(Trials& trials, const Turns& turns,
+                              const ProbeOptions& options = {}) {
+  const auto control = comm::make_self_control();
+  return take_turns(*control, 1, trials, turns, options);
+}
+
+template <class... Each>
+Trials trials_of(Each... each) {
+  Trials trials;
+  (trials.push_back(std::move(each)), ...);
+  return trials;
+}
+
+constexpr double no_limit = 1e9;
+
+}  // namespace
+
+TEST_CASE("the middle of several runs, and the extremes", "[probe]") {
+  const Spread odd = spread_of({3, 1, 10});
+  CHECK(odd.median == 3);
+  CHECK(odd.least == 1);
+  CHECK(odd.most == 10);
+  CHECK(odd.runs == 3);
+  CHECK(spread_of({4, 1}).median == 2.5);
+}
+
+TEST_CASE("trials take turns, and each run counts", "[probe]") {
+  std::string order;
+  int runs = 0;
+  auto trials = trials_of(std::make_unique<Scripted>("a",
+                                                     [&] {
+                                                       order += 'a';
+                                                       return run_of(100, ++runs);
+                                                     }),
+                          std::make_unique<Scripted>("b", [&] {
+                            order += 'b';
+                            return run_of(50, 0.5);
+                          }));
+  std::vector<double> shares;
+  ProbeOptions options;
+  options.on_progress = [&](double share) { shares.push_back(share); };
+  const auto results = take(trials, {2, no_limit}, options);
+  CHECK(order == "abab");
+  REQUIRE(results.size() == 2);
+  CHECK(results[0].name == "a");
+  CHECK(results[0].result->most == 100);
+  CHECK(results[0].result->least == 50);
+  CHECK(results[0].result->median == 75);
+  CHECK(results[0].bytes == 100);
+  CHECK(results[1].result->median == 100);
+  CHECK(std::is_sorted(shares.begin(), shares.end()));
+  CHECK(shares.back() == 1);
+}
+
+TEST_CASE("no round begins after the time is over, but the first does", "[probe]") {
+  int runs = 0;
+  auto trials = trials_of(std::make_unique<Scripted>("a", [&] {
+    ++runs;
+    return run_of(1, 1);
+  }));
+  CHECK(take(trials, {5, -1}).front().result->runs == 1);
+  CHECK(runs == 1);
+}
+
+TEST_CASE("a trial that cannot be prepared ends, the others do not", "[probe]") {
+  auto blocked = std::make_unique<Scripted>("a", [] { return run_of(1, 1); });
+  blocked->obstacle = "no way";
+  auto trials =
+      trials_of(std::move(blocked), std::make_unique<Scripted>("b", [] { return run_of(1, 1); }));
+  const auto results = take(trials, {3, no_limit});
+  CHECK_FALSE(results[0].result);
+  CHECK(results[0].obstacle == "no way");
+  CHECK(results[1].result->runs == 3);
+  CHECK(results[1].obstacle.empty());
+}
+
+TEST_CASE("a run that turns out not to count ends its trial", "[probe]") {
+  int runs = 0;
+  auto trials = trials_of(std::make_unique<Scripted>("a", [&] {
+    Run run = run_of(1, 1);
+    if (++runs == 2) run.obstacle = "fell back";
+    return run;
+  }));
+  const auto results = take(trials, {5, no_limit});
+  CHECK_FALSE(results[0].result);
+  CHECK(results[0].obstacle == "fell back");
+  CHECK(runs == 2);
+}
+
+TEST_CASE("residency is that of the worst run", "[probe]") {
+  for (const bool warm : {false, true}) {
+    std::uint64_t cached = 3;
+    auto trials = trials_of(std::make_unique<Scripted>(
+        "a",
+        [&] {
+          Run run = run_of(1, 1);
+          run.residency = Residency{10, cached++, 10};
+          return run;
+        },
+        warm));
+    const auto result = take(trials, {3, no_limit}).front();
+    REQUIRE(result.residency);
+    CHECK(result.residency->sample == 10);
+    CHECK(result.residency->before == (warm ? 3 : 5));
+    CHECK(result.residency->after == 10);
+  }
+}
+
+TEST_CASE("what a trial or the progress callback throws is thrown", "[probe]") {
+  auto failing =
+      trials_of(std::make_unique<Scripted>("a", []() -> Run { throw IoError("broken disk"); }));
+  CHECK(testing::failure<IoError>([&] { take(failing, {1, no_limit}); }).cause == "broken disk");
+  auto trials = trials_of(std::make_unique<Scripted>("a", [] { return run_of(1, 1); }));
+  ProbeOptions options;
+  options.on_progress = [](double) { throw ConfigError("no"); };
+  CHECK_THROWS_AS(take(trials, {1, no_limit}, options), ConfigError);
+}
+
+TEST_CASE("rates are taken from what fio prints", "[probe]") {
+  CHECK(app::fio_rate(R"({"jobs": [{"read": {"bw_bytes": 1500}}]})") == 1500);
+  for (const char* other :
+       {"", "fio: failed", "[]", "{}", R"({"jobs": []})", R"({"jobs": [{"read": {}}]})",
+        R"({"jobs": [{"read": {"bw_bytes": "x"}}]})", R"({"jobs": [{"read": {"bw_bytes": 0}}]})"}) {
+    CAPTURE(other);
+    CHECK_FALSE(app::fio_rate(other));
+  }
+}
