@@ -17,6 +17,7 @@ enum class Assignment : std::uint8_t {
   round_robin,  ///< file i is read by rank i % world; or, if every file is for one rank only, by it
   balanced,     ///< whole files, largest first, each to the rank with the fewest bytes so far
   striped,      ///< every file is divided into `world` ranges of tensors; for few or skewed files
+  sliced,       ///< every rank reads what it keeps itself; nothing is exchanged
   automatic,    ///< striped if files < ranks or round-robin is badly skewed, else round-robin
 };
 
