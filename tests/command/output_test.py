@@ -211,6 +211,20 @@ class Output(unittest.TestCase):
         io, _ = self.io_of_load(model)  # which has left nothing in the page cache
         self.assertGreater(io["direct_bytes"], io["buffered_bytes"])
 
+    def test_io_uring(self):
+        if not reads_directly(self.model):
+            self.skipTest("the filesystem refuses O_DIRECT")
+        report = self.root / "uring.json"
+        result = run("load", self.model, "--io", "uring", "--direct", "on", "--tp-plan", "replicate",
+                     "--verify", "full", "--report", report)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        (rank,) = json.loads(report.read_text())["ranks"]
+        if rank["io"]["fallbacks"]:  # where the kernel has none
+            self.assertIn("\nfallback: uring fell back to posix: ", result.stdout)
+            self.assertEqual(rank["io"]["path"], "posix direct")
+        else:
+            self.assertEqual(rank["io"]["path"], "uring direct")
+
     def test_files_in_memory_are_cached(self):
         if not os.access("/dev/shm", os.W_OK):
             self.skipTest("/dev/shm is not writable")
