@@ -44,4 +44,5 @@ install(FILES
   ${PROJECT_BINARY_DIR}/safeshuffleConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/CudaToolkitWorkaround.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindUring.cmake
   DESTINATION ${package_dir})

@@ -21,6 +21,7 @@ const Choices<Assignment>& assignments() {
   static const Choices<Assignment> names{{"round-robin", Assignment::round_robin},
                                          {"balanced", Assignment::balanced},
                                          {"striped", Assignment::striped},
+                                         {"sliced", Assignment::sliced},
                                          {"auto", Assignment::automatic}};
   return names;
 }

@@ -17,6 +17,7 @@ enum class Assignment : std::uint8_t {
   round_robin,  ///< file i is read by rank i % world; or, if every file is for one rank only, by it
   balanced,     ///< whole files, largest first, each to the rank with the fewest bytes so far
   striped,      ///< every file is divided into `world` ranges of tensors; for few or skewed files
+  sliced,       ///< every rank reads what it keeps itself; nothing is exchanged
   automatic,    ///< striped if files < ranks or round-robin is badly skewed, else round-robin
 };
 
@@ -56,8 +57,12 @@ enum class ExpertPlacement : std::uint8_t {
   parallel,  ///< whole experts are dealt to the ranks, see TpPlan::deal_experts (placement.hpp)
 };
 
-/// The I/O engine.
-enum class IoEngine : std::uint8_t { automatic, posix };
+/// What reads files.
+enum class IoEngine : std::uint8_t {
+  automatic,
+  posix,  ///< threads that call pread
+  uring,  ///< direct reads by one thread with io_uring, many in flight; all others as `posix`
+};
 
 /// Whether reads bypass the page cache (O_DIRECT).
 enum class DirectIo : std::uint8_t { automatic, on, off };
@@ -87,6 +92,8 @@ struct Options {
   /// The tensors to load; the others are not read. The same on all ranks.
   Selection selection;
 
+  /// `automatic` is `posix`. Where io_uring is not available, `uring` falls back to `posix`, which
+  /// the report states (with `strict`, an error).
   IoEngine io = IoEngine::automatic;
 
   /// `automatic` reads from the page cache what it has, and the rest with O_DIRECT, which is faster

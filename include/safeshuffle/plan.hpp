@@ -25,7 +25,7 @@ struct Schedule;
 struct RankSummary {
   std::uint32_t rank = 0;
   std::vector<std::uint32_t> files;     ///< indices of the files it reads from, ascending
-  std::uint64_t read_bytes = 0;         ///< from storage
+  std::uint64_t read_bytes = 0;         ///< from storage; an upper bound if `sliced`
   std::uint64_t sent_bytes = 0;         ///< to other ranks, relayed ones too; a broadcast counts
                                         ///< once per receiver
   std::uint64_t received_bytes = 0;     ///< from other ranks
@@ -62,6 +62,10 @@ class Plan {
   std::uint64_t hash() const noexcept;
 
   const Catalog& catalog() const noexcept;
+
+  /// Bytes of all stored tensors that any rank needs, each counted once, however many ranks read
+  /// it.
+  std::uint64_t needed_bytes() const noexcept;
 
   const std::vector<Target>& targets() const noexcept;
 

@@ -111,7 +111,7 @@ struct Report {
   std::uint64_t plan_hash = 0;
   std::uint32_t waves = 0;
   std::uint64_t window = 0;
-  std::uint64_t tensor_bytes = 0;     ///< read from storage, over all ranks
+  std::uint64_t tensor_bytes = 0;     ///< Plan::needed_bytes
   double seconds = 0;                 ///< the slowest rank's total, without verification
   std::vector<std::string> warnings;  ///< Plan::warnings
   PlacementSummary placement;

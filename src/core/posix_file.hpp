@@ -53,6 +53,10 @@ class PosixFile {
   /// Whether some of these bytes, which are within the file, are in a hole: they read as zeros, but
   /// are not on storage. False also if that cannot be determined.
   bool has_hole(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+
+  /// Open as long as this.
+  int descriptor() const noexcept { return descriptor_.value(); }
+
   Filesystem filesystem() const noexcept { return filesystem_of(descriptor_.value()); }
 
   /// See page_cache.hpp.

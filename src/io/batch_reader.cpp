@@ -11,8 +11,10 @@
 #include "io/busy_clock.hpp"
 #include "io/files.hpp"
 #include "io/pieces.hpp"
+#include "io/policy.hpp"
 #include "io/posix_engine.hpp"
 #include "io/reader.hpp"
+#include "io/uring_engine.hpp"
 
 namespace safeshuffle::io {
 namespace {
@@ -36,8 +38,15 @@ std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
   return files;
 }
 
-std::unique_ptr<Engine> make_engine(const ReaderOptions& options) {
+std::unique_ptr<Engine> make_engine(const ReaderOptions& options, PathRecorder& recorder) {
   switch (options.engine) {
+    case IoEngine::uring:
+      try {
+        return make_uring_engine(reads_in_flight(options.chunk), options.threads);
+      } catch (const IoError& error) {
+        recorder.engine_fallback("uring fell back to posix: " + error.record().cause);
+      }
+      [[fallthrough]];
     case IoEngine::automatic:
     case IoEngine::posix:
       return make_posix_engine(options.threads);
@@ -53,7 +62,7 @@ class BatchReader final : public Reader {
         source_(source),
         staging_(staging),
         files_(std::move(files), options.direct, source, recorder_),
-        engine_(make_engine(options)) {}
+        engine_(make_engine(options, recorder_)) {}
 
   ~BatchReader() override {
     cancel();

@@ -33,10 +33,16 @@ void PathRecorder::add(const std::string& file, const Range& range) {
   }
 }
 
+void PathRecorder::engine_fallback(std::string reason) {
+  const std::scoped_lock lock(mutex_);
+  engine_fallback_ = std::move(reason);
+}
+
 IoPath PathRecorder::path(const std::string& engine) const {
   const std::scoped_lock lock(mutex_);
   IoPath path;
   path.engine = engine;
+  if (!engine_fallback_.empty()) path.fallbacks.push_back(engine_fallback_);
   for (const auto& [file, reads] : reads_) {
     path.direct_bytes += reads.direct;
     path.buffered_bytes += reads.buffered;

@@ -27,6 +27,9 @@ class PathRecorder {
   /// kept.
   void add(const std::string& file, const Range& range);
 
+  /// Another engine reads than the one that was asked for.
+  void engine_fallback(std::string reason);
+
   /// What was read so far by `engine`.
   IoPath path(const std::string& engine) const;
 
@@ -42,6 +45,7 @@ class PathRecorder {
   mutable std::mutex mutex_;
   std::map<std::string, Reads> reads_;  // by file
   IoChoices choices_;
+  std::string engine_fallback_;  // empty if there is none
 };
 
 }  // namespace safeshuffle::io

@@ -54,9 +54,17 @@ core::CpuSet reader_cpus(const ReadingPlace& place, unsigned threads) {
   return enough || place.usable.size() <= place.bound.size() ? core::CpuSet() : place.usable;
 }
 
-std::size_t ring_slots(std::uint64_t slot_bytes, unsigned threads) {
+std::size_t reads_in_flight(std::uint64_t chunk) {
+  constexpr std::uint64_t bytes = 256 * core::mebibyte;
+  return std::clamp<std::uint64_t>(bytes / chunk, 16, 4096);
+}
+
+std::size_t ring_slots(const ReaderOptions& options, std::uint64_t slot_bytes) {
   const std::uint64_t fitting = core::most_ring_bytes / std::max<std::uint64_t>(slot_bytes, 1);
-  return std::clamp<std::uint64_t>(fitting, 2, std::uint64_t{2} * threads);
+  const std::uint64_t wanted = options.engine == IoEngine::uring
+                                   ? reads_in_flight(options.chunk)
+                                   : std::uint64_t{2} * options.threads;
+  return std::clamp<std::uint64_t>(fitting, 2, wanted);
 }
 
 // A cached byte costs a small part of what reading one directly costs, and reading one from storage

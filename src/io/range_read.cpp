@@ -50,10 +50,10 @@ std::optional<RangeRead::Call> RangeRead::next_direct() {
   const std::size_t skip = offset_ % core::page_bytes;
   if (skip != 0 || whole == 0) {
     if (!block_) block_ = std::make_unique<Block>();
-    return Call{direct_, offset_ - skip, block_->bytes};
+    return Call{direct_, offset_ - skip, block_->bytes, true};
   }
   block_.reset();
-  if (aligned(to_.data())) return Call{direct_, offset_, to_.first(whole)};
+  if (aligned(to_.data())) return Call{direct_, offset_, to_.first(whole), true};
   read_buffered_because("destination not aligned");
   return {};
 }
@@ -70,7 +70,7 @@ void RangeRead::make(const Call& call) {
 
 void RangeRead::done(std::size_t bytes) {
   if (direct_ != nullptr) return done_directly(bytes);
-  if (bytes == 0) core::raise_ended_early(file_->info().path, offset_);
+  if (bytes == 0) core::raise_ended_early(path(), offset_);
   buffered_bytes_ += bytes;
   advance(bytes);
 }
@@ -106,8 +106,7 @@ void RangeRead::read_buffered_because(std::string reason) {
 }
 
 void RangeRead::record() const {
-  file_->recorder().add(file_->info().path,
-                        {direct_bytes_, buffered_bytes_, choice_.reason, obstacle_});
+  file_->recorder().add(path(), {direct_bytes_, buffered_bytes_, choice_.reason, obstacle_});
 }
 
 }  // namespace safeshuffle::io

@@ -26,6 +26,7 @@ class RangeRead {
     const source::Handle* handle = nullptr;
     std::uint64_t offset = 0;
     std::span<std::byte> to;
+    bool direct = false;
   };
 
   /// `to` is to be filled with the bytes from `offset` on, unless it may be left, see LeftRange.
@@ -35,6 +36,8 @@ class RangeRead {
 
   /// The file, if the range is left there: then there is no call to make.
   std::shared_ptr<File> left_in() const { return left_ ? file_ : nullptr; }
+
+  const std::string& path() const noexcept { return file_->info().path; }
 
   /// The call to make now; none when the range is read, which is then recorded.
   std::optional<Call> next();

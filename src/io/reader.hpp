@@ -64,7 +64,7 @@ using IoChoices = std::map<std::pair<bool, std::string>, std::uint64_t>;
 
 /// How a reader actually read, for the report.
 struct IoPath {
-  std::string engine;                  ///< "posix"
+  std::string engine;                  ///< "posix", "uring", "uring+posix"
   unsigned threads = 0;                ///< that read
   std::string mode;                    ///< "buffered", "direct", "mixed"; empty if nothing was read
   std::uint64_t direct_bytes = 0;      ///< read bypassing the page cache

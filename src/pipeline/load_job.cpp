@@ -159,12 +159,12 @@ Report make_report(const Plan& plan, const Communicator& comm,
   report.replicas = plan.replicas();
   report.plan_hash = plan.hash();
   report.waves = plan.waves();
+  report.tensor_bytes = plan.needed_bytes();
   report.window = plan.window();
   report.warnings = plan.warnings();
   report.placement = summarize(plan.catalog(), plan.targets());
   for (const std::string& bytes : rank_reports) {
     report.ranks.push_back(decode_rank_report(bytes));
-    report.tensor_bytes += report.ranks.back().read_bytes;
     report.seconds = std::max(report.seconds, report.ranks.back().total_seconds);
   }
   return report;

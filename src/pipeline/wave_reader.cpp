@@ -49,7 +49,7 @@ void WaveReader::make_reader(const source::Source& source, const io::ReaderOptio
                              std::uint64_t slab_bytes) {
   // No piece is larger than a slab, whatever the chunk.
   const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
-  staging_ = device_->make_staging(slot_bytes, io::ring_slots(slot_bytes, options.threads));
+  staging_ = device_->make_staging(slot_bytes, io::ring_slots(options, slot_bytes));
   reader_ = io::make_reader(options, source, files_of(schedule_), *staging_);
   reading_ = {core::allowed_cpus(), reader_->path().threads, options.chunk};
 }

@@ -173,6 +173,12 @@ Assignment resolve(Assignment assignment, const Schedule& schedule) {
 }
 
 std::vector<std::vector<Read>> assign(const Schedule& schedule) {
+  if (is_sliced(schedule)) {
+    const std::vector<std::uint32_t> one_list(schedule.catalog.files().size());
+    Reads reads = assign_files(schedule, one_list);
+    reads.resize(1);
+    return reads;
+  }
   if (schedule.assignment == Assignment::striped) return Striping(schedule).run();
   if (schedule.assignment == Assignment::balanced) {
     return assign_files(schedule, balanced_files(bytes_per_file(schedule), schedule.world));

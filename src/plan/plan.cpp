@@ -168,6 +168,13 @@ std::uint64_t Plan::hash() const noexcept {
 const Catalog& Plan::catalog() const noexcept {
   return schedule_->catalog;
 }
+std::uint64_t Plan::needed_bytes() const noexcept {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < schedule_->cuts.size(); ++i) {
+    if (plan::is_read(*schedule_, i)) bytes += schedule_->catalog.tensors()[i].bytes;
+  }
+  return bytes;
+}
 const std::vector<Target>& Plan::targets() const noexcept {
   return schedule_->targets;
 }

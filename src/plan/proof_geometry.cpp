@@ -34,6 +34,7 @@ class GeometryProof {
       while (readers != segment_readers_.end() && readers->first == i) ++readers;
       if (geometries_.tensors[i] != 0) check_geometry(i, {first, readers});
     }
+    if (is_sliced(schedule_)) return;  // nothing is packed to be sent
     for (const ReadGroup& group : read_groups(schedule_)) check_pack_buffer(group);
   }
 
@@ -52,7 +53,7 @@ class GeometryProof {
   }
 
   void find_segment_readers() {
-    for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
+    for (std::uint32_t reader = 0; reader < schedule_.reads.size(); ++reader) {
       for (const Read& read : schedule_.reads[reader]) {
         if (!is_segmented(read.tensor)) continue;
         segment_readers_.emplace_back(geometries_.of_tensor[read.tensor], reader);
@@ -69,6 +70,13 @@ class GeometryProof {
     const std::vector<std::uint64_t> indices = representative_segments(schedule_, tensor);
     if (is_replicated(schedule_, tensor)) {
       check_replicated(tensor, segments, indices);
+      return;
+    }
+    if (is_sliced(schedule_)) {
+      for_each_segment_share(schedule_, tensor, indices,
+                             [&](std::uint32_t rank, const RankColumns& columns, std::size_t i) {
+                               check_segment(tensor, segments, indices[i], rank, columns);
+                             });
       return;
     }
     PackLoad load(indices.size());
@@ -114,8 +122,9 @@ class GeometryProof {
       const Range segment = segments.bytes(line * segments.per_line() + index);
       for (const std::uint64_t slab_offset : {std::uint64_t{0}, std::uint64_t{1}}) {
         set_segment(tensor, segment, slab_offset, columns);
+        if (is_sliced(schedule_)) set_part(rank);
         check_own(rank);
-        check_sent(rank);
+        if (!is_sliced(schedule_)) check_sent(rank);
       }
       if (line == 0) break;
     }
@@ -130,6 +139,15 @@ class GeometryProof {
     bytes_ =
         converted_bytes(schedule_, tensor, kept_bytes(cut, columns, segment.begin, segment.end));
     prefix_ = converted_bytes(schedule_, tensor, kept_before(cut, columns, segment.begin));
+  }
+
+  // Of the segment, leaves what the rank reads.
+  void set_part(std::uint32_t rank) {
+    Segment& segment = slab_.segments.front();
+    const Range part =
+        read_part(schedule_, segment.tensor, {segment.begin, segment.end}, rank, columns_);
+    segment.begin = part.begin;
+    segment.end = part.end;
   }
 
   bool lands() const { return schedule_.lands[slab_.segments.front().tensor]; }

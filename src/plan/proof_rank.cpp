@@ -141,17 +141,20 @@ class RankProof {
   void check_group(std::size_t index, const RankClass& ranks) {
     const ReadGroup& group = groups_[index];
     const std::uint32_t tensor = schedule_.reads[group.reader][group.first].tensor;
+    const std::uint32_t reader = is_sliced(schedule_) ? rank_ : group.reader;
     const Segments segments(schedule_.cuts[tensor], schedule_.window);
     if (segments.count() > 1) {
-      note_segmented(tensor, segments, group.reader);
+      note_segmented(tensor, segments, reader);
       return;
     }
-    slab_at(schedule_, group.wave, group.reader, slab_);
-    const bool has_reader = includes(ranks, group.reader);
-    if (has_reader) check_own(group.reader);
-    if (!has_reader || ranks.end - ranks.first > 1) check_received(group.reader);
-    check_broadcast(group.reader, broadcast_bytes_[index]);
-    check_landing(group.reader);
+    slab_at(schedule_, group.wave, reader, slab_);
+    const bool has_reader = includes(ranks, reader);
+    if (has_reader) check_own(reader);
+    if (!is_sliced(schedule_)) {
+      if (!has_reader || ranks.end - ranks.first > 1) check_received(reader);
+      check_broadcast(reader, broadcast_bytes_[index]);
+    }
+    check_landing(reader);
     for (const Segment& segment : slab_.segments) {
       written_[segment.tensor] += share(segment.tensor);
     }

@@ -7,6 +7,8 @@
 
 #include "core/arithmetic.hpp"
 #include "core/page.hpp"
+#include "plan/geometry.hpp"
+#include "plan/proof_item.hpp"
 #include "plan/proof_support.hpp"
 #include "plan/segments.hpp"
 #include "plan/waves.hpp"
@@ -23,7 +25,10 @@ class SourceProof {
     check_files();
     for (const auto& reads : schedule_.reads) check_reads(reads);
     check_all_read();
-    for (const ReadGroup& group : read_groups(schedule_)) check_group(group);
+    const std::uint32_t ranks = is_sliced(schedule_) ? schedule_.replica_size : 1;
+    for (const ReadGroup& group : read_groups(schedule_)) {
+      for (std::uint32_t i = 0; i < ranks; ++i) check_group(group, group.reader + i);
+    }
   }
 
  private:
@@ -109,34 +114,54 @@ class SourceProof {
   }
 
   // The slabs of a read of many segments differ by a multiple of the segment's bytes only.
-  void check_group(const ReadGroup& group) {
+  void check_group(const ReadGroup& group, std::uint32_t reader) {
     const std::span<const Read> reads =
-        std::span(schedule_.reads[group.reader]).subspan(group.first, group.count);
-    const std::uint64_t capacity = schedule_.ranks[group.reader].slab_bytes;
-    check_slab(reads, group.reader, 0, capacity);
+        std::span(reads_of(schedule_, reader)).subspan(group.first, group.count);
+    const std::uint64_t capacity = schedule_.ranks[reader].slab_bytes;
+    check_slab(reads, reader, 0, capacity);
     const Read& read = reads.front();
     const Segments segments(schedule_.cuts[read.tensor], schedule_.window);
     if (segments.count() == 1) return;
     require(core::page_bytes - 1 + segments.step() <= capacity, "a segment ends after the slab");
     for (const std::uint32_t index : {std::min(1U, read.segments - 1), read.segments - 1}) {
-      check_slab(reads, group.reader, index, capacity);
+      check_slab(reads, reader, index, capacity);
+    }
+    if (!is_sliced(schedule_)) return;
+    for (const std::uint64_t index : representative_segments(schedule_, read.tensor)) {
+      check_slab(reads, reader, static_cast<std::uint32_t>(index), capacity);
     }
   }
 
-  // Proves that the slab has segment `index` of each read, and nothing else.
+  // Proves that the slab has segment `index` of each read, or the part of it that the reader keeps,
+  // and nothing else.
   void check_slab(std::span<const Read> reads, std::uint32_t reader, std::uint32_t index,
                   std::uint64_t capacity) {
     slab_at(schedule_, reads.front().wave + index, reader, slab_);
-    require(slab_.segments.size() == reads.size(), "a slab has other segments than its reads");
-    for (std::size_t i = 0; i < reads.size(); ++i) {
-      const Segment& segment = slab_.segments[i];
-      const Range expected = Segments(schedule_.cuts[reads[i].tensor], schedule_.window)
-                                 .bytes(std::uint64_t{reads[i].first_segment} + index);
-      require(segment.tensor == reads[i].tensor && segment.begin == expected.begin &&
-                  segment.end == expected.end,
-              "a slab has another segment than its read");
+    auto next = slab_.segments.begin();
+    for (const Read& read : reads) {
+      const Range expected = Segments(schedule_.cuts[read.tensor], schedule_.window)
+                                 .bytes(std::uint64_t{read.first_segment} + index);
+      Range found{expected.begin, expected.begin};
+      if (next != slab_.segments.end() && next->tensor == read.tensor) {
+        found = {next->begin, next->end};
+        ++next;
+      }
+      const bool right = is_sliced(schedule_)
+                             ? has_all_kept(read.tensor, reader, found, expected)
+                             : found.begin == expected.begin && found.end == expected.end;
+      require(right, "a slab has another segment than its read");
     }
+    require(next == slab_.segments.end(), "a slab has other segments than its reads");
     check_ranges(capacity);
+  }
+
+  bool has_all_kept(std::uint32_t tensor, std::uint32_t rank, const Range& part,
+                    const Range& segment) {
+    columns_.assign(schedule_, tensor, rank);
+    const Cut& cut = schedule_.cuts[tensor];
+    return part.begin >= segment.begin && part.end <= segment.end &&
+           kept_bytes(cut, columns_, part.begin, part.end) ==
+               kept_bytes(cut, columns_, segment.begin, segment.end);
   }
 
   void check_ranges(std::uint64_t capacity) const {
@@ -177,6 +202,7 @@ class SourceProof {
   std::span<const TensorInfo> tensors_;
   std::vector<bool> read_whole_;  // by tensor: by one read
   std::vector<Read> parts_;       // all other reads
+  RankColumns columns_;           // scratch
   Slab slab_;
 };
 

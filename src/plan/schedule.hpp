@@ -82,11 +82,21 @@ struct Schedule {
   std::uint32_t slabs =
       2;  ///< of each rank: one is read into while another is packed and exchanged
   Assignment assignment = Assignment::round_robin;
-  std::vector<std::vector<Read>> reads;    ///< [reader], in reading order
+  std::vector<std::vector<Read>> reads;    ///< [reader], in reading order; see reads_of
   std::vector<std::uint32_t> arena_order;  ///< all targets that have bytes, in the order of arenas
   std::vector<RankSummary> ranks;
   std::uint64_t hash = 0;
 };
+
+/// Whether every rank reads what it keeps, and nothing is exchanged. All ranks then have the same
+/// list of reads, of whole tensors, of which each reads its own part: see read_part.
+inline bool is_sliced(const Schedule& schedule) noexcept {
+  return schedule.assignment == Assignment::sliced;
+}
+
+inline const std::vector<Read>& reads_of(const Schedule& schedule, std::uint32_t reader) {
+  return schedule.reads[is_sliced(schedule) ? 0 : reader];
+}
 
 /// The uses of one stored tensor.
 inline std::span<const Use> uses_of(const Schedule& schedule, std::uint32_t tensor) {

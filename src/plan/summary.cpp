@@ -52,10 +52,14 @@ class Summarizer {
     sum_shards();
     sum_shares();
     const std::vector<ReadGroup> groups = read_groups(schedule_);
-    for (const ReadGroup& group : groups) add_group(group);
-    add_segments();
+    if (is_sliced(schedule_)) {
+      sum_slices(groups);
+    } else {
+      for (const ReadGroup& group : groups) add_group(group);
+      add_segments();
+      add_passed_on();
+    }
     add_landing(groups);
-    add_passed_on();
     for (RankSummary& rank : schedule_.ranks) {
       rank.peak_device_bytes = rank.arena_bytes + schedule_.slabs * rank.slab_bytes +
                                rank.pack_bytes + rank.landing_bytes;
@@ -118,6 +122,46 @@ class Summarizer {
       rank.kept_bytes += kept_bytes[shard];
       rank.arena_bytes += arena_bytes[shard];
     }
+  }
+
+  // Every rank reads what it keeps, and receives nothing.
+  void sum_slices(std::span<const ReadGroup> groups) {
+    std::uint64_t slab_bytes = 0;
+    for (const ReadGroup& group : groups) {
+      slab_bytes = std::max(slab_bytes, largest_slab(group));
+    }
+    std::vector<std::uint64_t> read(geometries_.example.size());  // bytes of one tensor
+    for (RankSummary& rank : schedule_.ranks) {
+      rank.received_bytes = 0;
+      rank.slab_bytes = slab_bytes;
+      for (std::size_t i = 0; i < read.size(); ++i) {
+        read[i] = bytes_read_of(geometries_.example[i], rank.rank);
+        rank.read_bytes += geometries_.tensors[i] * read[i];
+      }
+      for (const Read& tensor : schedule_.reads.front()) {
+        if (read[geometries_.of_tensor[tensor.tensor]] == 0) continue;
+        note_file(rank, schedule_.catalog.tensors()[tensor.tensor].file);
+      }
+    }
+  }
+
+  // For any rank: what lies between two parts may leave up to two pages of the slab unused.
+  std::uint64_t largest_slab(const ReadGroup& group) const {
+    std::uint64_t bytes = 0;
+    for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
+      const std::uint32_t tensor = schedule_.reads.front()[i].tensor;
+      bytes += Segments(schedule_.cuts[tensor], schedule_.window).step() + 2 * core::page_bytes;
+    }
+    return core::align_up(bytes, core::page_bytes);
+  }
+
+  std::uint64_t bytes_read_of(std::uint32_t tensor, std::uint32_t rank) {
+    const Segments segments(schedule_.cuts[tensor], schedule_.window);
+    std::uint64_t bytes = 0;
+    for (std::uint64_t i = 0; i < segments.count(); ++i) {
+      bytes += read_part(schedule_, tensor, segments.bytes(i), rank, columns_).size();
+    }
+    return bytes;
   }
 
   void add_group(const ReadGroup& group) {

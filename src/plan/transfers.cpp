@@ -138,7 +138,13 @@ Outgoing TransferPlanner::outgoing(std::uint32_t wave) {
   return outgoing;
 }
 
+// Of what this rank gets.
+bool TransferPlanner::is_reader(std::uint32_t rank) const noexcept {
+  return rank == rank_ || !is_sliced(schedule_);
+}
+
 void TransferPlanner::pack_sends(Outgoing& outgoing) {
+  if (is_sliced(schedule_)) return;
   std::uint64_t free_from = 0;
   const std::uint32_t first = rank_ - shard_index(schedule_, rank_);
   for (std::uint32_t peer = first; peer < first + schedule_.replica_size; ++peer) {
@@ -166,7 +172,8 @@ void TransferPlanner::pack_landing(std::uint32_t wave, Outgoing& outgoing) {
 
 Incoming TransferPlanner::incoming(std::uint32_t wave) {
   Incoming incoming;
-  if (schedule_.world > 1) {
+  const bool exchanges = schedule_.world > 1 && !is_sliced(schedule_);
+  if (exchanges) {
     for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
       slab_at(schedule_, wave, reader, slab_);
       add_in_place(reader, incoming);
@@ -175,7 +182,7 @@ Incoming TransferPlanner::incoming(std::uint32_t wave) {
   if (!lands_) return incoming;
   for_each_landing(wave, [&](const Run& run, bool replicated) {
     transfers_.unpack_run(slab_, rank_, replicated, run.offset, offsets_, incoming.unpack);
-    if (schedule_.world == 1) return;
+    if (!exchanges) return;
     if (replicated) {
       incoming.broadcasts.push_back(run);
     } else {
@@ -227,6 +234,7 @@ void TransferPlanner::for_each_landing(std::uint32_t wave, Visit visit) {
   std::uint64_t free_from = 0;
   for (const bool replicated : {false, true}) {
     for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
+      if (!is_reader(reader)) continue;
       slab_at(schedule_, wave, reader, slab_);
       const Run run = transfers_.landing_run(slab_, reader, rank_, replicated, free_from);
       if (run.bytes == 0) continue;

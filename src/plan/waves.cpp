@@ -15,6 +15,9 @@
 namespace safeshuffle::plan {
 namespace {
 
+// Reading a part of less takes as long.
+constexpr std::uint64_t smallest_part = std::uint64_t{64} << 10;
+
 bool continues(const Slab& slab, std::uint32_t file, std::uint64_t file_offset) {
   if (slab.file_ranges.empty()) return false;
   const FileRange& last = slab.file_ranges.back();
@@ -49,6 +52,20 @@ std::span<const Read> candidates(const std::vector<Read>& reads, std::uint32_t w
 
 }  // namespace
 
+Range read_part(const Schedule& schedule, std::uint32_t tensor, const Range& segment,
+                std::uint32_t rank, RankColumns& columns) {
+  if (!is_sliced(schedule)) return segment;
+  columns.assign(schedule, tensor, rank);
+  if (columns.row_bytes() == 0) return {segment.begin, segment.begin};
+  const std::uint64_t row_bytes = schedule.cuts[tensor].row_bytes;
+  const std::uint64_t row = segment.begin / row_bytes * row_bytes;
+  if (segment.end > row + row_bytes) return segment;
+  const std::uint64_t begin = std::max(segment.begin, row + columns.columns().front().begin);
+  const std::uint64_t end = std::min(segment.end, row + columns.columns().back().end);
+  if (begin >= end) return {segment.begin, segment.begin};
+  return segment.size() < smallest_part ? segment : Range{begin, end};
+}
+
 std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads) {
   std::uint64_t waves = 0;
   std::uint64_t room = 0;  // left in the last slab
@@ -72,12 +89,16 @@ std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads) {
 void slab_at(const Schedule& schedule, std::uint32_t wave, std::uint32_t reader, Slab& slab) {
   slab.file_ranges.clear();
   slab.segments.clear();
-  for (const Read& read : candidates(schedule.reads[reader], wave)) {
+  RankColumns columns;
+  for (const Read& read : candidates(reads_of(schedule, reader), wave)) {
     const std::uint32_t segment = wave - read.wave;
     if (segment >= read.segments) continue;
     const Segments segments(schedule.cuts[read.tensor], schedule.window);
-    append(schedule.catalog.tensors()[read.tensor], read.tensor,
-           segments.bytes(std::uint64_t{read.first_segment} + segment), slab);
+    const Range part =
+        read_part(schedule, read.tensor,
+                  segments.bytes(std::uint64_t{read.first_segment} + segment), reader, columns);
+    if (part.size() == 0) continue;
+    append(schedule.catalog.tensors()[read.tensor], read.tensor, part, slab);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/schedule.hpp"
+#include "plan/segments.hpp"
 
 namespace safeshuffle::plan {
 
@@ -12,6 +13,11 @@ namespace safeshuffle::plan {
 /// allows, each segment of a larger tensor into one of its own. Returns the number of waves. Throws
 /// PlanError if they cannot be counted.
 std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads);
+
+/// What `rank` reads of a segment of a tensor: if every rank reads what it keeps, a range around
+/// that, as far as it is in one row, and otherwise all. `columns` is scratch memory.
+Range read_part(const Schedule& schedule, std::uint32_t tensor, const Range& segment,
+                std::uint32_t rank, RankColumns& columns);
 
 /// What `reader` reads for `wave`; empty where it has nothing to read. Reuses the memory of `slab`.
 /// A slab may exceed the window by less than a page per range, for congruence with file offsets.
@@ -37,7 +43,8 @@ struct ReadGroup {
   std::uint32_t count = 0;
 };
 
-/// All reads in groups, ordered by (wave, reader).
+/// All reads in groups, ordered by (wave, reader). If all ranks have the same list, as if there
+/// were one reader.
 std::vector<ReadGroup> read_groups(const Schedule& schedule);
 
 }  // namespace safeshuffle::plan

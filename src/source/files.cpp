@@ -24,6 +24,8 @@ class FileHandle final : public Handle {
     return file_.read_some(offset, to);
   }
 
+  int descriptor() const noexcept override { return file_.descriptor(); }
+
   bool is_local() const noexcept override { return file_.filesystem() != core::Filesystem::remote; }
 
   std::optional<std::uint64_t> cached_bytes(std::uint64_t offset,

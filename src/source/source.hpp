@@ -40,6 +40,10 @@ class Handle {
   /// the end. Throws IoError with path, offset and errno.
   virtual std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const = 0;
 
+  /// The file descriptor that `read_some` reads from by pread(2), for those who read from it by
+  /// other calls; -1 if there is none.
+  virtual int descriptor() const noexcept { return -1; }
+
   /// Whether the page cache is the only cache between this process and storage that is fast to
   /// reach: false for network filesystems and others with a cache of their own, and if unknown.
   virtual bool is_local() const noexcept { return false; }

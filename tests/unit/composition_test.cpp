@@ -56,7 +56,9 @@ TEST_CASE("random targets: plans are proved and loads are right", "[composition]
     const RandomTargets model = random_targets(seed);
     const auto [world, replicas] = groups[seed % std::size(groups)];
     PlanOptions options = small_windows();
-    options.assignment = seed % 5 == 0 ? Assignment::striped : Assignment::round_robin;
+    options.assignment = seed % 5 == 0   ? Assignment::striped
+                         : seed % 5 == 1 ? Assignment::sliced
+                                         : Assignment::round_robin;
     options.replicas = replicas;
     CAPTURE(seed, world, replicas);
     const Plan plan = make_plan(model.catalog, model.targets, world, options);

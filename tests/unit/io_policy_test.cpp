@@ -90,13 +90,25 @@ TEST_CASE("a host's threads, and those without NUMA, stay where they were bound"
 }
 
 TEST_CASE("the ring has two slots per thread, within its bytes", "[reading]") {
-  CHECK(io::ring_slots(2 * mib, 4) == 8);
-  CHECK(io::ring_slots(2 * mib, 16) == 32);
-  CHECK(io::ring_slots(4 * mib, 16) == 16);
-  CHECK(io::ring_slots(2 * mib, 1024) == 32);
-  CHECK(io::ring_slots(64 * mib, 4) == 2);
-  CHECK(io::ring_slots(512 * mib, 4) == 2);
-  CHECK(io::ring_slots(0, 4) == 8);
+  const auto slots = [](std::uint64_t slot_bytes, unsigned threads) {
+    return io::ring_slots({.threads = threads}, slot_bytes);
+  };
+  CHECK(slots(2 * mib, 4) == 8);
+  CHECK(slots(2 * mib, 16) == 32);
+  CHECK(slots(4 * mib, 16) == 16);
+  CHECK(slots(2 * mib, 1024) == 32);
+  CHECK(slots(64 * mib, 4) == 2);
+  CHECK(slots(512 * mib, 4) == 2);
+  CHECK(slots(0, 4) == 8);
+}
+
+TEST_CASE("io_uring has 256 MiB in flight, within the bytes of the ring", "[reading]") {
+  CHECK(io::reads_in_flight(2 * mib) == 128);
+  CHECK(io::reads_in_flight(512 * mib) == 16);
+  CHECK(io::reads_in_flight(4096) == 4096);
+  io::ReaderOptions options{.engine = IoEngine::uring, .chunk = 2 * mib};
+  CHECK(io::ring_slots(options, 2 * mib) == 32);
+  CHECK(io::ring_slots(options, mib / 2) == 128);
 }
 
 TEST_CASE("automatic mode reads directly unless most is cached, or too little is known",

@@ -1,12 +1,13 @@
-// The reader contract on the posix engine: buffered and direct.
+// The reader contract on every engine: buffered and direct.
 #include "contract/reader_contract.hpp"
 
 using namespace safeshuffle;
 
-TEST_CASE("the posix reader keeps the contract", "[io][contract]") {
+TEST_CASE("readers keep the contract", "[io][contract]") {
+  const auto engine = GENERATE(IoEngine::posix, IoEngine::uring);
   const auto direct = GENERATE(DirectIo::off, DirectIo::on);
   const auto threads = GENERATE(1U, 4U);
-  const io::ReaderOptions options{IoEngine::posix, direct, threads, testing::contract_chunk};
+  const io::ReaderOptions options{engine, direct, threads, testing::contract_chunk};
   testing::check_reader_contract(
       [&](const source::Source& source, std::vector<FileInfo> files, device::Staging& staging) {
         return io::make_reader(options, source, std::move(files), staging);
