@@ -50,12 +50,12 @@ class PosixFile {
   /// only at the end of the file.
   std::size_t read_some(std::uint64_t offset, std::span<std::byte> destination) const;
 
+  /// Open as long as this.
+  int descriptor() const noexcept { return descriptor_.value(); }
+
   /// Whether some of these bytes, which are within the file, are in a hole: they read as zeros, but
   /// are not on storage. False also if that cannot be determined.
   bool has_hole(std::uint64_t offset, std::uint64_t bytes) const noexcept;
-
-  /// Open as long as this.
-  int descriptor() const noexcept { return descriptor_.value(); }
 
   Filesystem filesystem() const noexcept { return filesystem_of(descriptor_.value()); }
 
