@@ -139,8 +139,8 @@ class StagingTrial final : public SlabTrial {
   std::string prepare() override {
     slot_bytes_ = std::min(rig_.reader.chunk, rig_.slabs->bytes);
     core::run_on(rig_.reader_cpus, [&] {
-      staging_ = rig_.comm.device_handle()->make_staging(
-          slot_bytes_, io::ring_slots(slot_bytes_, rig_.reader.threads));
+      staging_ = rig_.comm.device_handle()->make_staging(slot_bytes_,
+                                                         io::ring_slots(rig_.reader, slot_bytes_));
     });
     return SlabTrial::prepare();
   }

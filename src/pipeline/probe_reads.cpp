@@ -47,7 +47,7 @@ std::unique_ptr<Reading> make_reading(const ProbeRig& rig, bool direct) {
     options.direct = direct ? DirectIo::on : DirectIo::off;
     const std::uint64_t slot_bytes = std::min(options.chunk, rig.slabs->bytes);
     reading->staging =
-        reading->device->make_staging(slot_bytes, io::ring_slots(slot_bytes, options.threads));
+        reading->device->make_staging(slot_bytes, io::ring_slots(options, slot_bytes));
     reading->reader = io::make_reader(options, rig.source, rig.files, *reading->staging);
   });
   return reading;
