@@ -1,11 +1,14 @@
 // Plans in which every rank reads what it keeps.
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/plan.hpp"
+#include "safeshuffle/target.hpp"
 
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
@@ -13,6 +16,7 @@
 #include "plan/waves.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
+#include "support/in_memory_load.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
@@ -98,6 +102,50 @@ TEST_CASE("the bytes that a rank reads are those of its slabs, whatever the wind
     CAPTURE(rank);
     CHECK(plan.ranks()[rank].read_bytes == bytes_in_slabs(plan, rank));
   }
+}
+
+TEST_CASE("parts of large tensors arrive where they belong", "[sliced]") {
+  // Shards of a row, of parts of rows, of several rows; shared by ranks; fused; composed of several
+  // tensors, along the axis that is split and along another, with zeros at the end.
+  const Catalog catalog = make_catalog({{{"a", DType::U8, {331, 1000}},
+                                         {"b", DType::U16, {1, 100 * kib}},
+                                         {"c", DType::U8, {3, 150 * kib}},
+                                         {"d", DType::F4, {512, 512}}},
+                                        {{"e", DType::U8, {300 * kib}},
+                                         {"f", DType::U8, {100, 2000}},
+                                         {"g", DType::U8, {60, 2000}},
+                                         {"h", DType::U8, {40, 2000}},
+                                         {"i", DType::U8, {64, 3000}},
+                                         {"j", DType::U8, {200 * kib}}}});
+  const auto target = [](std::uint32_t tensor, Placement placement) {
+    return Target{tensor, std::move(placement), nullptr};
+  };
+  const auto composed = [](Shape shape, std::uint32_t axis, std::vector<Fill> fills) {
+    const std::uint32_t first = fills.front().tensor;
+    const std::string name = numbered("composed of ", first);
+    return Target{first, cut(0, shape[0], true),
+                  std::make_shared<const Composition>(
+                      Composition{name, {}, std::move(shape), axis, std::move(fills)})};
+  };
+  const std::vector<Target> targets{
+      target(0, cut(0, 331, true)),
+      target(1, cut(1, 2, false, true)),
+      target(2, fused(1, {100 * kib, 30 * kib, 20 * kib})),
+      target(3, cut(0, 512)),
+      target(4, cut(0, 300 * kib, true)),
+      composed({200, 2000}, 0, {{5, 0, 0, 100}, {6, 0, 100, 60}, {7, 0, 160, 40}}),
+      composed({64, 4000}, 1, {{8, 0, 0, 3000}, {Fill::zeros, 0, 3000, 1000}}),
+      target(9, whole(Placement::Kind::single)),
+  };
+  PlanOptions options;
+  options.assignment = Assignment::sliced;
+  options.window = GENERATE(64U, 100U, 2048U) * kib;
+  options.replicas = GENERATE(1U, 2U);
+  const std::uint32_t world = GENERATE(2U, 4U, 8U);
+  CAPTURE(options.window, options.replicas, world);
+  const Plan plan = make_plan(catalog, targets, world, options);
+  CHECK_NOTHROW(plan.prove());
+  CHECK(InMemoryLoad(plan.schedule()).result_is_right());
 }
 
 TEST_CASE("planning takes no longer with a small window", "[sliced]") {
