@@ -110,8 +110,8 @@ std::string text_result(const LoadCommand& command, const Report& report) {
                         verify_seconds(report));
   }
   if (!command.outputs.shards.empty()) {
-    text +=
-        fmt::format("saved {} in {}\n", count(report.ranks.size(), "file"), command.outputs.shards);
+    const std::size_t files = report.ranks.size() / report.replicas;
+    text += fmt::format("saved {} in {}\n", count(files, "file"), command.outputs.shards);
   }
   return text;
 }

@@ -26,8 +26,8 @@ struct Batch {
   std::uint64_t bytes = 0;           // landed
   std::size_t error_position = 0;    // of the piece that failed
   std::optional<ErrorRecord> error;
-  bool may_leave = false;
-  std::vector<LeftRange> left;
+  std::size_t files_to_leave = 0;  // the first of `files`, of which ranges may be left
+  std::vector<LeftRange> left;     // until polled
 };
 
 std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
@@ -79,10 +79,12 @@ class BatchReader final : public Reader {
 
   BatchStatus poll(BatchId id, std::chrono::microseconds patience) override {
     std::unique_lock lock(mutex_);
-    const Batch& batch = batches_.at(id);
+    Batch& batch = batches_.at(id);
     const auto done = [&batch] { return batch.unfinished == 0; };
     const bool is_done = changed_.wait_for(lock, patience, done);
-    return {is_done, batch.unread == 0, batch.bytes, batch.error, sorted(batch.left)};
+    BatchStatus status{is_done, batch.unread == 0, batch.bytes, batch.error, {}};
+    if (is_done) status.left = sorted(std::exchange(batch.left, {}));
+    return status;
   }
 
   void cancel() noexcept override {
@@ -111,8 +113,10 @@ class BatchReader final : public Reader {
     return ranges;
   }
 
+  /// What is left keeps its file open. So at most as many files are left as are kept open anyway.
   void add_batch(const std::vector<Piece>& pieces, bool may_leave) {
-    Batch batch{.files = files_of(pieces), .error = {}, .may_leave = may_leave, .left = {}};
+    Batch batch{.files = files_of(pieces), .error = {}, .left = {}};
+    if (may_leave) batch.files_to_leave = std::min(batch.files.size(), files_.capacity());
     batch.unread = batch.unfinished = pieces.size();
     const std::scoped_lock lock(waiting_mutex_, mutex_);
     Batch& added = batches_.emplace_back(std::move(batch));
@@ -164,7 +168,7 @@ class BatchReader final : public Reader {
       reader_.require_not_cancelled();
       busy_.emplace(reader_.busy_);
       return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_.host,
-                              task_.batch.may_leave);
+                              may_leave(task_));
     }
 
     void end(std::exception_ptr error) noexcept override {
@@ -181,6 +185,12 @@ class BatchReader final : public Reader {
     std::optional<BusyClock::Work> busy_;
     std::optional<RangeRead> reading_;
   };
+
+  /// Files of a batch ascend.
+  static bool may_leave(const Task& task) {
+    const std::size_t files = task.batch.files_to_leave;
+    return files != 0 && task.piece.file <= task.batch.files[files - 1];
+  }
 
   void note_left(const Task& task, std::shared_ptr<File> file) {
     if (!file) return;

@@ -20,6 +20,9 @@ class Files {
   Files(std::vector<FileInfo> infos, DirectIo mode, const source::Source& source,
         PathRecorder& recorder);
 
+  /// How many are kept open.
+  std::size_t capacity() const noexcept { return capacity_; }
+
   /// Throws std::out_of_range.
   const FileInfo& info(std::uint32_t file) const { return infos_.at(file); }
 

@@ -33,7 +33,8 @@ struct ReadRange {
 class File;
 
 /// A range that was left where it is, because the page cache has it: a copy to its destination, to
-/// be copied from there again, would only cost time.
+/// be copied from there again, would only cost time. Keeps its file open; must not outlive the
+/// reader.
 struct LeftRange {
   std::shared_ptr<File> file;
   std::uint64_t offset = 0;
@@ -56,7 +57,7 @@ struct BatchStatus {
   bool read = false;  ///< all reads are complete; some data may still be on its way to the device
   std::uint64_t bytes = 0;           ///< landed so far
   std::optional<ErrorRecord> error;  ///< the first failure: file, offset, errno, cause
-  std::vector<LeftRange> left;       ///< ascending destination; complete when done
+  std::vector<LeftRange> left;       ///< ascending destination; told once, when done
 };
 
 /// Bytes by how they were read (true: bypassing the page cache) and why.
@@ -82,7 +83,8 @@ class Reader {
 
   /// Starts reading all ranges; returns at once. Files are opened on first use. A failed range does
   /// not stop the others: the bytes of a failed range are unspecified.
-  /// With `may_leave`, what the page cache has is not read, see LeftRange; it counts as landed.
+  /// With `may_leave`, what the page cache has of the first files is not read, see LeftRange; it
+  /// counts as landed.
   virtual BatchId submit(std::span<const ReadRange> ranges, bool may_leave = false) = 0;
 
   /// Waits up to `patience` for the batch to be done. A failure is reported, not thrown.

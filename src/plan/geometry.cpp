@@ -59,6 +59,42 @@ class GeometryHash {
   const Schedule* schedule_;
 };
 
+// Segments of the first line: its ends, and those around the columns of ranks.
+class Representatives {
+ public:
+  explicit Representatives(const Segments& segments) : segments_(segments) {
+    if (segments.count() == 0) return;
+    // The last is shorter.
+    indices_ = {0, last() - std::min<std::uint64_t>(last(), 1), last()};
+  }
+
+  void add(const RankColumns& kept) {
+    if (!segments_.within_rows()) return;
+    for (const Columns& interval : kept.columns()) {
+      add_around(interval.begin);
+      add_around(interval.end);
+    }
+  }
+
+  std::vector<std::uint64_t> take() && {
+    std::sort(indices_.begin(), indices_.end());
+    indices_.erase(std::unique(indices_.begin(), indices_.end()), indices_.end());
+    return std::move(indices_);
+  }
+
+ private:
+  std::uint64_t last() const { return segments_.per_line() - 1; }
+
+  void add_around(std::uint64_t column) {
+    const std::uint64_t segment = std::min(column / segments_.step(), last());
+    indices_.insert(indices_.end(), {segment - std::min<std::uint64_t>(segment, 1), segment,
+                                     std::min(segment + 1, last())});
+  }
+
+  const Segments segments_;
+  std::vector<std::uint64_t> indices_;
+};
+
 }  // namespace
 
 bool same_geometry(const Schedule& schedule, std::uint32_t a, std::uint32_t b) {
@@ -116,28 +152,18 @@ void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankR
 }
 
 std::vector<std::uint64_t> representative_segments(const Schedule& schedule, std::uint32_t tensor) {
-  const Segments segments(schedule.cuts[tensor], schedule.window);
-  if (segments.count() == 0) return {};
-  // The last is shorter.
-  const std::uint64_t last = segments.per_line() - 1;
-  std::vector<std::uint64_t> indices{0, last - std::min<std::uint64_t>(last, 1), last};
-  const auto add_around = [&](std::uint64_t column) {
-    const std::uint64_t segment = std::min(column / segments.step(), last);
-    indices.insert(indices.end(), {segment - std::min<std::uint64_t>(segment, 1), segment,
-                                   std::min(segment + 1, last)});
-  };
-  if (segments.within_rows()) {
-    RankColumns columns;
-    for_each_receiver(schedule, tensor, columns, [&](std::uint32_t, const RankColumns& kept) {
-      for (const Columns& interval : kept.columns()) {
-        add_around(interval.begin);
-        add_around(interval.end);
-      }
-    });
-  }
-  std::sort(indices.begin(), indices.end());
-  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
-  return indices;
+  Representatives found(Segments(schedule.cuts[tensor], schedule.window));
+  RankColumns columns;
+  for_each_receiver(schedule, tensor, columns,
+                    [&](std::uint32_t, const RankColumns& kept) { found.add(kept); });
+  return std::move(found).take();
+}
+
+std::vector<std::uint64_t> representative_segments(const Segments& segments,
+                                                   const RankColumns& columns) {
+  Representatives found(segments);
+  found.add(columns);
+  return std::move(found).take();
 }
 
 }  // namespace safeshuffle::plan

@@ -69,6 +69,10 @@ void for_each_receiver(const Schedule& schedule, std::uint32_t tensor, RankColum
 /// at offsets moved by the same distance. Lines differ by whole rows only.
 std::vector<std::uint64_t> representative_segments(const Schedule& schedule, std::uint32_t tensor);
 
+/// The same of the segments of one tensor, for one rank, which keeps these columns.
+std::vector<std::uint64_t> representative_segments(const Segments& segments,
+                                                   const RankColumns& columns);
+
 /// Calls visit(rank, columns, i) for every receiver (see above) and every segment `indices[i]` of
 /// which it keeps bytes. `indices` as representative_segments returns them.
 template <class Visit>

@@ -49,8 +49,8 @@ void prove(const Schedule& schedule) {
               schedule.first_use == first_uses(schedule.uses, schedule.cuts.size()),
           "it does not use what its targets need");
   check_tensors(schedule);
-  prove_reading(schedule);
   const Geometries geometries = find_geometries(schedule);
+  prove_reading(schedule, geometries);
   prove_packing(schedule, geometries);
   prove_arenas(schedule, geometries);
   prove_compositions(schedule, geometries);

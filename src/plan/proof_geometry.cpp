@@ -99,6 +99,7 @@ class GeometryProof {
     for (const std::uint64_t index : indices) {
       const Range segment = segments.bytes(index);
       set_segment(tensor, segment, 0, columns_);
+      if (is_sliced(schedule_)) set_part(0);
       check_own(0);
       if (!lands()) {
         const Run broadcast = transfers_.run_from(slab_, 0, 0, true, places_);

@@ -7,7 +7,6 @@
 
 #include "core/arithmetic.hpp"
 #include "core/page.hpp"
-#include "plan/geometry.hpp"
 #include "plan/proof_item.hpp"
 #include "plan/proof_support.hpp"
 #include "plan/segments.hpp"
@@ -18,16 +17,18 @@ namespace {
 
 class SourceProof {
  public:
-  explicit SourceProof(const Schedule& schedule)
-      : schedule_(schedule), tensors_(schedule.catalog.tensors()), read_whole_(tensors_.size()) {}
+  SourceProof(const Schedule& schedule, const Geometries& geometries)
+      : schedule_(schedule),
+        geometries_(geometries),
+        tensors_(schedule.catalog.tensors()),
+        read_whole_(tensors_.size()) {}
 
   void check() {
     check_files();
     for (const auto& reads : schedule_.reads) check_reads(reads);
     check_all_read();
-    const std::uint32_t ranks = is_sliced(schedule_) ? schedule_.replica_size : 1;
     for (const ReadGroup& group : read_groups(schedule_)) {
-      for (std::uint32_t i = 0; i < ranks; ++i) check_group(group, group.reader + i);
+      is_sliced(schedule_) ? check_slices(group) : check_group(group, group.reader);
     }
   }
 
@@ -113,11 +114,32 @@ class SourceProof {
     }
   }
 
+  // Every rank reads its part. Tensors of one geometry that are read in segments differ by where
+  // they lie in their files only.
+  void check_slices(const ReadGroup& group) {
+    const std::uint32_t tensor = schedule_.reads.front()[group.first].tensor;
+    const bool repeats = Segments(schedule_.cuts[tensor], schedule_.window).count() > 1 &&
+                         geometries_.example[geometries_.of_tensor[tensor]] != tensor;
+    const std::uint32_t ranks = repeats ? 1 : schedule_.replica_size;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) check_group(group, rank);
+  }
+
+  // Of the slabs of a reader; if all ranks read, those of its twins have the same.
+  std::uint64_t slab_capacity(std::uint32_t reader) const {
+    std::uint64_t capacity = schedule_.ranks[reader].slab_bytes;
+    if (!is_sliced(schedule_)) return capacity;
+    for (std::uint32_t replica = 0; replica < schedule_.replicas; ++replica) {
+      const std::uint32_t twin = twin_of(schedule_, reader, replica);
+      capacity = std::min(capacity, schedule_.ranks[twin].slab_bytes);
+    }
+    return capacity;
+  }
+
   // The slabs of a read of many segments differ by a multiple of the segment's bytes only.
   void check_group(const ReadGroup& group, std::uint32_t reader) {
     const std::span<const Read> reads =
         std::span(reads_of(schedule_, reader)).subspan(group.first, group.count);
-    const std::uint64_t capacity = schedule_.ranks[reader].slab_bytes;
+    const std::uint64_t capacity = slab_capacity(reader);
     check_slab(reads, reader, 0, capacity);
     const Read& read = reads.front();
     const Segments segments(schedule_.cuts[read.tensor], schedule_.window);
@@ -127,7 +149,8 @@ class SourceProof {
       check_slab(reads, reader, index, capacity);
     }
     if (!is_sliced(schedule_)) return;
-    for (const std::uint64_t index : representative_segments(schedule_, read.tensor)) {
+    columns_.assign(schedule_, read.tensor, reader);
+    for (const std::uint64_t index : representative_segments(segments, columns_)) {
       check_slab(reads, reader, static_cast<std::uint32_t>(index), capacity);
     }
   }
@@ -199,6 +222,7 @@ class SourceProof {
   }
 
   const Schedule& schedule_;
+  const Geometries& geometries_;
   std::span<const TensorInfo> tensors_;
   std::vector<bool> read_whole_;  // by tensor: by one read
   std::vector<Read> parts_;       // all other reads
@@ -208,8 +232,8 @@ class SourceProof {
 
 }  // namespace
 
-void prove_reading(const Schedule& schedule) {
-  SourceProof(schedule).check();
+void prove_reading(const Schedule& schedule, const Geometries& geometries) {
+  SourceProof(schedule, geometries).check();
 }
 
 }  // namespace safeshuffle::plan

@@ -135,6 +135,7 @@ class Summarizer {
       rank.received_bytes = 0;
       rank.slab_bytes = slab_bytes;
       for (std::size_t i = 0; i < read.size(); ++i) {
+        if (geometries_.tensors[i] == 0) continue;
         read[i] = bytes_read_of(geometries_.example[i], rank.rank);
         rank.read_bytes += geometries_.tensors[i] * read[i];
       }
@@ -155,13 +156,25 @@ class Summarizer {
     return core::align_up(bytes, core::page_bytes);
   }
 
+  // Of the segments that the rank reads of a line (see Segments), all but the first and the last
+  // are read alike.
   std::uint64_t bytes_read_of(std::uint32_t tensor, std::uint32_t rank) {
+    columns_.assign(schedule_, tensor, rank);
+    if (columns_.row_bytes() == 0) return 0;
     const Segments segments(schedule_.cuts[tensor], schedule_.window);
-    std::uint64_t bytes = 0;
-    for (std::uint64_t i = 0; i < segments.count(); ++i) {
-      bytes += read_part(schedule_, tensor, segments.bytes(i), rank, columns_).size();
+    std::uint64_t first = 0;
+    std::uint64_t last = segments.per_line() - 1;
+    if (segments.within_rows()) {
+      first = columns_.columns().front().begin / segments.step();
+      last = (columns_.columns().back().end - 1) / segments.step();
     }
-    return bytes;
+    const auto part = [&](std::uint64_t segment) {
+      return read_part(schedule_, tensor, segments.bytes(segment), rank, columns_).size();
+    };
+    std::uint64_t bytes = part(first);
+    if (last != first) bytes += part(last);
+    if (last - first > 1) bytes += (last - first - 1) * part(first + 1);
+    return segments.lines() * bytes;
   }
 
   void add_group(const ReadGroup& group) {

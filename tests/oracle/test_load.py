@@ -121,6 +121,7 @@ class Load(unittest.TestCase):
             "--save-sharded", saved, "--verify", "full", "--report", report,
         )  # fmt: skip
         self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"\nsaved {case.shards} file", result.stdout)
         self.assert_as_planned(report, command.run("plan", *choices, "--world", case.ranks, "--json"))
         self.assert_only_needed_is_read(report, case)
         names = [f"model-rank-{rank}-part-0.safetensors" for rank in range(case.shards)]

@@ -20,6 +20,7 @@
 #include "io/pieces.hpp"
 #include "source/files.hpp"
 #include "support/catch.hpp"
+#include "support/own_process.hpp"
 #include "support/sample_file.hpp"
 #include "support/test_staging.hpp"
 #include "support/wrapped_files.hpp"
@@ -484,6 +485,40 @@ TEST_CASE("what the page cache has may be left there", "[io]") {
   const io::IoPath path = bench.reader->path();
   CHECK(path.buffered_bytes + path.direct_bytes == file_size);
   CHECK(path.buffered_bytes >= left);
+}
+
+TEST_CASE("what was left does not keep many files open", "[io]") {
+  Bench bench(DirectIo::automatic);
+  constexpr std::uint32_t count = 80;  // more than are kept open
+  constexpr std::uint64_t size = 10'000;
+  std::vector<FileInfo> files;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    files.push_back(testing::write_sample(bench.directory.file(std::to_string(i)), i, size));
+  }
+  const AlignedMemory memory(count * size);
+  bench.source.cached = [](std::uint64_t, std::uint64_t bytes) { return bytes; };
+  const std::ptrdiff_t descriptors = testing::open_descriptors();
+  bench.reader = io::make_reader(bench.options, bench.source, files, bench.staging);
+  const std::uint32_t per_batch = GENERATE(1U, 80U);
+  for (std::uint32_t first = 0; first < count; first += per_batch) {
+    std::vector<io::ReadRange> ranges;
+    for (std::uint32_t i = first; i < first + per_batch; ++i) {
+      ranges.push_back({i, 0, size, memory.data() + i * size});
+    }
+    const io::BatchId batch = bench.reader->submit(ranges, true);
+    io::BatchStatus status;
+    while (!status.done) status = bench.reader->poll(batch, std::chrono::seconds(1));
+    CHECK_FALSE(status.error);
+    CHECK(status.bytes == per_batch * size);
+    CHECK_FALSE(status.left.empty());
+    CHECK(testing::open_descriptors() < descriptors + count);
+    for (const io::LeftRange& range : status.left) {
+      read(range, 0, {range.destination, range.bytes});
+    }
+    for (std::uint32_t i = first; i < first + per_batch; ++i) {
+      CHECK(testing::is_sample(memory.span().subspan(i * size, size), i, 0));
+    }
+  }
 }
 
 TEST_CASE("a file that shrinks or is replaced after it was left there is an error", "[io]") {

@@ -1,11 +1,14 @@
 // Plans in which every rank reads what it keeps.
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/plan.hpp"
+#include "safeshuffle/target.hpp"
 
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
@@ -13,6 +16,7 @@
 #include "plan/waves.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
+#include "support/in_memory_load.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
@@ -23,7 +27,7 @@ constexpr std::uint64_t kib = 1024;
 
 // Of 1 MiB each: "rows" split along dim 0, "columns" along dim 1, "both" replicated; "own", of 5
 // bytes, on rank 1 only, in a file of its own.
-Plan sliced(std::uint32_t world, std::uint64_t window = 4 << 20) {
+Plan sliced(std::uint32_t world, std::uint64_t window = 4 << 20, std::uint32_t replicas = 1) {
   const Shape shape{1024, 1024};
   const Catalog catalog = make_catalog(
       {{{"rows", DType::U8, shape}, {"columns", DType::U8, shape}, {"both", DType::U8, shape}},
@@ -31,9 +35,22 @@ Plan sliced(std::uint32_t world, std::uint64_t window = 4 << 20) {
   PlanOptions options;
   options.assignment = Assignment::sliced;
   options.window = window;
+  options.replicas = replicas;
   return make_plan(catalog,
                    {cut(0, 1024), cut(1, 1024), whole(), whole(Placement::Kind::single, 1)}, world,
                    options);
+}
+
+// What the slabs of all waves have; none of them is too large.
+std::uint64_t bytes_in_slabs(const Plan& plan, std::uint32_t rank) {
+  plan::Slab slab;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t wave = 0; wave < plan.waves(); ++wave) {
+    plan::slab_at(plan.schedule(), wave, rank, slab);
+    CHECK(plan::slab_bytes(slab) <= plan.ranks()[rank].slab_bytes);
+    for (const plan::FileRange& range : slab.file_ranges) bytes += range.bytes;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -63,15 +80,83 @@ TEST_CASE("every rank reads what it keeps, and sends nothing", "[sliced]") {
 TEST_CASE("segments of which a rank keeps nothing are not read", "[sliced]") {
   const Plan plan = sliced(4, 64 * kib);
   CHECK_NOTHROW(plan.prove());
-  plan::Slab slab;
-  std::uint64_t read = 0;
-  for (std::uint32_t wave = 0; wave < plan.waves(); ++wave) {
-    plan::slab_at(plan.schedule(), wave, 2, slab);
-    CHECK(plan::slab_bytes(slab) <= plan.ranks()[2].slab_bytes);
-    for (const plan::FileRange& range : slab.file_ranges) read += range.bytes;
+  CHECK(bytes_in_slabs(plan, 2) == (256 + 1024 + 1024) * kib);
+}
+
+TEST_CASE("the bytes that a rank reads are those of its slabs, whatever the window", "[sliced]") {
+  // Rows of 1, 4 and 300 KiB, parts in the middle of them, and a tensor without elements.
+  const Catalog catalog = make_catalog({{{"a", DType::U8, {1021, 1024}},
+                                         {"b", DType::U8, {7, 4 * kib}},
+                                         {"c", DType::U8, {5, 300 * kib}},
+                                         {"d", DType::U8, {700 * kib}},
+                                         {"e", DType::U8, {0, 12}}}});
+  const std::vector<Placement> placements{cut(0, 1021, true), cut(1, 4 * kib), cut(1, 300 * kib),
+                                          cut(0, 700 * kib, true), cut(1, 12)};
+  PlanOptions options;
+  options.assignment = Assignment::sliced;
+  options.window = GENERATE(4U, 6U, 64U, 65U, 150U, 1024U) * kib;
+  const Plan plan = make_plan(catalog, placements, 4, options);
+  CAPTURE(options.window);
+  CHECK_NOTHROW(plan.prove());
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    CAPTURE(rank);
+    CHECK(plan.ranks()[rank].read_bytes == bytes_in_slabs(plan, rank));
   }
-  CHECK(read == plan.ranks()[2].read_bytes);
-  CHECK(read == (256 + 1024 + 1024) * kib);
+}
+
+TEST_CASE("parts of large tensors arrive where they belong", "[sliced]") {
+  // Shards of a row, of parts of rows, of several rows; shared by ranks; fused; composed of several
+  // tensors, along the axis that is split and along another, with zeros at the end.
+  const Catalog catalog = make_catalog({{{"a", DType::U8, {331, 1000}},
+                                         {"b", DType::U16, {1, 100 * kib}},
+                                         {"c", DType::U8, {3, 150 * kib}},
+                                         {"d", DType::F4, {512, 512}}},
+                                        {{"e", DType::U8, {300 * kib}},
+                                         {"f", DType::U8, {100, 2000}},
+                                         {"g", DType::U8, {60, 2000}},
+                                         {"h", DType::U8, {40, 2000}},
+                                         {"i", DType::U8, {64, 3000}},
+                                         {"j", DType::U8, {200 * kib}}}});
+  const auto target = [](std::uint32_t tensor, Placement placement) {
+    return Target{tensor, std::move(placement), nullptr};
+  };
+  const auto composed = [](Shape shape, std::uint32_t axis, std::vector<Fill> fills) {
+    const std::uint32_t first = fills.front().tensor;
+    const std::string name = numbered("composed of ", first);
+    return Target{first, cut(0, shape[0], true),
+                  std::make_shared<const Composition>(
+                      Composition{name, {}, std::move(shape), axis, std::move(fills)})};
+  };
+  const std::vector<Target> targets{
+      target(0, cut(0, 331, true)),
+      target(1, cut(1, 2, false, true)),
+      target(2, fused(1, {100 * kib, 30 * kib, 20 * kib})),
+      target(3, cut(0, 512)),
+      target(4, cut(0, 300 * kib, true)),
+      composed({200, 2000}, 0, {{5, 0, 0, 100}, {6, 0, 100, 60}, {7, 0, 160, 40}}),
+      composed({64, 4000}, 1, {{8, 0, 0, 3000}, {Fill::zeros, 0, 3000, 1000}}),
+      target(9, whole(Placement::Kind::single)),
+  };
+  PlanOptions options;
+  options.assignment = Assignment::sliced;
+  options.window = GENERATE(64U, 100U, 2048U) * kib;
+  options.replicas = GENERATE(1U, 2U);
+  const std::uint32_t world = GENERATE(2U, 4U, 8U);
+  CAPTURE(options.window, options.replicas, world);
+  const Plan plan = make_plan(catalog, targets, world, options);
+  CHECK_NOTHROW(plan.prove());
+  CHECK(InMemoryLoad(plan.schedule()).result_is_right());
+}
+
+TEST_CASE("planning takes no longer with a small window", "[sliced]") {
+  // 2^28 segments for each of 1024 ranks: one after the other, they would take hours.
+  const Catalog catalog = make_catalog({{{"a", DType::U8, {1 << 20, 1 << 20}}}});
+  PlanOptions options;
+  options.assignment = Assignment::sliced;
+  options.window = 4 * kib;
+  const Plan plan = make_plan(catalog, {cut(0, 1 << 20)}, 1024, options);
+  CHECK_NOTHROW(plan.prove());
+  for (const RankSummary& rank : plan.ranks()) CHECK(rank.read_bytes == std::uint64_t{1} << 30);
 }
 
 TEST_CASE("a rank alone reads the same as round-robin", "[sliced]") {
@@ -106,5 +191,22 @@ TEST_CASE("a broken sliced schedule is not proved", "[sliced]") {
     faults[i](schedule);
     CAPTURE(i);
     CHECK_THROWS_AS(plan::prove(schedule), PlanError);
+  }
+}
+
+TEST_CASE("the memory of every replica is proved", "[sliced]") {
+  using plan::Schedule;
+  const std::vector<std::function<void(RankSummary&)>> faults{
+      [](RankSummary& rank) { rank.slab_bytes = 0; },
+      [](RankSummary& rank) { rank.arena_bytes -= 256; },
+  };
+  for (const std::uint64_t window : {4096 * kib, 64 * kib}) {
+    for (const auto& fault : faults) {
+      Schedule schedule = sliced(4, window, 2).schedule();
+      CHECK_NOTHROW(plan::prove(schedule));
+      fault(schedule.ranks[3]);
+      CAPTURE(window);
+      CHECK_THROWS_AS(plan::prove(schedule), PlanError);
+    }
   }
 }
