@@ -104,14 +104,16 @@ class Interrupted(SavingCase):
         return len(list(self.saved.glob(".*.old-*"))) == RANKS
 
     def test_loading_ends_promptly(self):
-        slow = LONG | {"call": "pread", "path": ".safetensors", "thread": "worker"}
+        """While threads read into slabs, and while the main one packs from the page cache, too."""
+        data = LONG | {"call": "pread", "path": ".safetensors", "from": 1024}
         marker = self.work / "report"
-        for number in ENDING:
-            result = self.interrupt(number, lambda: job.open_files(self.work),
-                                    "--report", marker, ranks=1, faults=[slow],
-                                    alone=True)  # fmt: skip
-            self.assertEqual(result.code, -number)
-            self.assertEqual(os.listdir(self.work), ["model"])
+        for slow, direct in ((data | {"thread": "worker"}, "off"), (data, "auto")):
+            for number in ENDING:
+                result = self.interrupt(number, lambda: job.open_files(self.work),
+                                        "--report", marker, "--direct", direct, ranks=1,
+                                        faults=[slow], alone=True)  # fmt: skip
+                self.assertEqual(result.code, -number)
+                self.assertEqual(os.listdir(self.work), ["model"])
 
     def test_an_ignored_signal_stays_so(self):
         slow = self.slow | {"value": 3000}

@@ -11,7 +11,7 @@ from case import RANKS, SAVED, FaultCase
 
 FILE = model.file_name(1)
 # Whoever reads tensors fails, with code 3.
-NO_READING = {"call": "pread", "path": ".safetensors", "thread": "worker", "action": "errno",
+NO_READING = {"call": "pread", "path": ".safetensors", "from": 1024, "action": "errno",
               "value": errno.EIO}  # fmt: skip
 LOCK = ".safeshuffle.lock"
 
