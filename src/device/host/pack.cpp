@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <vector>
 
 #include "core/arithmetic.hpp"
@@ -61,11 +62,24 @@ constexpr std::uint64_t block_bytes = std::uint64_t{256} << 10;
 /// Rows that are shorter, or close to each other, are read together with what lies between them.
 constexpr std::uint64_t shortest_read = 2048;
 
+/// Memory of one task for that, allocated when it is needed.
+class Block {
+ public:
+  std::span<std::byte> first(std::uint64_t bytes) {
+    if (!memory_) memory_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
+    return {memory_.get(), bytes};
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+};
+
 /// One item, ready to move any part of itself.
 class ItemMover {
  public:
-  ItemMover(const PackItem& item, const PackBuffers& buffers)
+  ItemMover(const PackItem& item, const PackBuffers& buffers, Block& block)
       : item_(item),
+        block_(&block),
         reads_(buffers.reads),
         source_(reads_ == nullptr ? buffers.source + item.source : nullptr),
         destination_((item.target == PackTarget::arena ? buffers.arena : buffers.pack_buffer) +
@@ -145,11 +159,7 @@ class ItemMover {
     }
   }
 
-  static std::span<std::byte> scratch(std::uint64_t bytes) {
-    thread_local std::vector<std::byte> block;
-    if (block.size() < bytes) block.resize(bytes);
-    return std::span(block).first(bytes);
-  }
+  std::span<std::byte> scratch(std::uint64_t bytes) const { return block_->first(bytes); }
 
   void move_rows(std::uint64_t begin, std::uint64_t end) const {
     const bool prefetches = convert_ != nullptr && item_.row_bytes >= prefetch_minimum;
@@ -181,6 +191,7 @@ class ItemMover {
   }
 
   const PackItem& item_;
+  Block* block_;
   const PackSource* reads_;
   const std::byte* source_;
   std::byte* destination_;
@@ -214,10 +225,11 @@ class FirstError {
 
 void run_task(std::span<const PackItem> items, const PackBuffers& buffers, Position begin,
               Position end) {
+  Block block;
   for (std::size_t i = begin.item; i < items.size() && i <= end.item; ++i) {
     const std::uint64_t first = i == begin.item ? begin.byte : 0;
     const std::uint64_t last = i == end.item ? end.byte : source_bytes(items[i]);
-    if (first < last) ItemMover(items[i], buffers).move(first, last);
+    if (first < last) ItemMover(items[i], buffers, block).move(first, last);
   }
 }
 
