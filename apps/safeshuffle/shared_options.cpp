@@ -87,7 +87,7 @@ void add_plan_options(CLI::App& parser, Options& options) {
   add_dtype(parser, options.plan.dtype, "Convert F16, BF16 and F32 tensors");
   parser
       .add_option("--replicas", options.plan.replicas,
-                  "Load D copies, each on a D-th of the ranks; every byte is read once for all")
+                  "Load D copies, each on a D-th of the ranks; files are read once for all")
       ->type_name("D")
       ->capture_default_str();
   add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),

@@ -26,7 +26,8 @@ struct PlanOptions {
   Assignment assignment = Assignment::round_robin;
 
   /// Copies of the model, each on as many ranks: of T ranks each, rank r has shard r mod T of
-  /// replica r / T. Each stored byte is read once for all of them. Must divide the world size.
+  /// replica r / T. Each stored byte is read once for all of them, unless `sliced`. Must divide the
+  /// world size.
   std::uint32_t replicas = 1;
 
   /// Conversion of floating-point tensors.

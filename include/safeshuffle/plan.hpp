@@ -78,7 +78,8 @@ class Plan {
 
   /// Proves from the plan alone that every byte of every target is written exactly once, with the
   /// stored byte or the zero that belongs there, and that every needed stored byte is read exactly
-  /// once. Throws PlanError naming the first tensor that fails.
+  /// once, or, if `sliced`, once by each rank that keeps it. Throws PlanError naming the first
+  /// tensor that fails.
   void prove() const;
 
   const plan::Schedule& schedule() const noexcept { return *schedule_; }

@@ -118,6 +118,7 @@ class BatchReader final : public Reader {
     Batch batch{.files = files_of(pieces), .error = {}, .left = {}};
     if (may_leave) batch.files_to_leave = std::min(batch.files.size(), files_.capacity());
     batch.unread = batch.unfinished = pieces.size();
+    if (may_leave) batch.left.reserve(pieces.size());  // `note_left` must not throw
     const std::scoped_lock lock(waiting_mutex_, mutex_);
     Batch& added = batches_.emplace_back(std::move(batch));
     for (std::size_t i = 0; i < pieces.size(); ++i) waiting_.push_back({added, pieces[i], i});
@@ -192,7 +193,7 @@ class BatchReader final : public Reader {
     return files != 0 && task.piece.file <= task.batch.files[files - 1];
   }
 
-  void note_left(const Task& task, std::shared_ptr<File> file) {
+  void note_left(const Task& task, std::shared_ptr<File> file) noexcept {
     if (!file) return;
     const Piece& piece = task.piece;
     const std::scoped_lock lock(mutex_);

@@ -6,7 +6,8 @@
 
 namespace safeshuffle::plan {
 
-/// Proves that every needed stored byte is read exactly once, into its own place in a slab.
+/// Proves that every needed stored byte is read exactly once, if `sliced` by each rank that keeps
+/// it, into its own place in a slab.
 /// Throws PlanError.
 void prove_reading(const Schedule& schedule, const Geometries& geometries);
 
