@@ -82,11 +82,11 @@ TEST_CASE("the GPU leaves what adjoins alone", "[pack_kernel][sanitized]") {
 TEST_CASE("the GPU packs large items", "[pack_kernel]") {
   const auto gpu = open_gpu();
   PackTable table;
-  table.add({{DType::U8, DType::U8}, 1, 60 * mi + 77, 0, 0, 3, 0});
-  table.add({{DType::BF16, DType::F16}, 1, 20 * mi - 3, 0, 0, 1, 8, PackTarget::pack_buffer});
-  table.add({{DType::F32, DType::BF16}, 3000, 4097, 12, 2, 5, 4});
-  table.add({{DType::BF16, DType::F32}, 3000, 2048, 4096, 0, 2, 0, PackTarget::pack_buffer});
-  table.add({{DType::U8, DType::U8}, 4 * mi + 1, 1, 2, 1, 0, 0});
+  table.add({{DType::U8, DType::U8}, 1, 16 * mi + 77, 0, 0, 3, 0});
+  table.add({{DType::BF16, DType::F16}, 1, 6 * mi - 3, 0, 0, 1, 8, PackTarget::pack_buffer});
+  table.add({{DType::F32, DType::BF16}, 1000, 4097, 12, 2, 5, 4});
+  table.add({{DType::BF16, DType::F32}, 1000, 2048, 4096, 0, 2, 0, PackTarget::pack_buffer});
+  table.add({{DType::U8, DType::U8}, mi + 1, 1, 2, 1, 0, 0});
   check(*gpu, table);
 }
 
