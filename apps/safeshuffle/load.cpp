@@ -125,14 +125,18 @@ std::string json_result(const LoadCommand& command, const Report& report) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// On rank 0, which alone writes and prints the report. `file`: one that was loaded.
-void add_kept_ceilings(Report& report, const std::string& file) try {
+// What was measured here before, if anything. Collective, but only rank 0 looks: it alone writes and
+// prints the report, and its costs decide.
+std::optional<KeptProbe> find_kept_probe(const LoadCommand& command, const Communicator& comm) {
+  const ProbePlace place = place_of(comm, command.paths.front(), command.options.timeout);
   const std::string directory = probe_directory();
-  if (directory.empty()) return;
-  const auto probe = find_probe(place_of(report, file), directory);
-  if (probe) add_ceilings(report, *probe);
-} catch (const Error& error) {
-  print_warnings({"the kept probe is not used: " + describe(error.record())});
+  if (comm.rank() != 0 || directory.empty()) return {};
+  try {
+    return find_probe(place, directory);
+  } catch (const Error& error) {
+    print_warnings({"the kept probe is not used: " + describe(error.record())});
+    return {};
+  }
 }
 
 // Rank 0 prints; the others learn whether it succeeded.
@@ -174,17 +178,17 @@ void load(LoadCommand& command) {
   command.options.trace = !command.outputs.trace.empty();
   const Communicator comm = join_group(command.device, command.options.timeout);
   compare_steps(command, comm);
+  const std::optional<KeptProbe> probe = find_kept_probe(command, comm);
+  if (probe) command.options.plan.site.costs = probe->costs;
   std::optional<LoadOutputs> outputs;
-  std::string first_file;
   const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
     PlannedLoad planned(command.paths, comm, options);
     if (comm.rank() == 0) print_warnings(planned.plan().warnings());
     outputs.emplace(command.outputs, planned, comm, options);
-    first_file = planned.inputs().front();
     return planned.run();
   });
   Report report = model.report();
-  if (comm.rank() == 0) add_kept_ceilings(report, first_file);
+  if (probe) add_ceilings(report, *probe);
   if (command.verify) {
     add_verification(report, with_progress(command, "verifying", [&](const Options& options) {
                        return verify(model, comm, options);

@@ -71,6 +71,7 @@ void print_json(const Plan& plan, const Selection& selection) {
   Json json{{"world", plan.world()},
             {"replicas", plan.replicas()},
             {"assignment", name(plan.assignment())},
+            {"assignment_reason", plan.assignment_reason()},
             {"window", plan.window()},
             {"waves", plan.waves()},
             {"hash", fmt::format("{:016x}", plan.hash())},
@@ -92,23 +93,27 @@ void print_table(const Plan& plan) {
                format_size(rank.received_bytes), format_size(rank.kept_bytes),
                format_size(rank.peak_device_bytes)});
   }
-  print_result(fmt::format("{}\n{}{} of {} in {}; {} assignment, {} with a window of {}\n",
+  print_result(fmt::format("{}\n{}{} of {} in {}; {} with a window of {}\n",
                            table.text(), placement_line(summarize(plan.catalog(), plan.targets())),
                            count(plan.catalog().tensors().size(), "tensor"),
                            format_size(plan.catalog().tensor_bytes()),
-                           count(plan.catalog().files().size(), "file"), name(plan.assignment()),
+                           count(plan.catalog().files().size(), "file"),
                            count(plan.waves(), "wave"), format_binary_size(plan.window())));
   if (plan.replicas() != 1) {
     print_result(fmt::format("{} of {} each: rank r has shard r mod {}\n",
                              count(plan.replicas(), "replica"), count(plan.replica_size(), "rank"),
                              plan.replica_size()));
   }
+  print_result(assignment_line(plan.assignment(), plan.assignment_reason()));
   print_result(fmt::format("proof: ok; plan hash: {:016x}\n", plan.hash()));
 }
 
-// With the window that a load onto the device uses.
-PlanOptions plan_options(const PlanCommand& command) {
+// With the window that a load onto the device uses. The page cache is as it would be if all ranks
+// were started here and now.
+PlanOptions plan_options(const PlanCommand& command, double cached_share) {
   PlanOptions options = command.options.plan;
+  options.site.device = command.device;
+  options.site.cached_share = cached_share;
   if (options.window == 0 && command.device == DeviceKind::cuda) {
     options.window = core::gpu_defaults.window;
   }
@@ -120,7 +125,7 @@ void plan(const PlanCommand& command) {
   const TpPlan rules = select_tp_plan(command.options, checkpoint, command.world);
   auto targets = select_targets(checkpoint, rules, command.options, command.world);
   const Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), command.world,
-                              plan_options(command));
+                              plan_options(command, checkpoint.cached_share));
   plan.prove();
   print_warnings(plan.warnings());
   command.json ? print_json(plan, command.options.selection) : print_table(plan);

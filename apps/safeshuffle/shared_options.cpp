@@ -17,13 +17,14 @@
 namespace safeshuffle::app {
 namespace {
 
-const Choices<Assignment>& assignments() {
-  static const Choices<Assignment> names{{"round-robin", Assignment::round_robin},
-                                         {"balanced", Assignment::balanced},
-                                         {"striped", Assignment::striped},
-                                         {"sliced", Assignment::sliced},
-                                         {"auto", Assignment::automatic}};
-  return names;
+Choices<Assignment> assignments() {
+  Choices<Assignment> choices;
+  for (const Assignment assignment :
+       {Assignment::automatic, Assignment::round_robin, Assignment::balanced, Assignment::striped,
+        Assignment::sliced}) {
+    choices.emplace_back(name(assignment), assignment);
+  }
+  return choices;
 }
 
 // One pattern each time it is given: what follows may be the MODEL.
@@ -139,10 +140,6 @@ void add_progress(CLI::App& parser, ProgressStyle& style) {
 std::string default_text(std::uint64_t core::Defaults::*bytes) {
   return fmt::format("{}, on GPUs {}", format_binary_size(core::host_defaults.*bytes),
                      format_binary_size(core::gpu_defaults.*bytes));
-}
-
-std::string_view name(Assignment assignment) {
-  return name_of(assignments(), assignment);
 }
 
 }  // namespace safeshuffle::app

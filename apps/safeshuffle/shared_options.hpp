@@ -40,7 +40,4 @@ void add_progress(CLI::App& parser, ProgressStyle& style);
 /// "64 MiB, on GPUs 256 MiB": a default in bytes that depends on the device.
 std::string default_text(std::uint64_t core::Defaults::*bytes);
 
-/// The value of --assign.
-std::string_view name(Assignment assignment);
-
 }  // namespace safeshuffle::app

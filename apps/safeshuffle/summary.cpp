@@ -172,6 +172,11 @@ std::string placement_line(const PlacementSummary& placement) {
   return text + "\n";
 }
 
+std::string assignment_line(Assignment assignment, const std::string& reason) {
+  return reason.empty() ? fmt::format("assigned {}\n", name(assignment))
+                        : fmt::format("assigned {} ({})\n", name(assignment), reason);
+}
+
 std::string bottleneck_line(const Report& report) {
   const Bottleneck longest = bottleneck(report);
   if (const Reached* reached = reached_in(report, longest.phase)) {
@@ -185,7 +190,9 @@ std::string bottleneck_line(const Report& report) {
 
 std::string summary(const Report& report) {
   return bytes_table(report) + "\n" + phases_table(report) + "\n" +
-         placement_line(report.placement) + path_line(report) + choices_line(report) +
+         placement_line(report.placement) +
+         assignment_line(report.assignment, report.assignment_reason) + path_line(report) +
+         choices_line(report) +
          fallback_lines(report) + result_line(report) + bottleneck_line(report);
 }
 

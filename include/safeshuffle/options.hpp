@@ -6,24 +6,48 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
+#include "safeshuffle/costs.hpp"
 #include "safeshuffle/dtype.hpp"
 #include "safeshuffle/selection.hpp"
 
 namespace safeshuffle {
 
-/// Which rank reads which files. A deterministic function of the catalog and the world size.
+/// Which rank reads which files. A deterministic function of the catalog, the world size and, if
+/// automatic, the site.
 enum class Assignment : std::uint8_t {
   round_robin,  ///< file i is read by rank i % world; or, if every file is for one rank only, by it
   balanced,     ///< whole files, largest first, each to the rank with the fewest bytes so far
   striped,      ///< every file is divided into `world` ranges of tensors; for few or skewed files
   sliced,       ///< every rank reads what it keeps itself; nothing is exchanged
-  automatic,    ///< striped if files < ranks or round-robin is badly skewed, else round-robin
+  automatic,    ///< round-robin, unless another is at least 5 % faster by the costs of the site
+};
+
+/// As in options of the command: "round-robin".
+std::string_view name(Assignment assignment) noexcept;
+
+/// Where a load takes place: what Assignment::automatic depends on. `load` by path replaces all but
+/// the costs by what it finds.
+struct Site {
+  /// `automatic` counts as the host.
+  DeviceKind device = DeviceKind::host;
+
+  /// On which the ranks run, equally many on each.
+  std::uint32_t nodes = 1;
+
+  /// What part of the files is in a page cache that all ranks share, 0 to 1; 0 on several nodes.
+  double cached_share = 0;
+
+  /// What is not known has the device's default (`default_costs`). `load` by path takes rank 0's.
+  Costs costs;
 };
 
 /// What a plan depends on, besides catalog, placements and world size.
 struct PlanOptions {
-  Assignment assignment = Assignment::round_robin;
+  Assignment assignment = Assignment::automatic;
+
+  Site site;
 
   /// Copies of the model, each on as many ranks: of T ranks each, rank r has shard r mod T of
   /// replica r / T. Each stored byte is read once for all of them, unless `sliced`. Must divide the

@@ -56,6 +56,9 @@ class Plan {
   /// Resolved assignment; never `automatic`.
   Assignment assignment() const noexcept;
 
+  /// Why `automatic` selected it, with estimated times; empty if the caller selected it.
+  const std::string& assignment_reason() const noexcept;
+
   /// Equal on two ranks if and only if (up to hash collisions) their plans are equal: XXH3-64 over
   /// catalog, targets and schedule, except the files' paths and modification times, which may
   /// differ between nodes.

@@ -139,8 +139,10 @@ struct KeptProbe {
 /// read, ConfigError if it is not valid.
 std::optional<KeptProbe> find_probe(const ProbePlace& place, const std::string& directory);
 
-/// The place of a load, of which `file` is one of the files that it read.
-ProbePlace place_of(const Report& report, const std::string& file);
+/// The place of a load from `path` by this group. Collective; the same on all ranks. `timeout`: see
+/// Options::timeout.
+ProbePlace place_of(const Communicator& comm, const std::string& path,
+                    std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
 /// Adds to the report what share of these ceilings the load reached.
 void add_ceilings(Report& report, const KeptProbe& probe);

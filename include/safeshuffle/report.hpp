@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "safeshuffle/options.hpp"
 #include "safeshuffle/selection.hpp"
 #include "safeshuffle/target.hpp"
 
@@ -107,7 +108,9 @@ struct Report {
   std::string device;   ///< rank 0's
   std::string
       transport;  ///< "self", "mpi"; "nccl+" and what control messages use: mpi, tcp, caller
-  std::uint32_t replicas = 1;  ///< PlanOptions::replicas
+  Assignment assignment = Assignment::round_robin;  ///< Plan::assignment
+  std::string assignment_reason;                    ///< Plan::assignment_reason
+  std::uint32_t replicas = 1;                       ///< PlanOptions::replicas
   std::uint64_t plan_hash = 0;
   std::uint32_t waves = 0;
   std::uint64_t window = 0;

@@ -11,9 +11,9 @@
 
 namespace safeshuffle::pipeline {
 
-/// The share, 0 to 1, of a sample: up to 64 of the files `chosen`, in each of them four pieces of
-/// up to 1 MiB. So it takes milliseconds, however large the files are. Empty if there are no files,
-/// or if it cannot be found out.
+/// The share, 0 to 1, of a sample: up to 64 of the files `chosen`, of each what
+/// source::cached_share finds. So it takes milliseconds, however large the files are. Empty if there
+/// are no files, or if it cannot be found out.
 std::optional<double> cached_share(const source::Source& source, std::span<const FileInfo> files,
                                    std::span<const std::uint32_t> chosen);
 

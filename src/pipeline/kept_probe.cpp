@@ -12,10 +12,15 @@
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/probe.hpp"
 
+#include "comm/collective_call.hpp"
+#include "comm/control/agreement.hpp"
 #include "core/atomic_file.hpp"
 #include "core/machine.hpp"
 #include "core/new_directory.hpp"
 #include "core/posix_file.hpp"
+#include "core/process.hpp"
+#include "core/wire.hpp"
+#include "device/device.hpp"
 #include "pipeline/probe_json.hpp"
 #include "pipeline/probe_place.hpp"
 
@@ -103,16 +108,28 @@ std::optional<KeptProbe> find_probe(const ProbePlace& place, const std::string& 
   throw;
 }
 
-ProbePlace place_of(const Report& report, const std::string& file) {
+ProbePlace place_of(const Communicator& comm, const std::string& path,
+                    std::chrono::milliseconds timeout) {
+  const comm::CollectiveCall call(comm);
+  const core::Mount mount = core::mount_of(path);
+  const std::string mine = core::WireWriter()
+                               .put(core::host_name())
+                               .put(mount.type)
+                               .put(mount.device)
+                               .put(pipeline::device_model(comm.device_handle()->description()))
+                               .take();
   std::vector<std::string> hosts;
-  for (const RankReport& rank : report.ranks) hosts.push_back(rank.host);
-  const core::Mount mount = core::mount_of(file);
-  return {.host = hosts.front(),
-          .filesystem = mount.type,
-          .filesystem_device = mount.device,
-          .device = pipeline::device_model(report.ranks.front().device),
-          .ranks_per_node = pipeline::ranks_per_node(hosts),
-          .nodes = pipeline::node_count(hosts)};
+  const auto all = comm::agree(comm.control(), mine, {}, timeout);
+  for (const std::string& bytes : all) hosts.push_back(core::WireReader(bytes).text());
+  core::WireReader first(all.front());
+  ProbePlace place;
+  place.host = first.text();
+  place.filesystem = first.text();
+  place.filesystem_device = first.text();
+  place.device = first.text();
+  place.ranks_per_node = pipeline::ranks_per_node(hosts);
+  place.nodes = pipeline::node_count(hosts);
+  return place;
 }
 
 }  // namespace safeshuffle

@@ -38,9 +38,10 @@ void check_together(const Options& options, const Communicator& comm) {
   });
 }
 
-// Fills in the device's default window, and adds the memory of transport and packer to what the
+// Fills in the site and the device's default window, and adds the memory of transport and packer to what the
 // caller has reserved.
-PlanOptions on_device(PlanOptions options, const Communicator& comm) {
+PlanOptions on_device(PlanOptions options, const Communicator& comm, const Site& site) {
+  options.site = site;
   if (options.window == 0) options.window = io::defaults_on(comm.device()).window;
   options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
   return options;
@@ -51,7 +52,7 @@ Plan plan_together(Opened opened, const Communicator& comm, const Options& optio
   comm::agree_on_computation(comm.control(), timeout_of(options), [&]() -> std::string {
     auto targets = select_targets(opened.checkpoint, opened.tp_plan, options, comm.size());
     plan = make_plan(std::move(opened.checkpoint.catalog), std::move(targets), comm.size(),
-                     on_device(options.plan, comm));
+                     on_device(options.plan, comm, opened.site));
     return {};
   });
   return *plan;
@@ -156,6 +157,8 @@ Report make_report(const Plan& plan, const Communicator& comm,
   report.version = SAFESHUFFLE_VERSION;
   report.device = comm.device_handle()->description();
   report.transport = comm.transport_name();
+  report.assignment = plan.assignment();
+  report.assignment_reason = plan.assignment_reason();
   report.replicas = plan.replicas();
   report.plan_hash = plan.hash();
   report.waves = plan.waves();
@@ -208,7 +211,7 @@ LoadJob::LoadJob(const source::Source& source, const std::vector<std::string>& p
     : LoadJob(source, comm, options) {
   const comm::CollectiveCall call(comm_);
   check_together(options_, comm_);
-  Opened opened = open_together(source, paths, options_, comm_.control());
+  Opened opened = open_together(source, paths, options_, comm_.device(), comm_.control());
   inputs_ = std::move(opened.inputs);
   clock_.enter(Phase::plan);
   plan_ = plan_together(std::move(opened), comm_, options_);

@@ -4,10 +4,13 @@
 #include <utility>
 
 #include "comm/control/agreement.hpp"
+#include "core/process.hpp"
 #include "core/wire.hpp"
 #include "format/checkpoint.hpp"
 #include "pipeline/limits.hpp"
+#include "pipeline/probe_place.hpp"
 #include "pipeline/tp_rules.hpp"
+#include "plan/cost_fields.hpp"
 #include "source/discover.hpp"
 #include "source/files.hpp"
 
@@ -15,14 +18,16 @@ namespace safeshuffle {
 namespace pipeline {
 namespace {
 
-// What rank 0 finds and sends to the others.
+// What rank 0 finds, or was given, and sends to the others.
 struct Found {
   format::Listing listing;
   std::string rules_json;
+  Costs costs;
 };
 
 std::string encode(const Found& found) {
   core::WireWriter out;
+  for (const plan::CostField& field : plan::cost_fields) out.put(found.costs.*field.value);
   out.put(found.rules_json).put(found.listing.config_path).put(found.listing.config_json);
   out.put(found.listing.index_path).put(found.listing.index_json);
   for (const std::string& file : found.listing.files) out.put(file);
@@ -32,6 +37,7 @@ std::string encode(const Found& found) {
 Found decode_found(const std::string& bytes) {
   core::WireReader in(bytes);
   Found found;
+  for (const plan::CostField& field : plan::cost_fields) found.costs.*field.value = in.real();
   found.rules_json = in.text();
   found.listing.config_path = in.text();
   found.listing.config_json = in.text();
@@ -60,40 +66,67 @@ std::string read_headers(const source::Source& source, const std::vector<std::st
                          const comm::Control& control, const comm::Heartbeat& beat,
                          std::vector<std::uint64_t>& inodes) {
   core::WireWriter out;
+  out.put(core::node_id());
   for (std::size_t i = control.rank(); i < files.size(); i += control.size()) {
     const format::RawHeader header = source::read_header(source, files[i]);
     out.put(header.json).put(header.file_size);
-    out.put(static_cast<std::uint64_t>(header.modified_ns));
+    out.put(static_cast<std::uint64_t>(header.modified_ns)).put(header.cached_share);
     inodes[i] = header.inode;
     beat();
   }
   return out.take();
 }
 
-std::vector<format::RawHeader> decode_headers(const std::vector<std::string>& by_rank,
-                                              const std::vector<std::uint64_t>& inodes) {
+// What all ranks together have read.
+struct Headers {
+  std::vector<format::RawHeader> files;
+  std::vector<std::string> nodes;  // by rank
+};
+
+Headers decode_headers(const std::vector<std::string>& by_rank,
+                       const std::vector<std::uint64_t>& inodes) {
   const std::size_t files = inodes.size();
-  std::vector<format::RawHeader> headers(files);
+  Headers headers{std::vector<format::RawHeader>(files), {}};
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     core::WireReader in(by_rank[rank]);
+    headers.nodes.push_back(in.text());
     for (std::size_t i = rank; i < files; i += by_rank.size()) {
-      headers[i].json = in.text();
-      headers[i].file_size = in.number();
-      headers[i].modified_ns = static_cast<std::int64_t>(in.number());
-      headers[i].inode = inodes[i];
+      format::RawHeader& header = headers.files[i];
+      header.json = in.text();
+      header.file_size = in.number();
+      header.modified_ns = static_cast<std::int64_t>(in.number());
+      header.cached_share = in.real();
+      header.inode = inodes[i];
     }
   }
   return headers;
 }
 
+double cached_share(const std::vector<format::RawHeader>& files) {
+  double bytes = 0;
+  double cached = 0;
+  for (const format::RawHeader& file : files) {
+    bytes += static_cast<double>(file.file_size);
+    cached += file.cached_share * static_cast<double>(file.file_size);
+  }
+  return bytes > 0 ? cached / bytes : 0;
+}
+
+// What is in the page cache of one node says nothing about the others.
+Site site_of(const Headers& headers, DeviceKind device, const Costs& costs) {
+  const std::uint32_t nodes = node_count(headers.nodes);
+  return {device, nodes, nodes == 1 ? cached_share(headers.files) : 0, costs};
+}
+
 }  // namespace
 
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
-                     const Options& options, comm::Control& control) {
+                     const Options& options, DeviceKind device, comm::Control& control) {
   const std::chrono::milliseconds timeout = timeout_of(options);
   const auto find = [&](const comm::Heartbeat& beat) -> std::string {
     if (control.rank() != 0) return {};
-    const Found found{source::discover(source, paths, pulse_of(beat)), read_rules(options.tp_plan)};
+    const Found found{source::discover(source, paths, pulse_of(beat)), read_rules(options.tp_plan),
+                      options.plan.site.costs};
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = encode(found); });
     return encoded;
@@ -108,16 +141,21 @@ Opened open_together(const source::Source& source, const std::vector<std::string
   const auto raw = comm::agree_with_heartbeat(control, timeout, read);
 
   Checkpoint checkpoint;
+  Site site;
   checkpoint.config_json = found.listing.config_json;
   TpPlan rules = TpPlan::replicate_all();
   comm::agree_on_computation(control, timeout, [&]() -> std::string {
-    format::Contents contents = format::parse_contents(found.listing, decode_headers(raw, inodes));
+    const Headers headers = decode_headers(raw, inodes);
+    format::Contents contents = format::parse_contents(found.listing, headers.files);
+    site = site_of(headers, device, found.costs);
+    checkpoint.cached_share = site.cached_share;
     checkpoint.catalog = std::move(contents.catalog);
     checkpoint.sharded_state = std::move(contents.sharded_state);
     rules = make_tp_plan(options, found.rules_json, checkpoint, control.size());
     return {};
   });
-  return {std::move(checkpoint), std::move(rules), inputs_of(found.listing, options.tp_plan)};
+  return {std::move(checkpoint), std::move(rules), site,
+          inputs_of(found.listing, options.tp_plan)};
 }
 
 }  // namespace pipeline
@@ -129,7 +167,8 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
   headers.reserve(listing.files.size());
   for (const std::string& file : listing.files) headers.push_back(source::read_header(files, file));
   format::Contents contents = format::parse_contents(listing, headers);
-  return {std::move(contents.catalog), listing.config_json, std::move(contents.sharded_state)};
+  return {std::move(contents.catalog), listing.config_json, std::move(contents.sharded_state),
+          pipeline::cached_share(headers)};
 }
 
 Checkpoint open_checkpoint(const std::string& path) {

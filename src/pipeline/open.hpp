@@ -11,16 +11,17 @@
 
 namespace safeshuffle::pipeline {
 
-/// A checkpoint and its placement rules.
+/// A checkpoint, its placement rules, and where the group is.
 struct Opened {
   Checkpoint checkpoint;
   TpPlan tp_plan;
+  Site site;                        ///< the same on all ranks
   std::vector<std::string> inputs;  ///< paths of all files that rank 0 found or read
 };
 
 /// Collective. Rank 0 finds the files and reads the rules; rank r reads the headers of files
-/// r, r + N, … All ranks throw the same error.
+/// r, r + N, … All ranks throw the same error. `device`: of the group.
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
-                     const Options& options, comm::Control& control);
+                     const Options& options, DeviceKind device, comm::Control& control);
 
 }  // namespace safeshuffle::pipeline

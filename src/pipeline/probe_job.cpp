@@ -291,7 +291,8 @@ Probe probe(const std::vector<std::string>& paths, const Communicator& comm,
   const Group group = group_of(exchange_intents(comm, probe_options, options), comm.rank());
   const Extent& extent = pipeline::extent(probe_options.quick);
   const Catalog catalog =
-      open_together(source::files(), paths, options, comm.control()).checkpoint.catalog;
+      open_together(source::files(), paths, options, comm.device(), comm.control())
+          .checkpoint.catalog;
   const auto rig = prepare_together(catalog, comm, options, group, extent);
   Trials trials = make_trials_together(*rig);
   Probe probe = begin_probe(*rig, group, probe_options.quick);

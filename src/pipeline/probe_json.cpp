@@ -7,9 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "pipeline/cost_fields.hpp"
 #include "placement/json_object.hpp"
 #include "placement/strict_json.hpp"
+#include "plan/cost_fields.hpp"
 
 namespace safeshuffle {
 namespace pipeline {
@@ -60,7 +60,7 @@ nlohmann::ordered_json fio_json(const FioResult& fio) {
 
 nlohmann::ordered_json costs_json(const Costs& costs) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const CostField& field : cost_fields) {
+  for (const plan::CostField& field : plan::cost_fields) {
     if (costs.*field.value > 0) json[field.name] = costs.*field.value;
   }
   return json;
@@ -111,7 +111,7 @@ double cost(const JsonObject& json, const char* field) {
 
 Costs parse_costs(const JsonObject& json) {
   Costs costs;
-  for (const CostField& field : cost_fields) costs.*field.value = cost(json, field.name);
+  for (const plan::CostField& field : plan::cost_fields) costs.*field.value = cost(json, field.name);
   return costs;
 }
 

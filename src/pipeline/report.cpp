@@ -123,6 +123,8 @@ std::string to_json(const Report& report) {
       {"device", report.device},
       {"transport", report.transport},
       {"world", report.ranks.size()},
+      {"assignment", name(report.assignment)},
+      {"assignment_reason", report.assignment_reason},
       {"replicas", report.replicas},
       {"plan_hash", hexadecimal(report.plan_hash)},
       {"waves", report.waves},

@@ -9,6 +9,26 @@
 
 #include "plan/segments.hpp"
 
+namespace safeshuffle {
+
+std::string_view name(Assignment assignment) noexcept {
+  switch (assignment) {
+    case Assignment::round_robin:
+      return "round-robin";
+    case Assignment::balanced:
+      return "balanced";
+    case Assignment::striped:
+      return "striped";
+    case Assignment::sliced:
+      return "sliced";
+    case Assignment::automatic:
+      break;
+  }
+  return "auto";
+}
+
+}  // namespace safeshuffle
+
 namespace safeshuffle::plan {
 namespace {
 
@@ -153,24 +173,7 @@ class Striping {
   Reads reads_;
 };
 
-bool badly_skewed(const std::vector<std::uint64_t>& file_bytes, std::uint32_t world) {
-  std::vector<std::uint64_t> load(world);
-  for (std::size_t i = 0; i < file_bytes.size(); ++i) load[i % world] += file_bytes[i];
-  const std::uint64_t total = std::accumulate(load.begin(), load.end(), std::uint64_t{0});
-  const std::uint64_t slowest = *std::max_element(load.begin(), load.end());
-  return slowest > total / world + total / world / 4;
-}
-
 }  // namespace
-
-Assignment resolve(Assignment assignment, const Schedule& schedule) {
-  if (assignment != Assignment::automatic) return assignment;
-  if (shards_of_files(schedule)) return Assignment::round_robin;
-  const std::vector<std::uint64_t> file_bytes = bytes_per_file(schedule);
-  return file_bytes.size() < schedule.world || badly_skewed(file_bytes, schedule.world)
-             ? Assignment::striped
-             : Assignment::round_robin;
-}
 
 std::vector<std::vector<Read>> assign(const Schedule& schedule) {
   if (is_sliced(schedule)) {

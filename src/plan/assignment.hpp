@@ -8,10 +8,7 @@
 
 namespace safeshuffle::plan {
 
-/// The mode that `automatic` selects for this catalog; other modes are returned unchanged.
-Assignment resolve(Assignment assignment, const Schedule& schedule);
-
-/// What each rank reads, in reading order, by `schedule.assignment` (resolved): every segment of
+/// What each rank reads, in reading order, by `schedule.assignment`: every segment of
 /// every tensor that is read belongs to one rank. Waves are left at 0. Throws PlanError if a tensor
 /// has too many segments to count.
 std::vector<std::vector<Read>> assign(const Schedule& schedule);

@@ -11,6 +11,7 @@
 #include "core/text.hpp"
 #include "plan/arena.hpp"
 #include "plan/assignment.hpp"
+#include "plan/choice.hpp"
 #include "plan/cut.hpp"
 #include "plan/geometry.hpp"
 #include "plan/hash.hpp"
@@ -32,6 +33,7 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   if (options.window < smallest_window) {
     throw ConfigError("the window must be at least " + std::to_string(smallest_window) + " bytes");
   }
+  plan::check_site(options.site);
   plan::check_targets(schedule.catalog, schedule.targets, schedule.replica_size);
   plan::check_names(schedule.catalog, schedule.targets);
 }
@@ -118,8 +120,13 @@ void cut(Schedule& schedule, DTypePolicy dtype) {
 void fill_within(Schedule& schedule, const PlanOptions& options) {
   const plan::Geometries geometries = plan::find_geometries(schedule);
   plan::check_unpacking(schedule, geometries.example);
-  schedule.assignment = plan::resolve(options.assignment, schedule);
-  fill(schedule, geometries, options.window);
+  const auto fill_whole_window = [&] { fill(schedule, geometries, options.window); };
+  schedule.assignment = options.assignment;
+  if (options.assignment == Assignment::automatic) {
+    plan::choose_assignment(schedule, geometries, options.site, fill_whole_window);
+  } else {
+    fill_whole_window();
+  }
   if (options.memory_budget == 0) return;
   const std::uint64_t budget = left_for_plan(options);
   const std::uint64_t smallest =
@@ -161,6 +168,9 @@ std::uint64_t Plan::window() const noexcept {
 }
 Assignment Plan::assignment() const noexcept {
   return schedule_->assignment;
+}
+const std::string& Plan::assignment_reason() const noexcept {
+  return schedule_->assignment_reason;
 }
 std::uint64_t Plan::hash() const noexcept {
   return schedule_->hash;

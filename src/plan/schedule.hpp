@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "safeshuffle/metadata.hpp"
@@ -81,7 +82,8 @@ struct Schedule {
   std::uint64_t window = 0;
   std::uint32_t slabs =
       2;  ///< of each rank: one is read into while another is packed and exchanged
-  Assignment assignment = Assignment::round_robin;
+  Assignment assignment = Assignment::round_robin;  ///< never `automatic`
+  std::string assignment_reason;                    ///< see Plan::assignment_reason; not hashed
   std::vector<std::vector<Read>> reads;    ///< [reader], in reading order; see reads_of
   std::vector<std::uint32_t> arena_order;  ///< all targets that have bytes, in the order of arenas
   std::vector<RankSummary> ranks;

@@ -1,6 +1,7 @@
 #include "plan/summary.hpp"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "core/arithmetic.hpp"
@@ -131,6 +132,7 @@ class Summarizer {
       slab_bytes = std::max(slab_bytes, largest_slab(group));
     }
     std::vector<std::uint64_t> read(geometries_.example.size());  // bytes of one tensor
+    std::map<std::vector<bool>, std::vector<std::uint32_t>> files;  // by the geometries that are read
     for (RankSummary& rank : schedule_.ranks) {
       rank.received_bytes = 0;
       rank.slab_bytes = slab_bytes;
@@ -139,11 +141,23 @@ class Summarizer {
         read[i] = bytes_read_of(geometries_.example[i], rank.rank);
         rank.read_bytes += geometries_.tensors[i] * read[i];
       }
-      for (const Read& tensor : schedule_.reads.front()) {
-        if (read[geometries_.of_tensor[tensor.tensor]] == 0) continue;
-        note_file(rank, schedule_.catalog.tensors()[tensor.tensor].file);
-      }
+      std::vector<bool> is_read;
+      for (const std::uint64_t bytes : read) is_read.push_back(bytes != 0);
+      const auto [found, is_new] = files.try_emplace(is_read);
+      if (is_new) found->second = files_with(is_read);
+      rank.files = found->second;
     }
+  }
+
+  // From which tensors of these geometries are read.
+  std::vector<std::uint32_t> files_with(const std::vector<bool>& geometries) const {
+    std::vector<std::uint32_t> files;
+    for (const Read& read : schedule_.reads.front()) {
+      if (!geometries[geometries_.of_tensor[read.tensor]]) continue;
+      const std::uint32_t file = schedule_.catalog.tensors()[read.tensor].file;
+      if (files.empty() || files.back() != file) files.push_back(file);
+    }
+    return files;
   }
 
   // For any rank: what lies between two parts may leave up to two pages of the slab unused.

@@ -7,6 +7,7 @@
 
 #include "format/foreign_content.hpp"
 #include "format/header.hpp"
+#include "source/cached.hpp"
 #include "source/discover.hpp"
 
 namespace safeshuffle::source {
@@ -44,7 +45,8 @@ format::RawHeader read_header(const Source& source, const std::string& path) {
   std::string json(read_length(*handle, path), '\0');
   read(*handle, path, format::prefix_bytes, std::as_writable_bytes(std::span(json)));
   const core::FileIdentity& identity = handle->identity();
-  return {std::move(json), identity.size, identity.modified_ns, identity.inode};
+  return {std::move(json), identity.size, identity.modified_ns, identity.inode,
+          cached_share(*handle).value_or(0)};
 }
 
 }  // namespace safeshuffle::source

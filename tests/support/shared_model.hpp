@@ -10,6 +10,19 @@
 
 namespace safeshuffle::testing {
 
+/// Options with which ranks exchange what they read, also if the page cache has it.
+inline PlanOptions exchanging() {
+  PlanOptions options;
+  options.assignment = Assignment::round_robin;
+  return options;
+}
+
+inline PlanOptions with_window(std::uint64_t window) {
+  PlanOptions options = exchanging();
+  options.window = window;
+  return options;
+}
+
 /// Written by rank 0. Creation and destruction are collective.
 struct SharedModel {
   explicit SharedModel(const testing::RandomModel& made, std::uint64_t seed = 1) {
@@ -21,7 +34,7 @@ struct SharedModel {
 
   const std::string& path() const noexcept { return directory.path(); }
 
-  Plan plan(const PlanOptions& options = {}) const {
+  Plan plan(const PlanOptions& options = exchanging()) const {
     return make_plan(catalog, placements, world_size(), options);
   }
 
@@ -43,10 +56,5 @@ inline testing::RandomModel plain_model(std::uint32_t files) {
   return {testing::make_catalog(made), placements};
 }
 
-inline PlanOptions with_window(std::uint64_t window) {
-  PlanOptions options;
-  options.window = window;
-  return options;
-}
 
 }  // namespace safeshuffle::testing

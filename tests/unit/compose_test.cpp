@@ -69,6 +69,7 @@ std::vector<Target> loaded(const TpPlan& rules, const std::vector<std::vector<Ma
                            std::uint32_t world) {
   std::vector<Target> targets = targets_of(rules, files, world);
   PlanOptions options;
+  options.assignment = Assignment::round_robin;
   options.window = 4096;
   const Plan plan = make_plan(make_catalog(files), targets, world, options);
   CHECK_NOTHROW(plan.prove());

@@ -23,6 +23,7 @@ namespace {
 
 PlanOptions small_windows(std::uint64_t window = 4096) {
   PlanOptions options;
+  options.assignment = Assignment::round_robin;
   options.window = window;
   return options;
 }

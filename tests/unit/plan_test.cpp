@@ -88,25 +88,13 @@ TEST_CASE("balanced evens out files of different sizes", "[plan]") {
   CHECK(plan.ranks()[1].read_bytes == 170);
 }
 
-TEST_CASE("one file on many ranks: striped gives each a share, automatic chooses it", "[plan]") {
+TEST_CASE("one file on many ranks: striped gives each a share", "[plan]") {
   std::vector<Made> tensors;
   for (std::size_t i = 0; i < 64; ++i) tensors.push_back({numbered("t", i), DType::F32, {1024}});
-  PlanOptions automatic;
-  automatic.assignment = Assignment::automatic;
-  const Plan plan = make_plan(make_catalog({tensors}), {64, whole()}, 8, automatic);
-  CHECK(plan.assignment() == Assignment::striped);
+  PlanOptions striped;
+  striped.assignment = Assignment::striped;
+  const Plan plan = make_plan(make_catalog({tensors}), {64, whole()}, 8, striped);
   for (const RankSummary& rank : plan.ranks()) CHECK(rank.read_bytes == 8 * 4096);
-}
-
-TEST_CASE("automatic stays with round-robin where files are even, leaves it where skewed",
-          "[plan]") {
-  PlanOptions automatic;
-  automatic.assignment = Assignment::automatic;
-  const auto resolved = [&](const std::vector<std::uint64_t>& sizes) {
-    return make_plan(files_of_bytes(sizes), {sizes.size(), whole()}, 2, automatic).assignment();
-  };
-  CHECK(resolved({100, 100, 100, 90}) == Assignment::round_robin);
-  CHECK(resolved({1000, 10, 1000, 10}) == Assignment::striped);
 }
 
 TEST_CASE("bytes read, sent, received and kept of a known plan", "[plan]") {
@@ -136,6 +124,7 @@ TEST_CASE("a tensor larger than the window travels in segments no larger than it
   const Catalog catalog = make_catalog({{{"big", DType::BF16, {1000, 3, 70}}}});
   const auto axis = GENERATE(0U, 1U, 2U);
   PlanOptions small;
+  small.assignment = Assignment::round_robin;
   small.window = 8192;
   const Plan plan =
       make_plan(catalog, {cut(axis, catalog.tensors()[0].shape[axis], true)}, 3, small);
@@ -234,6 +223,7 @@ TEST_CASE(
     "a window far below the tensors is obeyed with a warning, one as large as they are without",
     "[plan]") {
   PlanOptions options;
+  options.assignment = Assignment::round_robin;
   options.window = 65536;
   const auto warnings = [&](std::uint64_t tensor_bytes) {
     return make_plan(files_of_bytes({tensor_bytes}), {whole(Placement::Kind::single)}, 2, options)

@@ -23,6 +23,7 @@ namespace {
 
 PlanOptions small_windows() {
   PlanOptions options;
+  options.assignment = Assignment::round_robin;
   options.window = 4096;
   return options;
 }

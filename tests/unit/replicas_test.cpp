@@ -22,6 +22,7 @@ namespace {
 
 PlanOptions with_replicas(std::uint32_t replicas) {
   PlanOptions options;
+  options.assignment = Assignment::round_robin;
   options.replicas = replicas;
   return options;
 }

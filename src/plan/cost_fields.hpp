@@ -5,7 +5,7 @@
 
 #include "safeshuffle/costs.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::plan {
 
 /// One of them, with its name in JSON.
 struct CostField {
@@ -30,4 +30,4 @@ inline constexpr std::array cost_fields{
     CostField{"wave_seconds", &Costs::wave_seconds},
 };
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::plan

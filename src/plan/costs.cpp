@@ -1,0 +1,51 @@
+// Costs where nothing was measured.
+#include "safeshuffle/costs.hpp"
+
+#include "plan/cost_fields.hpp"
+
+namespace safeshuffle {
+namespace {
+
+constexpr double giga = 1e9;
+
+constexpr Costs host_defaults{
+    .read_cold_direct_rank = 3 * giga,
+    .read_cold_direct_node = 6 * giga,
+    .read_cold_buffered_rank = 2 * giga,
+    .read_cold_buffered_node = 4 * giga,
+    .read_warm_rank = 8 * giga,
+    .read_warm_node = 40 * giga,
+    .memory_copy = 15 * giga,
+    .first_touch = 8 * giga,
+    .pack = 12 * giga,
+    .pack_convert = 10 * giga,
+    .exchange = 3 * giga,
+    .wave_seconds = 50e-6,
+};
+
+constexpr Costs with_gpus() {
+  Costs costs = host_defaults;
+  costs.pack = 1000 * giga;
+  costs.pack_convert = 1000 * giga;
+  costs.host_to_device = 50 * giga;
+  costs.device_copy = 1200 * giga;
+  costs.exchange = 200 * giga;
+  costs.wave_seconds = 100e-6;
+  return costs;
+}
+
+}  // namespace
+
+Costs default_costs(DeviceKind device) noexcept {
+  return device == DeviceKind::cuda ? with_gpus() : host_defaults;
+}
+
+Costs with_defaults(Costs measured, DeviceKind device) noexcept {
+  const Costs defaults = default_costs(device);
+  for (const plan::CostField& field : plan::cost_fields) {
+    if (measured.*field.value == 0) measured.*field.value = defaults.*field.value;
+  }
+  return measured;
+}
+
+}  // namespace safeshuffle

@@ -1,0 +1,28 @@
+#include "source/cached.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace safeshuffle::source {
+namespace {
+
+constexpr std::uint64_t most_pieces = 4;
+constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
+
+}  // namespace
+
+std::optional<double> cached_share(const Handle& handle) {
+  const std::uint64_t size = handle.identity().size;
+  const std::uint64_t pieces = size <= most_pieces * piece_bytes ? 1 : most_pieces;
+  const std::uint64_t step = size / pieces;
+  const std::uint64_t bytes = pieces == 1 ? size : piece_bytes;
+  std::uint64_t cached = 0;
+  for (std::uint64_t piece = 0; piece < pieces; ++piece) {
+    const auto found = handle.cached_bytes(piece * step, bytes);
+    if (!found) return {};
+    cached += *found;
+  }
+  return static_cast<double>(cached) / static_cast<double>(std::max<std::uint64_t>(pieces * bytes, 1));
+}
+
+}  // namespace safeshuffle::source

@@ -1,0 +1,124 @@
+// What automatic assignment selects, and how long loads are estimated to take.
+#include "plan/choice.hpp"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/plan.hpp"
+
+#include "support/catalogs.hpp"
+#include "support/catch.hpp"
+#include "support/placement.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::testing;
+
+namespace {
+
+constexpr std::uint64_t mi = std::uint64_t{1} << 20;
+
+/// Files of one tensor each, with a row per MiB.
+Catalog files_of_rows(const std::vector<std::uint64_t>& rows) {
+  std::vector<std::vector<Made>> files;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    files.push_back({{numbered("t", i), DType::U8, {rows[i], mi}}});
+  }
+  return make_catalog(files);
+}
+
+Plan planned(const std::vector<std::uint64_t>& rows, std::uint32_t world, const Site& site,
+             const Placement& placement = whole()) {
+  PlanOptions options;
+  options.site = site;
+  Plan plan = make_plan(files_of_rows(rows), {rows.size(), placement}, world, options);
+  plan.prove();
+  return plan;
+}
+
+Site cached(DeviceKind device = DeviceKind::host) {
+  Site site;
+  site.device = device;
+  site.cached_share = 1;
+  return site;
+}
+
+bool has(const Plan& plan, const std::string& text) {
+  return plan.assignment_reason().find(text) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("even files are dealt in turns, uneven ones so that they are even", "[choice]") {
+  const auto chosen = [](const std::vector<std::uint64_t>& rows, std::uint32_t world) {
+    return planned(rows, world, {}).assignment();
+  };
+  CHECK(chosen({100, 100, 100, 96}, 2) == Assignment::round_robin);
+  CHECK(chosen({1000, 10, 1000, 10}, 2) == Assignment::balanced);
+  CHECK(chosen({1000, 10, 10, 10}, 2) == Assignment::striped);
+  CHECK(chosen({1000}, 1) == Assignment::round_robin);
+}
+
+TEST_CASE("one file on many ranks is striped", "[choice]") {
+  std::vector<Made> tensors;
+  for (std::size_t i = 0; i < 64; ++i) tensors.push_back({numbered("t", i), DType::U8, {mi}});
+  const Plan plan = make_plan(make_catalog({tensors}), {64, whole()}, 8);
+  CHECK(plan.assignment() == Assignment::striped);
+  CHECK(has(plan, ", round-robin 0."));
+  CHECK(has(plan, "; 0 % of the files in the page cache"));
+}
+
+TEST_CASE("slices are read from the page cache of one node, on the host", "[choice]") {
+  const std::vector<std::uint64_t> rows(4, 64);
+  const Placement split = cut(0, 64);
+  CHECK(planned(rows, 4, cached(), split).assignment() == Assignment::sliced);
+  CHECK(planned(rows, 4, cached()).assignment() == Assignment::sliced);
+  CHECK(has(planned(rows, 4, cached(), split), "; 100 % of the files in the page cache"));
+  CHECK(planned(rows, 4, {}, split).assignment() == Assignment::round_robin);
+  Site nodes = cached();
+  nodes.nodes = 2;
+  CHECK(planned(rows, 4, nodes, split).assignment() == Assignment::round_robin);
+  CHECK(planned(rows, 1, cached(), split).assignment() == Assignment::round_robin);
+}
+
+TEST_CASE("between GPUs, whole tensors are broadcast rather than read by each", "[choice]") {
+  CHECK(planned(std::vector<std::uint64_t>(8, 64), 8, cached(DeviceKind::cuda)).assignment() ==
+        Assignment::round_robin);
+}
+
+TEST_CASE("measured costs decide", "[choice]") {
+  const std::vector<std::uint64_t> rows(4, 64);
+  Site site = cached();
+  site.costs.exchange = 1e15;  // and so costs nothing
+  CHECK(planned(rows, 4, site).assignment() == Assignment::round_robin);
+  site.costs.exchange = 1e6;
+  const Plan plan = planned(rows, 4, site);
+  CHECK(plan.assignment() == Assignment::sliced);
+  // 256 MiB for each rank at 8 GB/s from the page cache into memory that comes at 8 GB/s; waves.
+  CHECK(has(plan, "estimated 0.067 s"));
+}
+
+TEST_CASE("what every rank reads for itself alone is left so", "[choice]") {
+  const Plan plan =
+      make_plan(files_of_rows({900, 10}),
+                {whole(Placement::Kind::single), whole(Placement::Kind::single, 1)}, 2);
+  CHECK(plan.assignment() == Assignment::round_robin);
+}
+
+TEST_CASE("who selects an assignment is given no reasons", "[choice]") {
+  PlanOptions options;
+  options.assignment = Assignment::balanced;
+  CHECK(make_plan(files_of_rows({1}), {whole()}, 2, options).assignment_reason().empty());
+}
+
+TEST_CASE("an impossible site is a ConfigError", "[choice]") {
+  Site nowhere;
+  nowhere.nodes = 0;
+  CHECK_THROWS_AS(planned({1}, 1, nowhere), ConfigError);
+  for (const double share : {-0.1, 1.1, std::nan("")}) {
+    Site site;
+    site.cached_share = share;
+    CHECK_THROWS_AS(planned({1}, 1, site), ConfigError);
+  }
+}
