@@ -125,8 +125,8 @@ std::string json_result(const LoadCommand& command, const Report& report) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// What was measured here before, if anything. Collective, but only rank 0 looks: it alone writes and
-// prints the report, and its costs decide.
+// What was measured here before, if anything. Collective, but only rank 0 looks: it alone writes
+// and prints the report, and its costs decide.
 std::optional<KeptProbe> find_kept_probe(const LoadCommand& command, const Communicator& comm) {
   const ProbePlace place = place_of(comm, command.paths.front(), command.options.timeout);
   const std::string directory = probe_directory();

@@ -93,8 +93,8 @@ void print_table(const Plan& plan) {
                format_size(rank.received_bytes), format_size(rank.kept_bytes),
                format_size(rank.peak_device_bytes)});
   }
-  print_result(fmt::format("{}\n{}{} of {} in {}; {} with a window of {}\n",
-                           table.text(), placement_line(summarize(plan.catalog(), plan.targets())),
+  print_result(fmt::format("{}\n{}{} of {} in {}; {} with a window of {}\n", table.text(),
+                           placement_line(summarize(plan.catalog(), plan.targets())),
                            count(plan.catalog().tensors().size(), "tensor"),
                            format_size(plan.catalog().tensor_bytes()),
                            count(plan.catalog().files().size(), "file"),

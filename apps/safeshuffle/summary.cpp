@@ -192,8 +192,8 @@ std::string summary(const Report& report) {
   return bytes_table(report) + "\n" + phases_table(report) + "\n" +
          placement_line(report.placement) +
          assignment_line(report.assignment, report.assignment_reason) + path_line(report) +
-         choices_line(report) +
-         fallback_lines(report) + result_line(report) + bottleneck_line(report);
+         choices_line(report) + fallback_lines(report) + result_line(report) +
+         bottleneck_line(report);
 }
 
 }  // namespace safeshuffle::app

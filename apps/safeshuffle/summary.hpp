@@ -11,8 +11,8 @@ namespace safeshuffle::app {
 /// others if there are any; ends with a newline.
 std::string placement_line(const PlacementSummary& placement);
 
-/// "assigned round-robin (estimated 0.31 s; …)": without reason if it was selected by the user; ends
-/// with a newline.
+/// "assigned round-robin (estimated 0.31 s; …)": without reason if it was selected by the user;
+/// ends with a newline.
 std::string assignment_line(Assignment assignment, const std::string& reason);
 
 /// "bound by reading: 3.10 of 3.40 GB/s (91 % of cold direct)": the phase that took longest, and

@@ -30,7 +30,8 @@ struct Checkpoint {
   Catalog catalog;
   std::string config_json;  ///< text of config.json; empty if there is none
   std::shared_ptr<const ShardedState> sharded_state;  ///< null if it is not one
-  double cached_share = 0;  ///< of the files, in the page cache of this node, estimated; 0 if unknown
+  double cached_share =
+      0;  ///< of the files, in the page cache of this node, estimated; 0 if unknown
 };
 
 /// Reads the headers of a checkpoint: a directory, a `.safetensors` file, an `.index.json`, or

@@ -25,9 +25,9 @@ struct RawHeader {
   std::string json;
   std::uint64_t file_size = 0;
   std::int64_t modified_ns = 0;
-  std::uint64_t inode = 0;   ///< 0: not known to this process
-  double cached_share = 0;   ///< of the file, in the page cache of the node that read the header;
-                             ///< 0 if unknown
+  std::uint64_t inode = 0;  ///< 0: not known to this process
+  double cached_share = 0;  ///< of the file, in the page cache of the node that read the header;
+                            ///< 0 if unknown
 };
 
 /// What the headers of all files say.

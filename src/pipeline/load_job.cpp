@@ -38,8 +38,8 @@ void check_together(const Options& options, const Communicator& comm) {
   });
 }
 
-// Fills in the site and the device's default window, and adds the memory of transport and packer to what the
-// caller has reserved.
+// Fills in the site and the device's default window, and adds the memory of transport and packer to
+// what the caller has reserved.
 PlanOptions on_device(PlanOptions options, const Communicator& comm, const Site& site) {
   options.site = site;
   if (options.window == 0) options.window = io::defaults_on(comm.device()).window;

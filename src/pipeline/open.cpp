@@ -154,8 +154,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
     rules = make_tp_plan(options, found.rules_json, checkpoint, control.size());
     return {};
   });
-  return {std::move(checkpoint), std::move(rules), site,
-          inputs_of(found.listing, options.tp_plan)};
+  return {std::move(checkpoint), std::move(rules), site, inputs_of(found.listing, options.tp_plan)};
 }
 
 }  // namespace pipeline

@@ -111,7 +111,8 @@ double cost(const JsonObject& json, const char* field) {
 
 Costs parse_costs(const JsonObject& json) {
   Costs costs;
-  for (const plan::CostField& field : plan::cost_fields) costs.*field.value = cost(json, field.name);
+  for (const plan::CostField& field : plan::cost_fields)
+    costs.*field.value = cost(json, field.name);
   return costs;
 }
 

@@ -33,8 +33,8 @@ class Estimate {
       : schedule_(schedule),
         site_(site),
         costs_(with_defaults(site.costs, site.device)),
-        warm_rate_(std::min(costs_.read_warm_rank,
-                            costs_.read_warm_node * site.nodes / schedule.world)) {
+        warm_rate_(
+            std::min(costs_.read_warm_rank, costs_.read_warm_node * site.nodes / schedule.world)) {
     // The host packs slices straight from the page cache, and passes over what it does not keep.
     if (is_sliced(schedule) && !on_gpus()) kept_ = kept_bytes(schedule, geometries);
   }

@@ -84,7 +84,7 @@ struct Schedule {
       2;  ///< of each rank: one is read into while another is packed and exchanged
   Assignment assignment = Assignment::round_robin;  ///< never `automatic`
   std::string assignment_reason;                    ///< see Plan::assignment_reason; not hashed
-  std::vector<std::vector<Read>> reads;    ///< [reader], in reading order; see reads_of
+  std::vector<std::vector<Read>> reads;             ///< [reader], in reading order; see reads_of
   std::vector<std::uint32_t> arena_order;  ///< all targets that have bytes, in the order of arenas
   std::vector<RankSummary> ranks;
   std::uint64_t hash = 0;

@@ -132,7 +132,8 @@ class Summarizer {
       slab_bytes = std::max(slab_bytes, largest_slab(group));
     }
     std::vector<std::uint64_t> read(geometries_.example.size());  // bytes of one tensor
-    std::map<std::vector<bool>, std::vector<std::uint32_t>> files;  // by the geometries that are read
+    std::map<std::vector<bool>, std::vector<std::uint32_t>>
+        files;  // by the geometries that are read
     for (RankSummary& rank : schedule_.ranks) {
       rank.received_bytes = 0;
       rank.slab_bytes = slab_bytes;

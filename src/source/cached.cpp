@@ -22,7 +22,8 @@ std::optional<double> cached_share(const Handle& handle) {
     if (!found) return {};
     cached += *found;
   }
-  return static_cast<double>(cached) / static_cast<double>(std::max<std::uint64_t>(pieces * bytes, 1));
+  return static_cast<double>(cached) /
+         static_cast<double>(std::max<std::uint64_t>(pieces * bytes, 1));
 }
 
 }  // namespace safeshuffle::source

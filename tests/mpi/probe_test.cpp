@@ -138,7 +138,8 @@ TEST_CASE("a probe measures what this group has, the same on all ranks", "[load]
 }
 
 TEST_CASE("the place of a load is that of rank 0", "[probe]") {
-  const ProbePlace place = place_of(shared_group(), is_last_rank() ? "/proc/self" : "/nothing/here");
+  const ProbePlace place =
+      place_of(shared_group(), is_last_rank() ? "/proc/self" : "/nothing/here");
   CHECK(same_on_all(place.filesystem + place.host));
   CHECK((place.filesystem == "proc") == (world_size() == 1));
   CHECK(place.ranks_per_node * place.nodes == world_size());

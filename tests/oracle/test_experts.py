@@ -158,7 +158,9 @@ class Experts(unittest.TestCase):
         self.assertEqual(plan["placement"]["single"]["tensors"], dealt)
 
     def plan(self, directory, *options):
-        result = command.run("plan", directory, "--world", 2, "--json", *options)
+        result = command.run(
+            "plan", directory, "--world", 2, "--assign", "round-robin", "--json", *options
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)
 

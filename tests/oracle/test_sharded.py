@@ -75,7 +75,7 @@ class Sharded(test_load.Load):
         self.assert_own_files(loaded, report)
 
     def test_replicas_of_the_same_world_read_every_file_once(self):
-        loaded, report = command.load(self.work, 8, self.by_four, "--replicas", 2)
+        loaded, report = command.load(self.work, 8, self.by_four, "--replicas", 2, "--assign", "round-robin")
         read = sorted(counts["read_bytes"] for counts in report["ranks"])
         sizes = []
         for rank in range(4):

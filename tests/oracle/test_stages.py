@@ -15,6 +15,7 @@ import placement
 
 WORLDS = (1, 2, 3, 4, 5, 8)
 CONFIG_ERROR, PLAN_ERROR = 2, 5
+ROUND_ROBIN = ("--assign", "round-robin")  # with which nothing is read twice
 
 # Divisible by every world.
 DIMENSIONS = {
@@ -94,7 +95,7 @@ class Stages(unittest.TestCase):
                 for stages in (1, 2):
                     for index in range(stages):
                         with self.subTest(model.config, world=world, stage=(index, stages)):
-                            plan = self.plan(directory, index, stages, world)
+                            plan = self.plan(directory, index, stages, world, *ROUND_ROBIN)
                             names = names_of(model, index, stages)
                             needed = sum(len(tensors[name].data) for name in names)
                             self.assertEqual(self.read_bytes(plan), needed)
@@ -108,7 +109,7 @@ class Stages(unittest.TestCase):
         for stages in range(1, layers + 1):
             for world in (1, 3):
                 with self.subTest(stages=stages, world=world):
-                    plans = [self.plan(directory, i, stages, world) for i in range(stages)]
+                    plans = [self.plan(directory, i, stages, world, *ROUND_ROBIN) for i in range(stages)]
                     self.assertEqual(sum(map(self.read_bytes, plans)), whole)
 
     def test_loads(self):
@@ -133,7 +134,7 @@ class Stages(unittest.TestCase):
         return ("keep", "f16")[(world + index) % 2]
 
     def load(self, directory, world, index, stages):
-        options = ["--window", "4KiB", "--dtype", self.dtype(world, index)]
+        options = ["--window", "4KiB", "--dtype", self.dtype(world, index), *ROUND_ROBIN]
         stage = ["--pipeline-stage", f"{index}/{stages}"]
         saved, report = command.load(self.work, world, directory, *stage, *options)
         self.assertEqual(report["pipeline_stage"], {"index": index, "count": stages})
@@ -158,7 +159,7 @@ class Stages(unittest.TestCase):
     def test_combined_with_patterns(self):
         model = llama(4)
         directory, tensors = self.write(model)
-        options = ["--only", "*.mlp.*", "--skip", "*.2.mlp.up_proj.*"]
+        options = ["--only", "*.mlp.*", "--skip", "*.2.mlp.up_proj.*", *ROUND_ROBIN]
         names = {
             name
             for name in names_of(model, 1, 2)
@@ -178,7 +179,7 @@ class Stages(unittest.TestCase):
         path.write_text(json.dumps(rules), encoding="utf-8")
         for index, layers in enumerate((range(1), range(1, 4), range(4, 6))):
             names = {n for n in tensors if is_in(model, n, layers, index == 0, index == 2)}
-            plan = self.plan(directory, index, 3, 2, "--tp-plan", path)
+            plan = self.plan(directory, index, 3, 2, "--tp-plan", path, *ROUND_ROBIN)
             needed = sum(len(tensors[name].data) for name in names)
             self.assertEqual(self.read_bytes(plan), needed)
         self.assert_error(CONFIG_ERROR, "is for 3 stages, not 2", directory, "--tp-plan", path,

@@ -56,5 +56,4 @@ inline testing::RandomModel plain_model(std::uint32_t files) {
   return {testing::make_catalog(made), placements};
 }
 
-
 }  // namespace safeshuffle::testing
