@@ -58,7 +58,7 @@ struct PlanOptions {
   DTypePolicy dtype = DTypePolicy::keep;
 
   /// Bytes of file data that one rank reads per wave, at least 4 KiB. Larger windows mean fewer,
-  /// larger messages, but take up to three windows of device memory, and more where targets are
+  /// larger messages, but take up to four windows of device memory, and more where targets are
   /// unpacked from a landing buffer (target.hpp). A tensor larger than the
   /// window is moved in several waves. Below 1 MiB, or the size of the largest tensor if that is
   /// smaller, the overhead of the waves exceeds the time to move the data; Plan::warnings reports

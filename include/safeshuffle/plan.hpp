@@ -31,10 +31,10 @@ struct RankSummary {
   std::uint64_t received_bytes = 0;     ///< from other ranks
   std::uint64_t kept_bytes = 0;         ///< of all tensors it holds at the end
   std::uint64_t arena_bytes = 0;        ///< device memory of the finished tensors
-  std::uint64_t slab_bytes = 0;         ///< device memory of one slab; there are two
+  std::uint64_t slab_bytes = 0;         ///< device memory of one slab; there are three
   std::uint64_t pack_bytes = 0;         ///< device memory of the pack buffer
   std::uint64_t landing_bytes = 0;      ///< device memory of the landing buffer; often 0
-  std::uint64_t peak_device_bytes = 0;  ///< arena + 2 slabs + pack buffer + landing buffer
+  std::uint64_t peak_device_bytes = 0;  ///< arena + 3 slabs + pack buffer + landing buffer
 };
 
 /// Immutable and cheap to copy (shared ownership); safe to share between threads.

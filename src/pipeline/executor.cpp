@@ -55,24 +55,29 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
       reader_(source, schedule_, comm.rank(), device_, buffers_, options, sharers, clock),
       planner_(schedule_, comm.rank()),
       last_report_(core::Clock::now()) {
-  if (schedule_.waves != 0) transfers_ = plan_transfers(0);
+  for (std::uint32_t wave = 0; wave < std::min(waves_ahead(), schedule_.waves); ++wave) {
+    transfers_.push_back(plan_transfers(wave));
+  }
   progress_.waves = schedule_.waves;
   progress_.total_bytes = read_bytes(plan);
 }
 
 void Executor::run() {
-  start_reading(0);
+  for (std::uint32_t wave = 0; wave < transfers_.size(); ++wave) {
+    start_reading(wave, transfers_[wave]);
+  }
   fill_zeros();
   connect();
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
-    Transfers transfers = std::exchange(transfers_, {});
-    prepare_transfers(wave + 1);
-    // Its slab is free since the exchange of the wave before; keep the disk busy from now on.
-    start_reading(wave + 1);
+    // Its slab is free since the exchange of the wave before: the disk need not wait for this one.
+    prepare_transfers(wave + waves_ahead());
+    start_reading(wave + waves_ahead(), transfers_.back());
     await_reading(wave);
+    Transfers& transfers = transfers_.front();
     pack(transfers.items, wave);
     if (!exchange(transfers, wave)) return;
     unpack(transfers.unpack);
+    transfers_.pop_front();
     finish_wave(wave);
   }
   await_queue();
@@ -99,9 +104,9 @@ void Executor::connect() {
     comm::await(*pending, control_, "connecting over " + transport_.name(), timeout_, [] {});
 }
 
-void Executor::start_reading(std::uint32_t wave) {
+void Executor::start_reading(std::uint32_t wave, const Transfers& transfers) {
   if (wave >= schedule_.waves || error_) return;
-  const bool may_leave = device_->reads_to_pack() && !transfers_.sends_from_slab;
+  const bool may_leave = device_->reads_to_pack() && !transfers.sends_from_slab;
   attempt([&] { reader_.start(wave, may_leave); });
 }
 
@@ -122,11 +127,11 @@ void Executor::attempt(const Step& step) {
   }
 }
 
-// One wave ahead: without its transfers a rank could not take part in a wave, so if they cannot be
-// made, the others must know before.
+// Ahead: without its transfers a rank could not take part in a wave, so if they cannot be made, the
+// others must know before.
 void Executor::prepare_transfers(std::uint32_t wave) {
   if (wave >= schedule_.waves || error_) return;
-  attempt([&] { transfers_ = plan_transfers(wave); });
+  attempt([&] { transfers_.push_back(plan_transfers(wave)); });
 }
 
 Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
@@ -219,7 +224,7 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
 
 void Executor::finish_wave(std::uint32_t wave) {
   if (options_.on_progress) progress_.bytes += plan::wave_bytes(schedule_, wave);
-  ++progress_.wave;
+  if (++progress_.wave == 1) first_wave_seconds_ = clock_.elapsed();
   report();
 }
 

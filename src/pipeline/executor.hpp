@@ -1,9 +1,11 @@
-// Executes a plan: reads wave w + 1 while wave w is packed and exchanged.
+// Executes a plan: reads as many waves ahead as there are free slabs, while a wave is packed and
+// exchanged.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +40,9 @@ class Executor {
   /// TransportError or TimeoutError.
   void run();
 
+  /// When the first wave was finished, by the clock; 0 if there is none.
+  double first_wave_seconds() const noexcept { return first_wave_seconds_; }
+
   /// The first failure of this rank that was not thrown.
   const std::optional<ErrorRecord>& error() const noexcept { return error_; }
 
@@ -58,11 +63,12 @@ class Executor {
 
   void fill_zeros();
   void connect();
-  void start_reading(std::uint32_t wave);
+  void start_reading(std::uint32_t wave, const Transfers& transfers);
   void await_reading(std::uint32_t wave);
   void note_failure(const ErrorRecord& error);
   template <class Step>
   void attempt(const Step& step);
+  std::uint32_t waves_ahead() const noexcept { return schedule_.slabs - 1; }
   void prepare_transfers(std::uint32_t wave);
   Transfers plan_transfers(std::uint32_t wave);
   std::vector<comm::Message> messages(const std::vector<plan::Run>& runs, std::uint32_t wave) const;
@@ -91,9 +97,10 @@ class Executor {
   std::unique_ptr<device::Packer> packer_;
   WaveReader reader_;
   plan::TransferPlanner planner_;
-  Transfers transfers_;  // of the next wave
+  std::deque<Transfers> transfers_;  // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
   Progress progress_;
+  double first_wave_seconds_ = 0;
   core::Clock::time_point last_report_;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,12 @@ class PhaseClock {
   const std::array<double, phase_count>& read() {
     settle();
     return seconds_;
+  }
+
+  /// Seconds of all phases, up to now.
+  double elapsed() {
+    const auto& seconds = read();
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0);
   }
 
   /// Records the read of `wave`, which began at `begin` and has just landed.

@@ -67,7 +67,8 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
                               {"host", rank.host},
                               {"device", rank.device},
                               {"cores", rank.cores},
-                              {"total_seconds", rank.total_seconds}};
+                              {"total_seconds", rank.total_seconds},
+                              {"first_tensor_seconds", rank.first_tensor_seconds}};
   for (std::size_t i = 0; i < phase_count; ++i) json["phases"][phase_names[i]] = rank.phases[i];
   json["overlap"] = {{"read_busy_seconds", rank.read_busy_seconds},
                      {"read_hidden_seconds", rank.read_hidden_seconds}};
@@ -165,7 +166,10 @@ namespace pipeline {
 std::string encode(const RankReport& rank) {
   core::WireWriter out;
   for (const double seconds : rank.phases) out.put(seconds);
-  out.put(rank.total_seconds).put(rank.read_busy_seconds).put(rank.read_hidden_seconds);
+  out.put(rank.total_seconds)
+      .put(rank.first_tensor_seconds)
+      .put(rank.read_busy_seconds)
+      .put(rank.read_hidden_seconds);
   out.put(std::uint64_t{rank.rank}).put(rank.read_bytes).put(rank.sent_bytes);
   out.put(rank.received_bytes).put(rank.kept_bytes).put(rank.peak_device_bytes);
   out.put(rank.peak_pinned_bytes).put(rank.peak_resident_bytes).put(rank.io_path);
@@ -213,6 +217,7 @@ RankReport decode_rank_report(std::string_view bytes) {
   RankReport rank;
   for (double& seconds : rank.phases) seconds = in.real();
   rank.total_seconds = in.real();
+  rank.first_tensor_seconds = in.real();
   rank.read_busy_seconds = in.real();
   rank.read_hidden_seconds = in.real();
   rank.rank = static_cast<std::uint32_t>(in.number());

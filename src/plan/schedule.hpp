@@ -81,7 +81,7 @@ struct Schedule {
   std::uint32_t waves = 0;
   std::uint64_t window = 0;
   std::uint32_t slabs =
-      2;  ///< of each rank: one is read into while another is packed and exchanged
+      3;  ///< of each rank: while one is packed and exchanged, the others are read
   Assignment assignment = Assignment::round_robin;  ///< never `automatic`
   std::string assignment_reason;                    ///< see Plan::assignment_reason; not hashed
   std::vector<std::vector<Read>> reads;             ///< [reader], in reading order; see reads_of
