@@ -145,7 +145,8 @@ struct Options {
   std::uint64_t chunk = 0;
 
   /// Longest time without progress before a peer is considered lost, at least 1 s. Must be longer
-  /// than any rank takes to allocate its memory, to read and pack one window, and to make one
+  /// than any rank takes to allocate its memory, to read and pack one window (eight if nothing is
+  /// exchanged), and to make one
   /// storage call, such as reading the header of a file or flushing part of a file, and than all
   /// ranks take to connect and to exchange one window. Otherwise, opening, planning, verifying and
   /// saving may take any time, because a rank sends heartbeats meanwhile. To this end computations

@@ -16,6 +16,10 @@ namespace {
 
 constexpr std::chrono::milliseconds progress_interval{100};
 
+// Ranks that exchange nothing need not keep step, but learn now and then whether another has
+// failed.
+constexpr std::uint32_t waves_out_of_step = 8;
+
 std::shared_ptr<std::byte> allocate(device::Device& device, std::uint64_t bytes) {
   return bytes == 0 ? nullptr : device.allocate(bytes);
 }
@@ -70,14 +74,16 @@ void Executor::run() {
   connect();
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // Its slab is free since the exchange of the wave before: the disk need not wait for this one.
-    prepare_transfers(wave + waves_ahead());
-    start_reading(wave + waves_ahead(), transfers_.back());
+    read_ahead(wave + waves_ahead());
     await_reading(wave);
-    Transfers& transfers = transfers_.front();
+    Transfers transfers = take_transfers();
     pack(transfers.items, wave);
-    if (!exchange(transfers, wave)) return;
+    if (!is_in_step(wave)) {
+      await_queue();
+    } else if (!exchange(transfers, wave)) {
+      return;
+    }
     unpack(transfers.unpack);
-    transfers_.pop_front();
     finish_wave(wave);
   }
   await_queue();
@@ -104,8 +110,18 @@ void Executor::connect() {
     comm::await(*pending, control_, "connecting over " + transport_.name(), timeout_, [] {});
 }
 
-void Executor::start_reading(std::uint32_t wave, const Transfers& transfers) {
+// Its transfers first: without them a rank could not take part in the wave, so if they cannot be
+// made, the others must know before.
+void Executor::read_ahead(std::uint32_t wave) {
   if (wave >= schedule_.waves || error_) return;
+  attempt([&] {
+    transfers_.push_back(plan_transfers(wave));
+    start_reading(wave, transfers_.back());
+  });
+}
+
+void Executor::start_reading(std::uint32_t wave, const Transfers& transfers) {
+  if (error_) return;
   const bool may_leave = device_->reads_to_pack() && !transfers.sends_from_slab;
   attempt([&] { reader_.start(wave, may_leave); });
 }
@@ -127,11 +143,18 @@ void Executor::attempt(const Step& step) {
   }
 }
 
-// Ahead: without its transfers a rank could not take part in a wave, so if they cannot be made, the
-// others must know before.
-void Executor::prepare_transfers(std::uint32_t wave) {
-  if (wave >= schedule_.waves || error_) return;
-  attempt([&] { transfers_.push_back(plan_transfers(wave)); });
+// None where they could not be made and the others have not learned of it yet.
+Executor::Transfers Executor::take_transfers() {
+  if (transfers_.empty()) return {};
+  Transfers transfers = std::move(transfers_.front());
+  transfers_.pop_front();
+  return transfers;
+}
+
+// Whether all ranks meet after packing this wave.
+bool Executor::is_in_step(std::uint32_t wave) const {
+  return !plan::is_sliced(schedule_) || (wave + 1) % waves_out_of_step == 0 ||
+         wave + 1 == schedule_.waves;
 }
 
 Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
@@ -173,13 +196,13 @@ std::byte* Executor::landing() const {
   return buffers_->pack_buffer.get() + schedule_.ranks[control_.rank()].pack_bytes;
 }
 
-// For the last unpacking.
+// For packing and unpacking that no exchange follows.
 void Executor::await_queue() {
   const PhaseScope scope(clock_, Phase::pack);
   const core::Deadline deadline(timeout_);
   core::Backoff backoff;
   while (!queue_->idle()) {
-    if (deadline.expired()) throw TimeoutError("unpacking the last wave has not ended");
+    if (deadline.expired()) throw TimeoutError("the device has not finished packing");
     backoff.pause();
   }
 }

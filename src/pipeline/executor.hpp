@@ -63,13 +63,15 @@ class Executor {
 
   void fill_zeros();
   void connect();
+  void read_ahead(std::uint32_t wave);
   void start_reading(std::uint32_t wave, const Transfers& transfers);
   void await_reading(std::uint32_t wave);
   void note_failure(const ErrorRecord& error);
   template <class Step>
   void attempt(const Step& step);
   std::uint32_t waves_ahead() const noexcept { return schedule_.slabs - 1; }
-  void prepare_transfers(std::uint32_t wave);
+  Transfers take_transfers();
+  bool is_in_step(std::uint32_t wave) const;
   Transfers plan_transfers(std::uint32_t wave);
   std::vector<comm::Message> messages(const std::vector<plan::Run>& runs, std::uint32_t wave) const;
   void pack(const std::vector<PackItem>& items, std::uint32_t wave);

@@ -155,6 +155,35 @@ TEST_CASE("after an error no rank reads on", "[load]") {
   CHECK(read < 20 * window);
 }
 
+TEST_CASE("one rank that cannot read its slices ends the load of all, which keep no step",
+          "[load]") {
+  const SharedModel model(plain_model(20));
+  const Communicator& comm = shared_group();
+  PlanOptions options = with_window(4096);
+  options.assignment = Assignment::sliced;
+  std::vector<Placement> placements = model.placements;
+  for (std::uint32_t i = 0; i < placements.size(); ++i) {  // the last rank alone reads two files
+    const std::uint32_t file = model.catalog.tensors()[i].file;
+    if (file < 2) placements[i] = testing::whole(Placement::Kind::single, world_size() - 1);
+  }
+  const Plan plan = make_plan(model.catalog, placements, world_size(), options);
+  REQUIRE(plan.waves() > 40);
+  const std::string replaced = model_file(model.path(), 1);
+  const bool right = is_right(load(plan, comm), comm.rank());
+  MPI_Barrier(MPI_COMM_WORLD);
+  model.directory.fill([&] { std::filesystem::resize_file(replaced, 5000); });
+  Options watched;
+  Progress last;
+  watched.on_progress = [&](const Progress& progress) { last = progress; };
+  const auto error = common_error([&] { load(plan, comm, watched); });
+  CHECK(right);
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+  CHECK(error->file == replaced);
+  CHECK(error->rank == last_rank());
+  CHECK(last.wave < plan.waves() - 8);
+}
+
 TEST_CASE("what a progress callback throws on one rank, all ranks throw", "[load]") {
   const SharedModel model(plain_model(4));
   const Communicator& comm = shared_group();
