@@ -111,4 +111,8 @@ void drop_cached(int descriptor, std::uint64_t offset, std::uint64_t bytes) noex
                                     static_cast<off_t>(bytes), POSIX_FADV_DONTNEED));
 }
 
+void stop_readahead(int descriptor) noexcept {
+  static_cast<void>(::posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM));
+}
+
 }  // namespace safeshuffle::core

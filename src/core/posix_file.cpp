@@ -139,6 +139,10 @@ void PosixFile::drop_cached(std::uint64_t offset, std::uint64_t bytes) const noe
   core::drop_cached(descriptor_.value(), offset, bytes);
 }
 
+void PosixFile::stop_readahead() const noexcept {
+  core::stop_readahead(descriptor_.value());
+}
+
 void PosixFile::write(std::uint64_t offset, std::span<const std::byte> data) const {
   while (!data.empty()) {
     const off_t at = system_offset(offset, path_, "cannot write");

@@ -62,6 +62,7 @@ class PosixFile {
   /// See page_cache.hpp.
   std::optional<std::uint64_t> cached_bytes(std::uint64_t offset, std::uint64_t bytes) const;
   void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  void stop_readahead() const noexcept;
 
   /// Writes all of `data` at byte `offset`.
   void write(std::uint64_t offset, std::span<const std::byte> data) const;

@@ -60,7 +60,7 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
   progress_.total_bytes = read_bytes(plan);
 }
 
-void Executor::run() {
+void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
   start_reading(0);
   fill_zeros();
   connect();
@@ -73,6 +73,7 @@ void Executor::run() {
     pack(transfers.items, wave);
     if (!exchange(transfers, wave)) return;
     unpack(transfers.unpack);
+    if (after_wave) attempt([&] { after_wave(wave); });
     finish_wave(wave);
   }
   await_queue();

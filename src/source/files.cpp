@@ -41,6 +41,8 @@ class FileHandle final : public Handle {
     file_.drop_cached(offset, bytes);
   }
 
+  void stop_readahead() const noexcept override { file_.stop_readahead(); }
+
  private:
   const core::PosixFile file_;
   const core::FileIdentity identity_;
