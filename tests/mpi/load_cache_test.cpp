@@ -101,7 +101,8 @@ std::uint64_t read_bytes_of(const Report& report) {
 
 }  // namespace
 
-TEST_CASE("a load that drops the cache behind it leaves the page cache as it was", "[load]") {
+TEST_CASE("a load that drops the cache behind it leaves the page cache as it was",
+          "[load][page_cache]") {
   const ColdModel cold;
   if (!cold.cold) return;
   PlanOptions planned;
@@ -120,7 +121,7 @@ TEST_CASE("a load that drops the cache behind it leaves the page cache as it was
   CHECK(cold.is_unchanged());
 }
 
-TEST_CASE("a load by path drops the headers behind it, too", "[load]") {
+TEST_CASE("a load by path drops the headers behind it, too", "[load][page_cache]") {
   const ColdModel cold;
   if (!cold.cold) return;
   Options options = buffered();
@@ -132,7 +133,7 @@ TEST_CASE("a load by path drops the headers behind it, too", "[load]") {
   CHECK(use.dropped > read_bytes_of(model.report()) / 2);
 }
 
-TEST_CASE("what is dropped behind a load is dropped wave by wave", "[load]") {
+TEST_CASE("what is dropped behind a load is dropped wave by wave", "[load][page_cache]") {
   const ColdModel cold;
   if (!cold.cold) return;
   Options options = buffered();
@@ -157,7 +158,8 @@ TEST_CASE("what is dropped behind a load is dropped wave by wave", "[load]") {
   CHECK(cold.is_unchanged());
 }
 
-TEST_CASE("a load that drops nothing leaves what it reads through the page cache", "[load]") {
+TEST_CASE("a load that drops nothing leaves what it reads through the page cache",
+          "[load][page_cache]") {
   const ColdModel cold;
   if (!cold.cold) return;
   const TensorSet model = load(cold.model.plan(), shared_group(), buffered());
@@ -167,7 +169,8 @@ TEST_CASE("a load that drops nothing leaves what it reads through the page cache
   CHECK_FALSE(model.report().ranks[0].cache);
 }
 
-TEST_CASE("a load that prefetches leaves all that it reads in the page cache", "[load]") {
+TEST_CASE("a load that prefetches leaves all that it reads in the page cache",
+          "[load][page_cache]") {
   const ColdModel cold;
   if (!cold.cold) return;
   PlanOptions planned;
@@ -194,7 +197,7 @@ TEST_CASE("a load that prefetches leaves all that it reads in the page cache", "
   CHECK(prefetched != 0);
 }
 
-TEST_CASE("prefetching contradicts direct reads and dropping, on all ranks", "[load]") {
+TEST_CASE("prefetching contradicts direct reads and dropping, on all ranks", "[load][page_cache]") {
   const SharedModel model(plain_model(2));
   Options options;
   options.tp_plan = "replicate";
@@ -208,7 +211,8 @@ TEST_CASE("prefetching contradicts direct reads and dropping, on all ranks", "[l
   CHECK(error->rank == static_cast<std::int32_t>(world_size()) - 1);
 }
 
-TEST_CASE("ranks with different wishes for the page cache load all the same", "[load]") {
+TEST_CASE("ranks with different wishes for the page cache load all the same",
+          "[load][page_cache]") {
   const SharedModel model(plain_model(3));
   Options options;
   options.tp_plan = "replicate";
