@@ -44,10 +44,10 @@ struct Cachestat {
 };
 
 std::optional<std::uint64_t> pages_by_cachestat(int descriptor, CachestatRange range) {
-  // Which has no pages of its own; a mapping shows those of the file below.
-  if (filesystem_of(descriptor) == Filesystem::overlay) return {};
   Cachestat stat;
   if (::syscall(cachestat_call, descriptor, &range, &stat, 0U) != 0) return {};
+  // An overlay has no pages of its own; a mapping shows those of the file below.
+  if (stat.cached == 0 && filesystem_of(descriptor) == Filesystem::overlay) return {};
   return stat.cached;
 }
 

@@ -65,7 +65,7 @@ PosixFile::PosixFile(Descriptor descriptor, std::string path) noexcept
 PosixFile PosixFile::open(const std::string& path, int flags) {
   // O_NONBLOCK: opening a FIFO must fail the check below instead of waiting for a writer.
   PosixFile file(open_descriptor(path, O_RDONLY | O_NONBLOCK | flags, path, "cannot open"), path);
-  static_cast<void>(file.identity());
+  file.identity_ = file.identity();
   return file;
 }
 
