@@ -57,6 +57,10 @@ void add_io_options(CLI::App& parser, Options& options) {
       parser, "--direct", "MODE", options.direct,
       {{"auto", DirectIo::automatic}, {"on", DirectIo::on}, {"off", DirectIo::off}},
       "Whether to bypass the page cache (O_DIRECT)");
+  parser.add_flag("--prefetch", options.prefetch,
+                  "Leave what is read in the page cache, for the next start");
+  parser.add_flag("--drop-cache-behind", options.drop_cache_behind,
+                  "Drop what the load brings into the page cache from there again");
   parser.add_option("--threads", options.threads, "Reader threads per rank, up to 1024")
       ->type_name("N")
       ->check(CLI::Range(1, 1024).description(""))
@@ -183,7 +187,7 @@ void load(LoadCommand& command) {
   std::optional<LoadOutputs> outputs;
   const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
     PlannedLoad planned(command.paths, comm, options);
-    if (comm.rank() == 0) print_warnings(planned.plan().warnings());
+    if (comm.rank() == 0) print_warnings(planned.warnings());
     outputs.emplace(command.outputs, planned, comm, options);
     return planned.run();
   });

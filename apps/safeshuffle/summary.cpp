@@ -118,6 +118,29 @@ std::string choices_line(const Report& report) {
   return parts.empty() ? "" : fmt::format("read {}\n", fmt::join(parts, ", "));
 }
 
+/// What the load left in the page cache, and what reading cost, over all ranks; empty if the caller
+/// did not care.
+std::string cache_line(const Report& report) {
+  CacheUse sum;
+  std::uint64_t read = 0;
+  double seconds = 0;  // of the slowest
+  for (const RankReport& rank : report.ranks) {
+    if (!rank.cache) return {};
+    sum.before += rank.cache->before;
+    sum.after += rank.cache->after;
+    sum.dropped += rank.cache->dropped;
+    sum.unknown += rank.cache->unknown;
+    read += rank.read_bytes;
+    seconds = std::max(seconds, rank.read_busy_seconds);
+  }
+  std::string text =
+      fmt::format("page cache: had {} of the {} read, has {} at the end", format_size(sum.before),
+                  format_size(read), format_size(sum.after));
+  if (sum.unknown != 0) text += fmt::format(" ({} not known)", format_size(sum.unknown));
+  if (sum.dropped != 0) text += fmt::format("; dropped {}", format_size(sum.dropped));
+  return text + fmt::format("; reading took {:.{}f} s\n", seconds, decimals(report));
+}
+
 std::string result_line(const Report& report) {
   const double rate =
       report.seconds > 0 ? static_cast<double>(report.tensor_bytes) / report.seconds / 1e9 : 0;
@@ -192,7 +215,7 @@ std::string summary(const Report& report) {
   return bytes_table(report) + "\n" + phases_table(report) + "\n" +
          placement_line(report.placement) +
          assignment_line(report.assignment, report.assignment_reason) + path_line(report) +
-         choices_line(report) + fallback_lines(report) + result_line(report) +
+         choices_line(report) + cache_line(report) + fallback_lines(report) + result_line(report) +
          bottleneck_line(report);
 }
 

@@ -78,6 +78,10 @@ class PlannedLoad {
 
   const Plan& plan() const noexcept;
 
+  /// Plan::warnings; with Options::prefetch also that the files, and on the host the tensors, need
+  /// more than the available memory of a node. The same on all ranks.
+  const std::vector<std::string>& warnings() const noexcept;
+
   /// Paths, as on rank 0, of all files that the load reads: those with tensors, and the index,
   /// config.json and rule file if there are any.
   const std::vector<std::string>& inputs() const noexcept;

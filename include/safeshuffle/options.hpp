@@ -129,6 +129,17 @@ struct Options {
   /// again and again and fit in memory: only the first load reads from storage.
   DirectIo direct = DirectIo::automatic;
 
+  /// Leaves what is read in the page cache of its node, for the next start: what `direct` would
+  /// read with O_DIRECT is read through the page cache, which takes longer. The report states how
+  /// much is there at the end (RankReport::cache). ConfigError with DirectIo::on.
+  bool prefetch = false;
+
+  /// Drops from the page cache again, wave by wave, what the load has brought there. What was there
+  /// before stays, and so does all of a file of which the system does not tell what is cached, and
+  /// what a load that fails has just read. The same on all ranks of a node. ConfigError with
+  /// `prefetch`.
+  bool drop_cache_behind = false;
+
   /// CPUs of the reader threads and of the pinned memory that they fill. `automatic`, on GPUs:
   /// those of the GPU's NUMA node that the cgroup permits, if there is one for each reader thread;
   /// else those that the launcher bound the rank to, under the same condition; else all that the

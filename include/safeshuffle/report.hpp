@@ -52,6 +52,14 @@ struct ReadChoice {
   std::uint64_t bytes = 0;
 };
 
+/// What the page cache has of the bytes that a rank reads (RankReport::read_bytes).
+struct CacheUse {
+  std::uint64_t before = 0;   ///< before any rank reads a tensor; what reading headers brought too
+  std::uint64_t after = 0;    ///< at the end of the load
+  std::uint64_t dropped = 0;  ///< with Options::drop_cache_behind: dropped behind the load
+  std::uint64_t unknown = 0;  ///< of files of which the system does not tell, which were left alone
+};
+
 /// One rank's part. Times in seconds, sizes in bytes.
 struct RankReport {
   std::uint32_t rank = 0;
@@ -79,6 +87,7 @@ struct RankReport {
   /// read; empty if unknown.
   std::optional<double> cached_share;
   std::vector<ReadChoice> read_choices;  ///< empty if the caller chose with Options::direct
+  std::optional<CacheUse> cache;         ///< with Options::prefetch or drop_cache_behind
   unsigned reader_threads = 0;
   std::uint64_t reader_chunk = 0;      ///< maximum bytes per read call
   std::string reader_cpus;             ///< CPUs of the reader threads, such as "0-15,64-79"
@@ -117,7 +126,7 @@ struct Report {
   std::uint64_t window = 0;
   std::uint64_t tensor_bytes = 0;     ///< Plan::needed_bytes
   double seconds = 0;                 ///< the slowest rank's total, without verification
-  std::vector<std::string> warnings;  ///< Plan::warnings
+  std::vector<std::string> warnings;  ///< Plan::warnings, and one of prefetching (loader.hpp)
   PlacementSummary placement;
   std::optional<PipelineStage> stage;  ///< of a load by path, Selection::stage
   std::optional<Ceilings> ceilings;    ///< added by `add_ceilings` (probe.hpp)

@@ -44,10 +44,10 @@ struct Cachestat {
 };
 
 std::optional<std::uint64_t> pages_by_cachestat(int descriptor, CachestatRange range) {
-  // Which has no pages of its own; a mapping shows those of the file below.
-  if (filesystem_of(descriptor) == Filesystem::overlay) return {};
   Cachestat stat;
   if (::syscall(cachestat_call, descriptor, &range, &stat, 0U) != 0) return {};
+  // An overlay has no pages of its own; a mapping shows those of the file below.
+  if (stat.cached == 0 && filesystem_of(descriptor) == Filesystem::overlay) return {};
   return stat.cached;
 }
 
@@ -109,6 +109,10 @@ void drop_cached(int descriptor, std::uint64_t offset, std::uint64_t bytes) noex
   if (bytes == 0 || !is_in_file_range(offset, bytes)) return;
   static_cast<void>(::posix_fadvise(descriptor, static_cast<off_t>(offset),
                                     static_cast<off_t>(bytes), POSIX_FADV_DONTNEED));
+}
+
+void stop_readahead(int descriptor) noexcept {
+  static_cast<void>(::posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM));
 }
 
 }  // namespace safeshuffle::core

@@ -17,10 +17,17 @@ std::optional<std::uint64_t> cached_bytes(int descriptor, std::uint64_t offset,
 std::optional<std::uint64_t> cached_bytes_by_mincore(int descriptor, std::uint64_t offset,
                                                      std::uint64_t bytes);
 
+/// The system caches up to so many bytes as one block, which it drops as a whole or not at all; it
+/// begins at a multiple of its size.
+inline constexpr std::uint64_t most_cached_block = std::uint64_t{2} << 20;
+
 /// Asks the system to drop the pages that lie entirely within `bytes` bytes from `offset` on. It
 /// keeps those that are dirty (but starts to write them), mapped by a process, locked, or cached in
 /// one large block with pages outside of the range, and those of a filesystem without storage
 /// behind it; `cached_bytes` tells what remains.
 void drop_cached(int descriptor, std::uint64_t offset, std::uint64_t bytes) noexcept;
+
+/// Tells the system not to read ahead of what is read through this descriptor.
+void stop_readahead(int descriptor) noexcept;
 
 }  // namespace safeshuffle::core

@@ -65,7 +65,7 @@ PosixFile::PosixFile(Descriptor descriptor, std::string path) noexcept
 PosixFile PosixFile::open(const std::string& path, int flags) {
   // O_NONBLOCK: opening a FIFO must fail the check below instead of waiting for a writer.
   PosixFile file(open_descriptor(path, O_RDONLY | O_NONBLOCK | flags, path, "cannot open"), path);
-  static_cast<void>(file.identity());
+  file.identity_ = file.identity();
   return file;
 }
 
@@ -137,6 +137,10 @@ std::optional<std::uint64_t> PosixFile::cached_bytes(std::uint64_t offset,
 
 void PosixFile::drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   core::drop_cached(descriptor_.value(), offset, bytes);
+}
+
+void PosixFile::stop_readahead() const noexcept {
+  core::stop_readahead(descriptor_.value());
 }
 
 void PosixFile::write(std::uint64_t offset, std::span<const std::byte> data) const {

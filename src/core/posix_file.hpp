@@ -36,6 +36,9 @@ class PosixFile {
 
   FileIdentity identity() const { return identify(descriptor_.value(), path_); }
 
+  /// That when the file was opened for reading.
+  const FileIdentity& identity_at_first() const noexcept { return identity_; }
+
   /// Whether `path` names this very file.
   bool has_name(const std::string& path) const noexcept;
 
@@ -62,6 +65,7 @@ class PosixFile {
   /// See page_cache.hpp.
   std::optional<std::uint64_t> cached_bytes(std::uint64_t offset, std::uint64_t bytes) const;
   void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  void stop_readahead() const noexcept;
 
   /// Writes all of `data` at byte `offset`.
   void write(std::uint64_t offset, std::span<const std::byte> data) const;
@@ -84,6 +88,7 @@ class PosixFile {
 
   Descriptor descriptor_;
   std::string path_;
+  FileIdentity identity_;
 };
 
 /// Throws the IoError of creating a file at `path` if no file can have that name, for example

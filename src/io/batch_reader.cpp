@@ -61,7 +61,7 @@ class BatchReader final : public Reader {
       : options_(options),
         source_(source),
         staging_(staging),
-        files_(std::move(files), options.direct, source, recorder_),
+        files_(std::move(files), options, source, recorder_),
         engine_(make_engine(options, recorder_)) {}
 
   ~BatchReader() override {

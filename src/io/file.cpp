@@ -24,9 +24,10 @@ void require_identity(const FileInfo& info, const core::FileIdentity& found) {
 }  // namespace
 
 File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
-           PathRecorder& recorder)
+           PathRecorder& recorder, bool prefetch)
     : info_(info),
       mode_(mode),
+      prefetch_(prefetch),
       source_(source),
       recorder_(recorder),
       buffered_(source.open(info.path, source::Access::cached)),
@@ -36,10 +37,10 @@ File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
 
 AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) const {
   if (mode_ != DirectIo::automatic) return {mode_ == DirectIo::on, {}};
-  if (!is_local_) return automatic_access(false, bytes, {});
+  if (!is_local_) return automatic_access(false, bytes, {}, prefetch_);
   const std::uint64_t judged =
       std::max(bytes, std::min(least_judged, info_.size - std::min(offset, info_.size)));
-  return automatic_access(true, judged, buffered_->cached_bytes(offset, judged));
+  return automatic_access(true, judged, buffered_->cached_bytes(offset, judged), prefetch_);
 }
 
 const source::Handle* File::direct() {

@@ -19,8 +19,9 @@ namespace safeshuffle::io {
 class File {
  public:
   /// Opens and checks. `mode`: whether reads bypass the page cache, where that is possible;
-  /// automatic decides for each range. Throws IoError.
-  File(const FileInfo& info, DirectIo mode, const source::Source& source, PathRecorder& recorder);
+  /// automatic decides for each range; `prefetch`: see Options. Throws IoError.
+  File(const FileInfo& info, DirectIo mode, const source::Source& source, PathRecorder& recorder,
+       bool prefetch = false);
 
   const FileInfo& info() const noexcept { return info_; }
   PathRecorder& recorder() const noexcept { return recorder_; }
@@ -42,6 +43,7 @@ class File {
  private:
   const FileInfo& info_;
   const DirectIo mode_;
+  const bool prefetch_;
   const source::Source& source_;
   PathRecorder& recorder_;
   const std::unique_ptr<source::Handle> buffered_;

@@ -19,10 +19,11 @@ std::size_t open_file_limit() {
 
 }  // namespace
 
-Files::Files(std::vector<FileInfo> infos, DirectIo mode, const source::Source& source,
-             PathRecorder& recorder)
+Files::Files(std::vector<FileInfo> infos, const ReaderOptions& options,
+             const source::Source& source, PathRecorder& recorder)
     : infos_(std::move(infos)),
-      mode_(mode),
+      mode_(options.direct),
+      prefetch_(options.prefetch),
       capacity_(open_file_limit()),
       source_(source),
       recorder_(recorder) {}
@@ -44,7 +45,7 @@ Files::SharedFile Files::find(std::uint32_t file) {
     recent_.erase(recent_.begin());
   }
   const auto open_it = [this, file] {
-    return std::make_shared<File>(info(file), mode_, source_, recorder_);
+    return std::make_shared<File>(info(file), mode_, source_, recorder_, prefetch_);
   };
   recent_.push_back({file, std::async(std::launch::deferred, open_it)});
   return recent_.back().file;

@@ -17,7 +17,7 @@ namespace safeshuffle::io {
 class Files {
  public:
   /// `source` and `recorder` must outlive this.
-  Files(std::vector<FileInfo> infos, DirectIo mode, const source::Source& source,
+  Files(std::vector<FileInfo> infos, const ReaderOptions& options, const source::Source& source,
         PathRecorder& recorder);
 
   /// How many are kept open.
@@ -43,6 +43,7 @@ class Files {
 
   const std::vector<FileInfo> infos_;
   const DirectIo mode_;
+  const bool prefetch_;
   const std::size_t capacity_;
   const source::Source& source_;
   PathRecorder& recorder_;

@@ -43,6 +43,7 @@ ReaderOptions reader_options(const Options& options, const ReadingPlace& place) 
   ReaderOptions reader;
   reader.engine = options.io;
   reader.direct = options.direct;
+  reader.prefetch = options.prefetch;
   reader.threads = options.threads != 0 ? options.threads : default_threads(place);
   reader.chunk = options.chunk != 0 ? options.chunk : defaults_on(place.device).chunk;
   return reader;
@@ -70,11 +71,12 @@ std::size_t ring_slots(const ReaderOptions& options, std::uint64_t slot_bytes) {
 // A cached byte costs a small part of what reading one directly costs, and reading one from storage
 // through the page cache two to three times as much (docs/results): below this share of cached
 // bytes, reading all of them directly is faster.
-AccessChoice automatic_access(bool local, std::uint64_t bytes,
-                              std::optional<std::uint64_t> cached) {
+AccessChoice automatic_access(bool local, std::uint64_t bytes, std::optional<std::uint64_t> cached,
+                              bool prefetch) {
   if (!local) return {false, "not a local filesystem"};
   if (!cached) return {false, "caching unknown"};
   if (bytes - *cached <= bytes / 4) return {false, "cached", *cached == bytes};
+  if (prefetch) return {false, "prefetch"};
   return {true, "cold"};
 }
 

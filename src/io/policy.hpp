@@ -60,7 +60,8 @@ struct AccessChoice {
 };
 
 /// What DirectIo::automatic chooses for `bytes` bytes of which the page cache has `cached`; nothing
-/// if unknown. `local`: see source::Handle::is_local. Pure.
-AccessChoice automatic_access(bool local, std::uint64_t bytes, std::optional<std::uint64_t> cached);
+/// if unknown. `local`: see source::Handle::is_local; `prefetch`: see Options. Pure.
+AccessChoice automatic_access(bool local, std::uint64_t bytes, std::optional<std::uint64_t> cached,
+                              bool prefetch);
 
 }  // namespace safeshuffle::io

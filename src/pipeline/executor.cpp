@@ -66,22 +66,24 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
   progress_.total_bytes = read_bytes(plan);
 }
 
-void Executor::run() {
+void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
   for (std::uint32_t wave = 0; wave < transfers_.size(); ++wave) {
     start_reading(wave, transfers_[wave]);
   }
   fill_zeros();
   connect();
+  std::uint32_t passed = 0;  // waves that all ranks have read
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // Its slab is free since the exchange of the wave before: the disk need not wait for this one.
     read_ahead(wave + waves_ahead());
     await_reading(wave);
     Transfers transfers = take_transfers();
     pack(transfers.items, wave);
-    if (!is_in_step(wave)) {
+    if (is_in_step(wave)) {
+      if (!exchange(transfers, wave)) return;
+      for (; after_wave && passed <= wave; ++passed) attempt([&] { after_wave(passed); });
+    } else {
       await_queue();
-    } else if (!exchange(transfers, wave)) {
-      return;
     }
     unpack(transfers.unpack);
     finish_wave(wave);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,11 +35,11 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs all waves. Collective. A failure to read or to pack, or of the progress callback, is not
-  /// thrown: the rank completes the exchange in progress, with bytes that nobody will see, and
-  /// tells the others with it. All ranks stop after that exchange; see `error`. Throws
-  /// TransportError or TimeoutError.
-  void run();
+  /// Runs all waves; after each, when all ranks have read it, calls `after_wave`. Collective. A
+  /// failure to read or to pack, or of a callback, is not thrown: the rank completes the exchange
+  /// in progress, with bytes that nobody will see, and tells the others with it. All ranks stop
+  /// after that exchange; see `error`. Throws TransportError or TimeoutError.
+  void run(const std::function<void(std::uint32_t wave)>& after_wave = {});
 
   /// When the first wave was finished, by the clock; 0 if there is none.
   double first_wave_seconds() const noexcept { return first_wave_seconds_; }

@@ -7,7 +7,7 @@
 
 namespace safeshuffle::pipeline {
 
-/// Throws ConfigError if an option is out of range.
+/// Throws ConfigError if an option is out of range, or contradicts another.
 void check_options(const Options& options);
 
 /// How long to wait for peers: `options.timeout`, but never less than its smallest value, so that

@@ -26,6 +26,10 @@ const Plan& PlannedLoad::plan() const noexcept {
   return state_->job.plan();
 }
 
+const std::vector<std::string>& PlannedLoad::warnings() const noexcept {
+  return state_->job.warnings();
+}
+
 const std::vector<std::string>& PlannedLoad::inputs() const noexcept {
   return state_->job.inputs();
 }

@@ -13,13 +13,16 @@
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
 #include "core/cpus.hpp"
+#include "core/machine.hpp"
 #include "core/process.hpp"
 #include "core/wire.hpp"
 #include "device/device.hpp"
 #include "io/policy.hpp"
+#include "pipeline/cache_footprint.hpp"
 #include "pipeline/cached_share.hpp"
 #include "pipeline/executor.hpp"
 #include "pipeline/limits.hpp"
+#include "pipeline/memory_need.hpp"
 #include "pipeline/open.hpp"
 #include "pipeline/phase_clock.hpp"
 #include "pipeline/report_wire.hpp"
@@ -62,16 +65,28 @@ Plan plan_together(Opened opened, const Communicator& comm, const Options& optio
 struct Intent {
   std::uint64_t plan_hash = 0;
   std::string cpus;  // of its readers: equal on ranks of one node that share them
+  Memory memory;
 };
 
 std::string encode(const Intent& intent) {
-  return core::WireWriter().put(intent.plan_hash).put(intent.cpus).take();
+  return core::WireWriter()
+      .put(intent.plan_hash)
+      .put(intent.cpus)
+      .put(intent.memory.node)
+      .put(intent.memory.host)
+      .put(intent.memory.available)
+      .take();
 }
 
 Intent decode_intent(std::string_view bytes) {
   core::WireReader in(bytes);
-  const std::uint64_t hash = in.number();
-  return {hash, in.text()};
+  Intent intent;
+  intent.plan_hash = in.number();
+  intent.cpus = in.text();
+  intent.memory.node = in.text();
+  intent.memory.host = in.text();
+  intent.memory.available = in.number();
+  return intent;
 }
 
 // Every plan is proved before it is used.
@@ -83,7 +98,9 @@ std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
                         std::to_string(comm.size()));
     }
     plan.prove();
-    return encode({plan.hash(), shared_cpus(comm, options)});
+    return encode({plan.hash(),
+                   shared_cpus(comm, options),
+                   {core::node_id(), core::host_name(), core::available_memory_bytes()}});
   };
   std::vector<Intent> intents;
   for (const std::string& bytes :
@@ -104,12 +121,28 @@ void compare_plans(const std::vector<Intent>& intents) {
   }
 }
 
-// Returns how many ranks share the CPUs of this one's readers.
-unsigned agree_on_plan(const Plan& plan, const Communicator& comm, const Options& options) {
-  const std::vector<Intent> intents = exchange_intents(plan, comm, options);
+std::vector<Intent> agree_on_plan(const Plan& plan, const Communicator& comm,
+                                  const Options& options) {
+  std::vector<Intent> intents = exchange_intents(plan, comm, options);
   compare_plans(intents);
+  return intents;
+}
+
+// How many ranks share the CPUs of this one's readers.
+unsigned count_sharers(const std::vector<Intent>& intents, const Communicator& comm) {
   const std::string& mine = intents[comm.rank()].cpus;
   return static_cast<unsigned>(std::ranges::count(intents, mine, &Intent::cpus));
+}
+
+std::vector<std::string> warnings_of(const Plan& plan, const std::vector<Intent>& intents,
+                                     const Communicator& comm, const Options& options) {
+  std::vector<std::string> warnings = plan.warnings();
+  if (!options.prefetch) return warnings;
+  std::vector<Memory> memory;
+  for (const Intent& intent : intents) memory.push_back(intent.memory);
+  const std::string warning = prefetch_warning(plan, comm.device(), memory);
+  if (!warning.empty()) warnings.push_back(warning);
+  return warnings;
 }
 
 RankReport rank_report(const RankSummary& planned, const Communicator& comm,
@@ -152,8 +185,8 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   return report;
 }
 
-Report make_report(const Plan& plan, const Communicator& comm,
-                   const std::vector<std::string>& rank_reports) {
+Report make_report(const Plan& plan, const std::vector<std::string>& warnings,
+                   const Communicator& comm, const std::vector<std::string>& rank_reports) {
   Report report;
   report.version = SAFESHUFFLE_VERSION;
   report.device = comm.device_handle()->description();
@@ -165,7 +198,7 @@ Report make_report(const Plan& plan, const Communicator& comm,
   report.waves = plan.waves();
   report.tensor_bytes = plan.needed_bytes();
   report.window = plan.window();
-  report.warnings = plan.warnings();
+  report.warnings = warnings;
   report.placement = summarize(plan.catalog(), plan.targets());
   for (const std::string& bytes : rank_reports) {
     report.ranks.push_back(decode_rank_report(bytes));
@@ -174,30 +207,67 @@ Report make_report(const Plan& plan, const Communicator& comm,
   return report;
 }
 
-std::unique_ptr<Executor> allocate_together(const source::Source& source, const Plan& plan,
-                                            const Communicator& comm, const Options& options,
-                                            unsigned sharers, PhaseClock& clock,
-                                            std::optional<double>& cached) {
-  const PhaseScope scope(clock, Phase::allocate);
+// What one rank loads with, and what it finds out before it reads.
+struct Allocated {
+  std::optional<double> cached_share;
+  std::unique_ptr<CacheFootprint> footprint;  // if the caller cares for the page cache
   std::unique_ptr<Executor> executor;
-  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
-    cached = cached_share(source, plan.catalog().files(), plan.ranks()[comm.rank()].files);
-    executor = std::make_unique<Executor>(source, plan, comm, options, sharers, clock);
+};
+
+Allocated allocate_together(const source::Source& source, const Plan& plan,
+                            const Communicator& comm, const Options& options, unsigned sharers,
+                            PhaseClock& clock) {
+  const PhaseScope scope(clock, Phase::allocate);
+  Allocated allocated;
+  const auto step = [&](const comm::Heartbeat& beat) -> std::string {
+    allocated.cached_share =
+        cached_share(source, plan.catalog().files(), plan.ranks()[comm.rank()].files);
+    if (options.prefetch || options.drop_cache_behind) {
+      allocated.footprint =
+          std::make_unique<CacheFootprint>(source, plan.schedule(), comm.rank(), beat);
+    }
+    allocated.executor = std::make_unique<Executor>(source, plan, comm, options, sharers, clock);
     return {};
-  });
-  return executor;
+  };
+  comm::agree_with_heartbeat(comm.control(), timeout_of(options), step);
+  return allocated;
 }
 
-TensorSet hand_over(const Plan& plan, const Communicator& comm, const Executor& executor,
-                    const Options& options, PhaseClock& clock, std::optional<double> cached) {
-  std::shared_ptr<TensorSet::State> state;
-  const auto reports = comm::agree_on_computation(comm.control(), timeout_of(options), [&] {
-    state = make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
-    RankReport mine = rank_report(plan.ranks()[comm.rank()], comm, executor, clock);
-    mine.cached_share = cached;
-    return pipeline::encode(mine);
+void run_waves(const Allocated& allocated, const Options& options, PhaseClock& clock) {
+  if (!options.drop_cache_behind) return allocated.executor->run();
+  allocated.executor->run([&](std::uint32_t wave) {
+    const PhaseScope scope(clock, Phase::read);
+    allocated.footprint->drop(wave);
   });
-  state->report = make_report(plan, comm, reports);
+}
+
+std::optional<CacheUse> cache_use(CacheFootprint* footprint, const Options& options,
+                                  PhaseClock& clock, const comm::Heartbeat& beat) {
+  if (footprint == nullptr) return {};
+  const PhaseScope scope(clock, Phase::read);
+  if (options.drop_cache_behind) footprint->drop_all(beat);
+  return footprint->use(beat);
+}
+
+TensorSet hand_over(const Plan& plan, const std::vector<std::string>& warnings,
+                    const Communicator& comm, const Allocated& allocated, const Options& options,
+                    PhaseClock& clock) {
+  std::shared_ptr<TensorSet::State> state;
+  const auto finish = [&](const comm::Heartbeat& beat) {
+    const auto cache = cache_use(allocated.footprint.get(), options, clock, beat);
+    std::string encoded;
+    comm::beat_during(beat, [&] {
+      const Executor& executor = *allocated.executor;
+      state = make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
+      RankReport mine = rank_report(plan.ranks()[comm.rank()], comm, executor, clock);
+      mine.cached_share = allocated.cached_share;
+      mine.cache = cache;
+      encoded = pipeline::encode(mine);
+    });
+    return encoded;
+  };
+  const auto reports = comm::agree_with_heartbeat(comm.control(), timeout_of(options), finish);
+  state->report = make_report(plan, warnings, comm, reports);
   state->report.stage = options.selection.stage;
   return TensorSet(std::move(state));
 }
@@ -212,11 +282,13 @@ LoadJob::LoadJob(const source::Source& source, const std::vector<std::string>& p
     : LoadJob(source, comm, options) {
   const comm::CollectiveCall call(comm_);
   check_together(options_, comm_);
-  Opened opened = open_together(source, paths, options_, comm_.device(), comm_.control());
+  const DroppingSource dropping(source);
+  const source::Source& headers = options_.drop_cache_behind ? dropping : source;
+  Opened opened = open_together(headers, paths, options_, comm_.device(), comm_.control());
   inputs_ = std::move(opened.inputs);
   clock_.enter(Phase::plan);
   plan_ = plan_together(std::move(opened), comm_, options_);
-  sharers_ = agree_on_plan(*plan_, comm_, options_);
+  agree();
   clock_.pause();
 }
 
@@ -228,21 +300,25 @@ LoadJob::LoadJob(const source::Source& source, const Plan& plan, const Communica
   options_.selection = {};  // not used, see loader.hpp
   check_together(options_, comm_);
   plan_ = plan;
-  sharers_ = agree_on_plan(plan, comm_, options_);
+  agree();
   clock_.pause();
+}
+
+void LoadJob::agree() {
+  const std::vector<Intent> intents = agree_on_plan(*plan_, comm_, options_);
+  sharers_ = count_sharers(intents, comm_);
+  warnings_ = warnings_of(*plan_, intents, comm_, options_);
 }
 
 TensorSet LoadJob::run() {
   if (std::exchange(ran_, true)) throw ConfigError("a planned load can run only once");
   const comm::CollectiveCall call(comm_);
   clock_.resume();
-  std::optional<double> cached;
-  const auto executor =
-      allocate_together(source_, *plan_, comm_, options_, sharers_, clock_, cached);
-  executor->run();
+  const Allocated allocated = allocate_together(source_, *plan_, comm_, options_, sharers_, clock_);
+  run_waves(allocated, options_, clock_);
   clock_.enter(Phase::wait);
-  comm::agree(comm_.control(), {}, executor->error(), timeout_of(options_));
-  return hand_over(*plan_, comm_, *executor, options_, clock_, cached);
+  comm::agree(comm_.control(), {}, allocated.executor->error(), timeout_of(options_));
+  return hand_over(*plan_, warnings_, comm_, allocated, options_, clock_);
 }
 
 }  // namespace safeshuffle::pipeline

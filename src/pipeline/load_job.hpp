@@ -29,6 +29,7 @@ class LoadJob {
 
   const Plan& plan() const noexcept { return *plan_; }
   const std::vector<std::string>& inputs() const noexcept { return inputs_; }
+  const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
   /// Loads. Collective; once.
   TensorSet run();
@@ -36,12 +37,15 @@ class LoadJob {
  private:
   LoadJob(const source::Source& source, const Communicator& comm, const Options& options);
 
+  void agree();
+
   const source::Source& source_;
   Communicator comm_;
   Options options_;
   PhaseClock clock_;
   std::optional<Plan> plan_;
   std::vector<std::string> inputs_;
+  std::vector<std::string> warnings_;
   unsigned sharers_ = 1;
   bool ran_ = false;
 };

@@ -62,6 +62,13 @@ nlohmann::ordered_json choices_json(const std::vector<ReadChoice>& choices) {
   return json;
 }
 
+nlohmann::ordered_json cache_json(const CacheUse& cache) {
+  return {{"before_bytes", cache.before},
+          {"after_bytes", cache.after},
+          {"dropped_bytes", cache.dropped},
+          {"unknown_bytes", cache.unknown}};
+}
+
 nlohmann::ordered_json rank_json(const RankReport& rank) {
   nlohmann::ordered_json json{{"rank", rank.rank},
                               {"host", rank.host},
@@ -92,6 +99,7 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
                 {"cpus", rank.reader_cpus},
                 {"fallback_files", rank.fallback_files},
                 {"fallbacks", rank.fallbacks}};
+  if (rank.cache) json["io"]["cache"] = cache_json(*rank.cache);
   return json;
 }
 
@@ -178,6 +186,9 @@ std::string encode(const RankReport& rank) {
   out.put(rank.direct_bytes).put(rank.buffered_bytes).put(rank.fallback_files);
   out.put(std::uint64_t{rank.reader_threads}).put(rank.reader_chunk);
   out.put(std::uint64_t{rank.cached_share.has_value()}).put(rank.cached_share.value_or(0));
+  const CacheUse cache = rank.cache.value_or(CacheUse{});
+  out.put(std::uint64_t{rank.cache.has_value()}).put(cache.before).put(cache.after);
+  out.put(cache.dropped).put(cache.unknown);
   out.put(std::uint64_t{rank.fallbacks.size()});
   for (const std::string& fallback : rank.fallbacks) out.put(fallback);
   out.put(std::uint64_t{rank.read_choices.size()});
@@ -199,6 +210,15 @@ ReadChoice decode_choice(core::WireReader& in) {
   choice.reason = in.text();
   choice.bytes = in.number();
   return choice;
+}
+
+CacheUse decode_cache_use(core::WireReader& in) {
+  CacheUse cache;
+  cache.before = in.number();
+  cache.after = in.number();
+  cache.dropped = in.number();
+  cache.unknown = in.number();
+  return cache;
 }
 
 Span decode_span(core::WireReader& in) {
@@ -243,6 +263,9 @@ RankReport decode_rank_report(std::string_view bytes) {
   const bool has_cached_share = in.number() != 0;
   const double cached_share = in.real();
   if (has_cached_share) rank.cached_share = cached_share;
+  const bool has_cache = in.number() != 0;
+  const CacheUse cache = decode_cache_use(in);
+  if (has_cache) rank.cache = cache;
   for (std::uint64_t left = in.number(); left > 0; --left) rank.fallbacks.push_back(in.text());
   for (std::uint64_t left = in.number(); left > 0; --left) {
     rank.read_choices.push_back(decode_choice(in));

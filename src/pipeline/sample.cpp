@@ -7,6 +7,7 @@
 #include "core/arithmetic.hpp"
 #include "core/machine.hpp"
 #include "core/page.hpp"
+#include "core/page_cache.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
@@ -14,9 +15,6 @@ namespace {
 /// Pages of a sample that may be other than they should: others use the files as well, such as
 /// those who read their headers.
 constexpr std::uint64_t tolerated_part = 100;
-
-/// The system may cache up to so many bytes as one block, which it drops as a whole or not at all.
-constexpr std::uint64_t most_block = std::uint64_t{2} << 20;
 
 constexpr std::size_t most_files = 64;  // of which a process may keep descriptors
 
@@ -119,8 +117,9 @@ bool Sample::has_holes() const {
 
 void Sample::drop() const {
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    const std::uint64_t begin = core::align_down(ranges_[i].offset, most_block);
-    const std::uint64_t end = core::align_up(ranges_[i].offset + ranges_[i].bytes, most_block);
+    const std::uint64_t begin = core::align_down(ranges_[i].offset, core::most_cached_block);
+    const std::uint64_t end =
+        core::align_up(ranges_[i].offset + ranges_[i].bytes, core::most_cached_block);
     handles_[i]->drop_cached(begin, end - begin);
   }
 }

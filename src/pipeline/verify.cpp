@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,7 @@
 #include "core/wire.hpp"
 #include "device/convert.hpp"
 #include "format/header.hpp"
+#include "pipeline/cache_footprint.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/tensor_state.hpp"
 #include "source/discover.hpp"
@@ -331,11 +333,34 @@ void verify_rank(const source::Source& source, const TensorSet& model, const Opt
   }
 }
 
+// All files: those that this rank reads now need not be those that it read in the load.
+void note_cached(const source::Source& source, const Catalog& catalog, const Communicator& comm,
+                 const Options& options, std::optional<pipeline::CachedBefore>& cached) {
+  const auto step = [&](const comm::Heartbeat& beat) -> std::string {
+    std::vector<std::uint32_t> all(options.drop_cache_behind ? catalog.files().size() : 0);
+    std::iota(all.begin(), all.end(), 0U);
+    cached.emplace(source, catalog.files(), all, beat);
+    return {};
+  };
+  comm::agree_with_heartbeat(comm.control(), pipeline::timeout_of(options), step);
+}
+
+void drop_cached(const pipeline::CachedBefore& before, const Communicator& comm,
+                 const Options& options) {
+  const auto step = [&](const comm::Heartbeat& beat) -> std::string {
+    before.drop_all(beat);
+    return {};
+  };
+  comm::agree_with_heartbeat(comm.control(), pipeline::timeout_of(options), step);
+}
+
 }  // namespace
 
 std::vector<double> pipeline::verify(const source::Source& source, const TensorSet& model,
                                      const Communicator& comm, const Options& options) {
   const comm::CollectiveCall call(comm);
+  std::optional<CachedBefore> cached;
+  note_cached(source, model.plan().catalog(), comm, options, cached);
   const auto step = [&](const comm::Heartbeat& beat) {
     pipeline::check_options(options);
     pipeline::check_group(model, comm);
@@ -347,6 +372,7 @@ std::vector<double> pipeline::verify(const source::Source& source, const TensorS
       comm::agree_with_heartbeat(comm.control(), pipeline::timeout_of(options), step);
   std::vector<double> seconds;
   for (const std::string& bytes : by_rank) seconds.push_back(core::WireReader(bytes).real());
+  drop_cached(*cached, comm, options);
   return seconds;
 }
 

@@ -12,6 +12,7 @@ struct Range {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   std::uint64_t size() const noexcept { return end - begin; }
+  bool operator==(const Range&) const = default;
 };
 
 /// The segments of one tensor, in order: the whole tensor if it fits the window, else parts of at

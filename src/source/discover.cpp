@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
@@ -60,13 +61,22 @@ void check_indexed_file(const Source& source, const std::string& path,
   raise(std::move(record));
 }
 
-/// If a file had two names, each of its tensors would be in the checkpoint twice.
+/// If a file had two names, each of its tensors would be in the checkpoint twice. To resolve a path
+/// takes several system calls, so only those are resolved that may name the same file.
 void refuse_repeats(const Source& source, const std::vector<std::string>& files,
                     const Pulse& pulse) {
-  std::map<std::string, std::string> seen;
+  std::vector<std::uint64_t> inodes;
+  std::unordered_map<std::uint64_t, std::size_t> names;  // by inode: how many
   for (const std::string& file : files) {
-    const auto [first, inserted] = seen.try_emplace(source.canonical(file), file);
-    if (!inserted) refuse(file, "the same file is also given as " + first->second);
+    inodes.push_back(source.identify(file).inode);
+    ++names[inodes.back()];
+    pulse.beat();
+  }
+  std::map<std::string, std::string> seen;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (names[inodes[i]] == 1) continue;
+    const auto [first, inserted] = seen.try_emplace(source.canonical(files[i]), files[i]);
+    if (!inserted) refuse(files[i], "the same file is also given as " + first->second);
     pulse.beat();
   }
 }

@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 
 class FileHandle final : public Handle {
  public:
-  explicit FileHandle(core::PosixFile file) : file_(std::move(file)), identity_(file_.identity()) {}
+  explicit FileHandle(core::PosixFile file) : file_(std::move(file)) {}
 
-  const core::FileIdentity& identity() const noexcept override { return identity_; }
+  const core::FileIdentity& identity() const noexcept override { return file_.identity_at_first(); }
 
   std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
     return file_.read_some(offset, to);
@@ -41,9 +41,10 @@ class FileHandle final : public Handle {
     file_.drop_cached(offset, bytes);
   }
 
+  void stop_readahead() const noexcept override { file_.stop_readahead(); }
+
  private:
   const core::PosixFile file_;
-  const core::FileIdentity identity_;
 };
 
 class Files final : public Source {

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
 
+#include "core/page.hpp"
 #include "format/foreign_content.hpp"
 #include "format/header.hpp"
 #include "source/cached.hpp"
@@ -29,10 +31,11 @@ std::string beginning_of(const Handle& handle, const std::string& path, std::uin
   throw FormatError(std::move(record));
 }
 
-std::uint64_t read_length(const Handle& handle, const std::string& path) {
-  const std::string prefix = beginning_of(handle, path, format::prefix_bytes);
+std::uint64_t header_length(std::string_view beginning, const Handle& handle,
+                            const std::string& path) {
   try {
-    return format::parse_header_length(prefix, handle.identity().size, path);
+    return format::parse_header_length(beginning.substr(0, format::prefix_bytes),
+                                       handle.identity().size, path);
   } catch (const FormatError& error) {
     explain(error, handle, path);
   }
@@ -42,8 +45,13 @@ std::uint64_t read_length(const Handle& handle, const std::string& path) {
 
 format::RawHeader read_header(const Source& source, const std::string& path) {
   const auto handle = source.open(path, Access::cached);
-  std::string json(read_length(*handle, path), '\0');
-  read(*handle, path, format::prefix_bytes, std::as_writable_bytes(std::span(json)));
+  // With the length, all of a short header: small files are many.
+  std::string json = beginning_of(*handle, path, core::page_bytes);
+  const std::uint64_t length = header_length(json, *handle, path);
+  const std::size_t known = std::min(json.size() - format::prefix_bytes, length);
+  json.erase(0, format::prefix_bytes).resize(length);
+  read(*handle, path, format::prefix_bytes + known,
+       std::as_writable_bytes(std::span(json)).subspan(known));
   const core::FileIdentity& identity = handle->identity();
   return {std::move(json), identity.size, identity.modified_ns, identity.inode,
           cached_share(*handle).value_or(0)};

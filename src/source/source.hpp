@@ -64,6 +64,9 @@ class Handle {
   /// use, in one block with others outside of it, or without storage behind them: `cached_bytes`
   /// tells what remains.
   virtual void drop_cached(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const noexcept {}
+
+  /// Asks the system to read nothing ahead of what is read through this handle.
+  virtual void stop_readahead() const noexcept {}
 };
 
 /// Paths name directories, and in them objects, such as files. Thread-safe. All functions throw

@@ -211,6 +211,35 @@ class Output(unittest.TestCase):
         io, _ = self.io_of_load(model)  # which has left nothing in the page cache
         self.assertGreater(io["direct_bytes"], io["buffered_bytes"])
 
+    def test_what_is_left_in_the_page_cache(self):
+        model = self.root / "left"
+        run("make", model, "--like", "llama-2-70b", "--scale", "0.001")
+        drop_from_page_cache(model)
+        io, text = self.io_of_load(model)
+        self.assertNotIn("cache", io)
+        if not reads_directly(model) or keeps_pages(model):
+            self.skipTest("the filesystem refuses O_DIRECT, or keeps its pages")
+        drop_from_page_cache(model)
+        io, text = self.io_of_load(model, "--drop-cache-behind")
+        self.assertEqual(io["cache"]["after_bytes"], 0)
+        io, text = self.io_of_load(model, "--prefetch")
+        self.assertIn("prefetch", [choice["reason"] for choice in io["choices"]])
+        self.assertLess(io["cache"]["before_bytes"], io["cache"]["after_bytes"])
+        self.assertEqual(io["cache"]["after_bytes"], io["buffered_bytes"])
+        self.assertRegex(text, r"(?m)^page cache: had [0-9.]+ k?M?B of the [0-9.]+ MB read, has [0-9.]+ MB at the end; "
+                               r"reading took [0-9.]+ s$")
+        io, text = self.io_of_load(model, "--drop-cache-behind")
+        self.assertEqual([choice["reason"] for choice in io["choices"]], ["cached"])
+        self.assertEqual(io["cache"]["before_bytes"], io["cache"]["after_bytes"])
+        self.assertEqual(io["cache"]["dropped_bytes"], 0)
+
+    def test_prefetching_excludes_direct_reads_and_dropping(self):
+        for options in (["--direct", "on"], ["--drop-cache-behind"]):
+            with self.subTest(options):
+                result = run("load", self.model, "--prefetch", *options, ranks=2)
+                self.assert_one_message(result, USAGE_ERROR,
+                                        "rank 0: prefetch (--prefetch) and ")
+
     def test_io_uring(self):
         if not reads_directly(self.model):
             self.skipTest("the filesystem refuses O_DIRECT")

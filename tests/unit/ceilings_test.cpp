@@ -129,6 +129,20 @@ TEST_CASE("what was read in several ways has the ceiling of all", "[ceilings]") 
   CHECK(find(report, Phase::read)->ceiling == "cold direct and warm");
 }
 
+TEST_CASE("what was prefetched was cold, read ahead or not", "[ceilings]") {
+  Report report = sample();
+  for (RankReport& rank : report.ranks) {
+    rank.read_choices = {{false, "prefetch", rank.buffered_bytes - 1000}, {false, "cached", 1000}};
+    rank.cache = CacheUse{};
+  }
+  CHECK(find(with_ceilings(report), Phase::read) != nullptr);
+  report = with_ceilings(report);
+  CHECK(find(report, Phase::read)->ceiling == "cold buffered");
+  for (RankReport& rank : report.ranks) rank.cache->before = 600;
+  report = with_ceilings(report);
+  CHECK(find(report, Phase::read)->ceiling == "cold buffered and warm");
+}
+
 TEST_CASE("a rank that reads nothing does not hide what the others read", "[ceilings]") {
   Report report = sample();
   report.ranks[1].read_bytes = report.ranks[1].buffered_bytes = 0;
@@ -233,4 +247,14 @@ TEST_CASE("ranks tell each other what is cached", "[ceilings]") {
   CHECK(pipeline::decode_rank_report(pipeline::encode(rank)).cached_share == 0.25);
   rank.cached_share.reset();
   CHECK_FALSE(pipeline::decode_rank_report(pipeline::encode(rank)).cached_share);
+  CHECK_FALSE(pipeline::decode_rank_report(pipeline::encode(rank)).cache);
+  rank.cache = CacheUse{.before = 1, .after = 2, .dropped = 3, .unknown = 4};
+  rank.fallbacks = {"a"};
+  const RankReport decoded = pipeline::decode_rank_report(pipeline::encode(rank));
+  CHECK(decoded.fallbacks == rank.fallbacks);
+  REQUIRE(decoded.cache);
+  CHECK(decoded.cache->before == 1);
+  CHECK(decoded.cache->after == 2);
+  CHECK(decoded.cache->dropped == 3);
+  CHECK(decoded.cache->unknown == 4);
 }

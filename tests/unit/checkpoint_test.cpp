@@ -16,6 +16,7 @@
 #include "support/failure.hpp"
 #include "support/safetensors_file.hpp"
 #include "support/temporary_directory.hpp"
+#include "support/wrapped_files.hpp"
 
 using namespace safeshuffle;
 using format::Listing;
@@ -382,6 +383,71 @@ TEST_CASE("a Hugging Face cache without a checkpoint is an error", "[format][che
   // Not a cache, but a directory that is called like a part of one.
   directory.write("other/snapshots/a.safetensors", byte_tensors({"x"}));
   CHECK(discover({directory / "other/snapshots"}).files.size() == 1);
+}
+
+namespace {
+
+/// Files that count what is asked of them.
+class CountedFiles final : public testing::WrappedFiles {
+ public:
+  std::string canonical(const std::string& path) const override {
+    ++resolved;
+    return WrappedFiles::canonical(path);
+  }
+
+  std::unique_ptr<source::Handle> open(const std::string& path,
+                                       source::Access access) const override {
+    return std::make_unique<Counted>(*this, files_.open(path, access));
+  }
+
+  mutable int resolved = 0;
+  mutable int reads = 0;
+
+ private:
+  class Counted final : public source::Handle {
+   public:
+    Counted(const CountedFiles& files, std::unique_ptr<source::Handle> file)
+        : files_(files), file_(std::move(file)) {}
+    const core::FileIdentity& identity() const noexcept override { return file_->identity(); }
+    std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
+      ++files_.reads;
+      return file_->read_some(offset, to);
+    }
+
+   private:
+    const CountedFiles& files_;
+    const std::unique_ptr<source::Handle> file_;
+  };
+};
+
+}  // namespace
+
+TEST_CASE("paths are resolved only if they may name the same file", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const CountedFiles files;
+  for (const char* name : {"a", "b", "c"}) {
+    directory.write(std::string(name) + ".safetensors", byte_tensors({name}));
+  }
+  const std::string all = directory.path().string();
+  CHECK(source::discover(files, {all}).files.size() == 3);
+  CHECK(files.resolved == 0);
+  fs::create_hard_link(directory / "a.safetensors", directory / "d.safetensors");
+  CHECK(source::discover(files, {all}).files.size() == 4);
+  CHECK(files.resolved == 2);
+  fs::create_symlink("a.safetensors", directory / "e.safetensors");
+  CHECK_THROWS_AS(source::discover(files, {all}), IoError);
+}
+
+TEST_CASE("a short header is read at once, a long one at twice", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::size_t bytes = GENERATE(10U, 4087U, 4088U, 4089U, 100'000U);
+  const CountedFiles files;
+  const std::string json = "{}" + std::string(bytes - 2, ' ');
+  const std::string path = directory.write("a", testing::raw_file(json, 5000));
+  CHECK(source::read_header(files, path).json == json);
+  CHECK(files.reads == (bytes <= 4088 ? 1 : 2));
+  const std::string short_path = directory.write("b", testing::raw_file(json, 0));
+  CHECK(source::read_header(files, short_path).json == json);
 }
 
 TEST_CASE("reading a header stops at the header", "[format][checkpoint]") {

@@ -113,12 +113,22 @@ TEST_CASE("io_uring has 256 MiB in flight, within the bytes of the ring", "[read
 
 TEST_CASE("automatic mode reads directly unless most is cached, or too little is known",
           "[reading]") {
-  CHECK(io::automatic_access(true, 100, 0).direct);
-  CHECK(io::automatic_access(true, 100, 74).direct);
-  CHECK_FALSE(io::automatic_access(true, 100, 75).direct);
-  CHECK_FALSE(io::automatic_access(true, 100, 100).direct);
-  CHECK(io::automatic_access(true, 1, 0).direct);
-  CHECK_FALSE(io::automatic_access(true, 1, 1).direct);
-  CHECK_FALSE(io::automatic_access(true, 100, {}).direct);
-  CHECK_FALSE(io::automatic_access(false, 100, {}).direct);
+  CHECK(io::automatic_access(true, 100, 0, false).direct);
+  CHECK(io::automatic_access(true, 100, 74, false).direct);
+  CHECK_FALSE(io::automatic_access(true, 100, 75, false).direct);
+  CHECK_FALSE(io::automatic_access(true, 100, 100, false).direct);
+  CHECK(io::automatic_access(true, 1, 0, false).direct);
+  CHECK_FALSE(io::automatic_access(true, 1, 1, false).direct);
+  CHECK_FALSE(io::automatic_access(true, 100, {}, false).direct);
+  CHECK_FALSE(io::automatic_access(false, 100, {}, false).direct);
+}
+
+TEST_CASE("automatic mode reads nothing directly that is to stay in the page cache", "[reading]") {
+  CHECK_FALSE(io::automatic_access(true, 100, 0, true).direct);
+  CHECK(io::automatic_access(true, 100, 74, true).reason == "prefetch");
+  CHECK(io::automatic_access(true, 100, 75, true).reason == "cached");
+  CHECK(io::automatic_access(true, 100, {}, true).reason == "caching unknown");
+  Options options;
+  options.prefetch = true;
+  CHECK(io::reader_options(options, {}).prefetch);
 }

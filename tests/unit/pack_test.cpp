@@ -3,6 +3,7 @@
 #include "device/host/pack.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -54,9 +55,13 @@ class ReadSlab final : public device::PackSource {
   void read(std::uint64_t offset, std::span<std::byte> to) const override {
     if (offset + to.size() > std::min<std::uint64_t>(end_, slab_.size())) throw IoError("the end");
     std::ranges::copy(slab_.subspan(offset, to.size()), to.begin());
+    ++reads_;
   }
 
+  std::size_t reads() const noexcept { return reads_; }
+
  private:
+  mutable std::atomic<std::size_t> reads_{0};
   std::span<const std::byte> slab_;
   std::uint64_t end_;
 };
@@ -83,6 +88,54 @@ TEST_CASE("what cannot be read is an error, on any number of threads", "[pack]")
   const PackTable table = testing::random_table(1);
   const ReadSlab slab(table.slab(), table.slab().size() / 2);
   CHECK_THROWS_AS(table.packed(threads, &slab), IoError);
+}
+
+TEST_CASE("small items that lie close together are read together", "[pack]") {
+  const std::size_t threads = GENERATE(1U, 3U);
+  PackTable table;
+  constexpr std::size_t count = 8000;
+  std::uint64_t source = 5;
+  SECTION("one after the other, some with gaps") {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t row = 8 + i % 100 * 4;
+      const DType to = i % 3 == 0 ? DType::BF16 : DType::F16;
+      table.append({.source = source,
+                    .destination = i * 1024,
+                    .rows = 1 + i % 2,
+                    .row_bytes = row,
+                    .source_stride = row + i % 5 * 2,
+                    .destination_stride = row + 4,
+                    .from = DType::F16,
+                    .to = to});
+      source = source + (1 + i % 2) * (row + i % 5 * 2) + i % 7 * 300;
+    }
+    const ReadSlab slab(table.slab());
+    table.packed(threads, &slab);
+    CHECK(slab.reads() < count / 20);
+  }
+  SECTION("backwards") {
+    for (std::size_t i = 0; i < count; ++i) {
+      table.append({.source = (count - i) * 64,
+                    .destination = i * 64,
+                    .rows = 1,
+                    .row_bytes = 50,
+                    .source_stride = 50,
+                    .destination_stride = 50});
+    }
+  }
+  SECTION("among large ones, and far apart") {
+    for (std::size_t i = 0; i < 200; ++i) {
+      const std::uint64_t row = i % 4 == 0 ? 9000 : 100;
+      table.append({.source = source,
+                    .destination = i * 9008,
+                    .rows = 1,
+                    .row_bytes = row,
+                    .source_stride = row,
+                    .destination_stride = row});
+      source += row + (i % 4 == 2 ? 100'000 : 0);
+    }
+  }
+  check(table, threads);
 }
 
 TEST_CASE("random tables, on any number of threads", "[pack]") {

@@ -19,6 +19,7 @@
 #include "io/path_recorder.hpp"
 #include "io/pieces.hpp"
 #include "source/files.hpp"
+#include "support/cached_pages.hpp"
 #include "support/catch.hpp"
 #include "support/own_process.hpp"
 #include "support/sample_file.hpp"
@@ -557,6 +558,26 @@ TEST_CASE("a cold file is not in the page cache after it was read", "[io]") {
   CHECK(bench.intact());
   CHECK(bench.reader->path().mode == "direct");
   CHECK(file.cached_bytes(0, file_size) == 0);
+}
+
+TEST_CASE("a cold file that is prefetched is in the page cache after it was read", "[io]") {
+  Bench bench(DirectIo::automatic);
+  bench.options.prefetch = true;
+  const bool cold = testing::make_cold(bench.file.path);
+  bench.reader = io::make_reader(bench.options, source::files(), {bench.file}, bench.staging);
+  const io::ReadRange range{0, 0, file_size, bench.memory.data()};
+  bench.reader->submit({&range, 1});
+  while (!bench.reader->poll(0, std::chrono::seconds(1)).done) {
+  }
+  CHECK(bench.intact());
+  const io::IoPath path = bench.reader->path();
+  CHECK(path.mode == "buffered");
+  if (!cold) {
+    WARN("skipped: the filesystem of " << bench.file.path << " keeps its pages");
+    return;
+  }
+  CHECK(path.choices.contains({false, "prefetch"}));
+  CHECK(testing::cached_bytes_of(bench.file.path) == file_size);
 }
 
 TEST_CASE("what the caller chose is no choice", "[io]") {

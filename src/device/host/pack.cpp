@@ -223,12 +223,51 @@ class FirstError {
   std::exception_ptr error_;
 };
 
+std::uint64_t source_end(const PackItem& item) noexcept {
+  return item.source + (item.rows - 1) * item.source_stride + item.row_bytes;
+}
+
+/// How many of the first items are small and lie close together, one after the other, so that they
+/// are read with what lies between them.
+std::size_t count_together(std::span<const PackItem> items) {
+  std::size_t count = 0;
+  for (std::uint64_t end = 0; count < items.size(); ++count) {
+    const PackItem& item = items[count];
+    const bool follows = count == 0 || (item.source >= end && item.source - end < shortest_read &&
+                                        source_end(item) - items.front().source <= block_bytes);
+    if (!follows || source_bytes(item) >= shortest_read) break;
+    end = source_end(item);
+  }
+  return count;
+}
+
+void read_and_move(std::span<const PackItem> items, const PackBuffers& buffers, Block& block) {
+  const std::uint64_t begin = items.front().source;
+  const std::span<std::byte> bytes = block.first(source_end(items.back()) - begin);
+  buffers.reads->read(begin, bytes);
+  PackBuffers from_block = buffers;
+  from_block.source = bytes.data();
+  from_block.reads = nullptr;
+  for (PackItem item : items) {
+    item.source -= begin;
+    ItemMover(item, from_block, block).move(0, source_bytes(item));
+  }
+}
+
 void run_task(std::span<const PackItem> items, const PackBuffers& buffers, Position begin,
               Position end) {
   Block block;
   for (std::size_t i = begin.item; i < items.size() && i <= end.item; ++i) {
     const std::uint64_t first = i == begin.item ? begin.byte : 0;
     const std::uint64_t last = i == end.item ? end.byte : source_bytes(items[i]);
+    if (buffers.reads != nullptr && first == 0 && i < end.item) {
+      const auto whole = items.subspan(i, end.item - i);
+      if (const std::size_t together = count_together(whole); together > 1) {
+        read_and_move(whole.first(together), buffers, block);
+        i += together - 1;
+        continue;
+      }
+    }
     if (first < last) ItemMover(items[i], buffers, block).move(first, last);
   }
 }

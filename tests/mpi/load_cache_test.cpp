@@ -1,0 +1,223 @@
+// What loads leave in the page cache.
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "safeshuffle/loader.hpp"
+
+#include "support/cached_pages.hpp"
+#include "support/catch.hpp"
+#include "support/group.hpp"
+#include "support/shared_model.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::testing;
+
+namespace {
+
+/// Files of two tensors, 3 MiB to split along one axis or the other, and 512 KiB to replicate.
+RandomModel large_model(std::uint32_t files) {
+  std::vector<std::vector<Made>> made;
+  std::vector<Placement> placements;
+  for (std::uint32_t file = 0; file < files; ++file) {
+    made.push_back({{numbered("cut", file), DType::F32, {768, 1024}},
+                    {numbered("whole", file), DType::BF16, {256, 1024}}});
+    placements.push_back(cut(file % 2, 256, true));
+    placements.push_back(whole());
+  }
+  return {make_catalog(made), placements};
+}
+
+bool is_most(std::uint64_t part, std::uint64_t whole) {
+  return part >= whole / 10 * 9;
+}
+
+/// A model of which rank 0 has dropped all from the page cache but the first 100 pages of one file
+/// and all of another. Creation is collective.
+struct ColdModel {
+  ColdModel() {
+    bool dropped = true;
+    if (world_rank() == 0) {
+      for (const FileInfo& file : model.catalog.files()) dropped &= make_cold(file.path);
+      make_warm(model.catalog.files()[1].path, 0, 100 * page);
+      const FileInfo& third = model.catalog.files()[2];
+      make_warm(third.path, 0, third.size);
+    }
+    cold = gather_texts(dropped ? "yes" : "no").front() == "yes";
+    before = cached();
+    if (!cold) WARN("skipped: the filesystem of " << model.path() << " keeps its pages");
+  }
+
+  /// By file. Collective: no rank still loads, or loads already.
+  std::vector<std::uint64_t> cached() const {
+    MPI_Barrier(MPI_COMM_WORLD);
+    std::vector<std::uint64_t> bytes;
+    for (const FileInfo& file : model.catalog.files()) bytes.push_back(cached_bytes_of(file.path));
+    MPI_Barrier(MPI_COMM_WORLD);
+    return bytes;
+  }
+
+  /// Whether it is as it was, but for a few pages that the system may need for something else.
+  /// Collective.
+  bool is_unchanged() const {
+    const std::vector<std::uint64_t> now = cached();
+    return std::equal(now.begin(), now.end(), before.begin(), before.end(),
+                      [](std::uint64_t after, std::uint64_t at_first) {
+                        return after <= at_first && is_most(after, at_first);
+                      });
+  }
+
+  static constexpr std::uint64_t page = 4096;
+  SharedModel model{large_model(6)};
+  bool cold = false;
+  std::vector<std::uint64_t> before;
+};
+
+Options buffered() {
+  Options options;
+  options.direct = DirectIo::off;
+  return options;
+}
+
+CacheUse sum_of(const Report& report) {
+  CacheUse sum;
+  for (const RankReport& rank : report.ranks) {
+    REQUIRE(rank.cache);
+    sum.before += rank.cache->before;
+    sum.after += rank.cache->after;
+    sum.dropped += rank.cache->dropped;
+    sum.unknown += rank.cache->unknown;
+  }
+  return sum;
+}
+
+std::uint64_t read_bytes_of(const Report& report) {
+  std::uint64_t bytes = 0;
+  for (const RankReport& rank : report.ranks) bytes += rank.read_bytes;
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a load that drops the cache behind it leaves the page cache as it was",
+          "[load][page_cache]") {
+  const ColdModel cold;
+  if (!cold.cold) return;
+  PlanOptions planned;
+  planned.assignment = GENERATE(Assignment::round_robin, Assignment::striped, Assignment::sliced);
+  planned.window = GENERATE(std::uint64_t{300} << 10, std::uint64_t{64} << 20);
+  Options options;
+  options.direct = GENERATE(DirectIo::off, DirectIo::automatic);
+  options.drop_cache_behind = true;
+  const TensorSet model = load(cold.model.plan(planned), shared_group(), options);
+  CHECK(cold.is_unchanged());
+  const CacheUse use = sum_of(model.report());
+  CHECK(use.after <= use.before);
+  CHECK(is_most(use.after, use.before));
+  CHECK(use.unknown == 0);
+  verify(model, shared_group(), options);
+  CHECK(cold.is_unchanged());
+}
+
+TEST_CASE("a load by path drops the headers behind it, too", "[load][page_cache]") {
+  const ColdModel cold;
+  if (!cold.cold) return;
+  Options options = buffered();
+  options.tp_plan = "replicate";
+  options.drop_cache_behind = true;
+  const TensorSet model = load(cold.model.path(), shared_group(), options);
+  CHECK(cold.is_unchanged());
+  const CacheUse use = sum_of(model.report());
+  CHECK(use.dropped > read_bytes_of(model.report()) / 2);
+}
+
+TEST_CASE("what is dropped behind a load is dropped wave by wave", "[load][page_cache]") {
+  const ColdModel cold;
+  if (!cold.cold) return;
+  Options options = buffered();
+  options.drop_cache_behind = true;
+  PlanOptions planned;
+  planned.window = std::uint64_t{1} << 20;
+  std::uint64_t most = 0;  // while the load goes on
+  options.on_progress = [&](const Progress& progress) {
+    std::uint64_t cached = 0;
+    for (const FileInfo& file : cold.model.catalog.files()) cached += cached_bytes_of(file.path);
+    if (progress.wave < progress.waves) most = std::max(most, cached);
+  };
+  static_cast<void>(load(cold.model.plan(planned), shared_group(), options));
+  const std::uint64_t at_first =
+      std::accumulate(cold.before.begin(), cold.before.end(), std::uint64_t{0});
+  std::uint64_t all = 0;
+  for (const FileInfo& file : cold.model.catalog.files()) all += file.size;
+  CAPTURE(most, at_first, all);
+  // Each rank reads one file at a time, of which the system may read all ahead.
+  const std::uint64_t at_once = std::min<std::uint64_t>(2 * world_size(), 5) * (all / 6);
+  CHECK(most <= at_first + at_once);
+  CHECK(cold.is_unchanged());
+}
+
+TEST_CASE("a load that drops nothing leaves what it reads through the page cache",
+          "[load][page_cache]") {
+  const ColdModel cold;
+  if (!cold.cold) return;
+  const TensorSet model = load(cold.model.plan(), shared_group(), buffered());
+  std::uint64_t cached = 0;
+  for (const std::uint64_t bytes : cold.cached()) cached += bytes;
+  CHECK(is_most(cached, model.report().tensor_bytes));
+  CHECK_FALSE(model.report().ranks[0].cache);
+}
+
+TEST_CASE("a load that prefetches leaves all that it reads in the page cache",
+          "[load][page_cache]") {
+  const ColdModel cold;
+  if (!cold.cold) return;
+  PlanOptions planned;
+  planned.assignment = GENERATE(Assignment::round_robin, Assignment::striped, Assignment::sliced);
+  Options options;
+  options.prefetch = true;
+  const Report report = load(cold.model.plan(planned), shared_group(), options).report();
+  const std::vector<std::uint64_t> cached = cold.cached();
+  for (std::size_t i = 0; i < cached.size(); ++i) {
+    const FileInfo& file = cold.model.catalog.files()[i];
+    CHECK(is_most(cached[i], file.size - file.data_start));
+  }
+  const CacheUse use = sum_of(report);
+  CHECK(use.before < use.after);
+  CHECK(is_most(use.after, read_bytes_of(report)));
+  CHECK(use.dropped == 0);
+  std::uint64_t prefetched = 0;
+  for (const RankReport& rank : report.ranks) {
+    CHECK(rank.direct_bytes == 0);
+    for (const ReadChoice& choice : rank.read_choices) {
+      if (choice.reason == "prefetch") prefetched += choice.bytes;
+    }
+  }
+  CHECK(prefetched != 0);
+}
+
+TEST_CASE("prefetching contradicts direct reads and dropping, on all ranks", "[load][page_cache]") {
+  const SharedModel model(plain_model(2));
+  Options options;
+  options.tp_plan = "replicate";
+  options.prefetch = true;
+  const bool direct = GENERATE(false, true);
+  if (is_last_rank() && direct) options.direct = DirectIo::on;
+  if (is_last_rank() && !direct) options.drop_cache_behind = true;
+  const auto error = common_error([&] { load(model.path(), shared_group(), options); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::config);
+  CHECK(error->rank == static_cast<std::int32_t>(world_size()) - 1);
+}
+
+TEST_CASE("ranks with different wishes for the page cache load all the same",
+          "[load][page_cache]") {
+  const SharedModel model(plain_model(3));
+  Options options;
+  options.tp_plan = "replicate";
+  options.prefetch = world_rank() == 0;
+  options.drop_cache_behind = is_last_rank() && world_rank() != 0;
+  const TensorSet loaded = load(model.path(), shared_group(), options);
+  CHECK_NOTHROW(verify(loaded, shared_group(), options));
+}
