@@ -20,12 +20,13 @@ std::size_t open_file_limit() {
 }  // namespace
 
 Files::Files(std::vector<FileInfo> infos, DirectIo mode, const source::Source& source,
-             PathRecorder& recorder)
+             PathRecorder& recorder, device::DeviceReads* device)
     : infos_(std::move(infos)),
       mode_(mode),
       capacity_(open_file_limit()),
       source_(source),
-      recorder_(recorder) {}
+      recorder_(recorder),
+      device_(device) {}
 
 std::shared_ptr<File> Files::open(std::uint32_t file) {
   return find(file).get();  // opens it without the lock, because a network filesystem may be slow
@@ -44,7 +45,7 @@ Files::SharedFile Files::find(std::uint32_t file) {
     recent_.erase(recent_.begin());
   }
   const auto open_it = [this, file] {
-    return std::make_shared<File>(info(file), mode_, source_, recorder_);
+    return std::make_shared<File>(info(file), mode_, source_, recorder_, device_);
   };
   recent_.push_back({file, std::async(std::launch::deferred, open_it)});
   return recent_.back().file;
