@@ -155,6 +155,7 @@ TEST_CASE("an error of cuFileRead names file, offset and cause", "[gds]") {
   };
   for (const auto& [settings, code, cause] :
        {Case{"read=5 from=131072", EIO, "cuFileRead: Input/output error"},
+        Case{"read=22 from=131072", EINVAL, "cuFileRead: Invalid argument"},
         Case{"read=5008 from=131072", 5008, "cuFileRead: CU_FILE_IO_NOT_SUPPORTED"}}) {
     Bench bench(settings);
     if (!bench.is_usable()) return;

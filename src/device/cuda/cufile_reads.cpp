@@ -79,15 +79,17 @@ class CuFile {
     return cufile;
   }
 
+ private:
   template <class Function>
   Function* find(const char* name) const {
-    void* const function = ::dlsym(library, name);
+    void* const function = ::dlsym(library_, name);
     if (function == nullptr) throw IoError("cuFile has no function " + std::string(name));
     return reinterpret_cast<Function*>(function);
   }
 
-  void* const library = load_library();  // before the functions, which are looked up in it
-  cufile::DriverOpen* const driver_open = find<cufile::DriverOpen>("cuFileDriverOpen");
+  void* const library_ = load_library();  // before the functions, which are looked up in it
+
+ public:
   cufile::DriverGetProperties* const driver_get_properties =
       find<cufile::DriverGetProperties>("cuFileDriverGetProperties");
   cufile::HandleRegister* const handle_register =
@@ -101,7 +103,7 @@ class CuFile {
  private:
   explicit CuFile(const Gpu& gpu) {
     const GpuScope scope(gpu);
-    const cufile::Status status = driver_open();
+    const cufile::Status status = find<cufile::DriverOpen>("cuFileDriverOpen")();
     if (status.code != cufile::driver_already_open) check(status, "cuFileDriverOpen");
   }
 };
