@@ -134,9 +134,10 @@ class Staging {
   virtual std::unique_ptr<DeviceReads> make_device_reads(
       std::span<const std::span<std::byte>> memory);
 
-  /// Starts the transfer of a filled slot; `landed` is called, on any thread, possibly before this
-  /// returns, once the slot is free again and the data is in device memory, or the device failed.
-  /// It must not throw. Throws TransportError; the slot is then free and `landed` is not called.
+  /// Starts the transfer of a filled slot, but for what is on the device; `landed` is called, on
+  /// any thread, possibly before this returns, once the slot is free again and the data is in
+  /// device memory, or the device failed. It must not throw. Throws TransportError; the slot is
+  /// then free and `landed` is not called.
   virtual void commit(StagingSlot slot, std::function<void()> landed) = 0;
 
   /// Gives a slot back without transfer.
