@@ -49,10 +49,12 @@ std::string default_threads_text() {
 }
 
 void add_io_options(CLI::App& parser, Options& options) {
-  add_choice<IoEngine>(
-      parser, "--io", "ENGINE", options.io,
-      {{"auto", IoEngine::automatic}, {"posix", IoEngine::posix}, {"uring", IoEngine::uring}},
-      "I/O engine");
+  add_choice<IoEngine>(parser, "--io", "ENGINE", options.io,
+                       {{"auto", IoEngine::automatic},
+                        {"posix", IoEngine::posix},
+                        {"uring", IoEngine::uring},
+                        {"gds", IoEngine::gds}},
+                       "I/O engine");
   add_choice<DirectIo>(
       parser, "--direct", "MODE", options.direct,
       {{"auto", DirectIo::automatic}, {"on", DirectIo::on}, {"off", DirectIo::off}},

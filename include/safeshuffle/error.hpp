@@ -71,7 +71,7 @@ enum class FormatErrc : std::int32_t {
 /// may omit them.
 struct ErrorRecord {
   ErrorKind kind = ErrorKind::config;
-  std::int32_t code = 0;    ///< FormatErrc (format), errno (io), or the native MPI/CUDA/NCCL code
+  std::int32_t code = 0;    ///< FormatErrc (format), errno (io), or the native code of a library
   std::int32_t rank = -1;   ///< first failing rank; -1 outside a collective call
   std::string file = {};    ///< path of the file at fault
   std::string tensor = {};  ///< name of the tensor at fault

@@ -87,6 +87,7 @@ enum class IoEngine : std::uint8_t {
   automatic,
   posix,  ///< threads that call pread
   uring,  ///< direct reads by one thread with io_uring, many in flight; all others as `posix`
+  gds,    ///< direct reads straight into GPU memory (cuFile); all others as `posix`
 };
 
 /// Whether reads bypass the page cache (O_DIRECT).
@@ -117,8 +118,9 @@ struct Options {
   /// The tensors to load; the others are not read. The same on all ranks.
   Selection selection;
 
-  /// `automatic` is `posix`. Where io_uring is not available, `uring` falls back to `posix`, which
-  /// the report states (with `strict`, an error).
+  /// `automatic` is `posix`. Where io_uring is not available, `uring` falls back to `posix`, and so
+  /// does `gds` where cuFile is not, on the host, and for files that cuFile rejects; the report
+  /// states it (with `strict`, an error).
   IoEngine io = IoEngine::automatic;
 
   /// `automatic` reads from the page cache what it has, and the rest with O_DIRECT, which is faster

@@ -21,6 +21,10 @@ std::string name(DeviceKind kind) {
 
 namespace device {
 
+std::unique_ptr<DeviceReads> Staging::make_device_reads(std::span<const std::span<std::byte>>) {
+  throw IoError("the device is not a GPU");
+}
+
 std::shared_ptr<Device> open_device(const safeshuffle::Device& which, std::uint32_t local_rank) {
   switch (which.kind) {
     case DeviceKind::host:

@@ -2,6 +2,7 @@
 // which file data reaches device memory. Nothing above this interface knows which device it is.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -75,9 +76,45 @@ class Packer {
 
 /// Host memory for one piece of file data on its way to `device_destination`.
 struct StagingSlot {
+  /// Bytes of a slot, counted from its beginning.
+  struct Part {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
+  /// What is not on the device yet: all but `on_device`. One of the two may be empty.
+  std::array<Part, 2> parts_to_copy() const noexcept {
+    return {{{0, on_device.begin}, {on_device.end, host.size()}}};
+  }
+
   std::span<std::byte> host;  ///< what the reader fills
   std::byte* device_destination = nullptr;
   std::size_t index = 0;  ///< private to the Staging that made it
+  Part on_device = {};    ///< was read into device memory, and is not in `host`
+};
+
+/// A file that can be read straight into device memory. Thread-safe.
+class DeviceFile {
+ public:
+  virtual ~DeviceFile() = default;
+
+  /// Reads from byte `offset` on into the beginning of `to`, which is device memory; offset, size
+  /// and address are multiples of core::page_bytes. Returns the number of bytes, which are on the
+  /// device then; 0 only at the end. Throws IoError with errno, or the library's own code.
+  virtual std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const = 0;
+};
+
+/// Reads files straight into the memory of one device. Thread-safe.
+class DeviceReads {
+ public:
+  virtual ~DeviceReads() = default;
+
+  /// `descriptor` bypasses the page cache (O_DIRECT) and is closed after the result is destroyed,
+  /// which comes before this. Throws IoError with the reason if the file cannot be read so.
+  virtual std::unique_ptr<DeviceFile> open(int descriptor) = 0;
+
+  /// Why the data passes through host memory nevertheless; empty if that is not known.
+  virtual std::string detour() const { return {}; }
 };
 
 /// The way of file data into device memory. Never blocks. Thread-safe. A slot becomes free by what
@@ -92,9 +129,15 @@ class Staging {
   virtual std::optional<StagingSlot> try_acquire(std::byte* device_destination,
                                                  std::size_t bytes) = 0;
 
-  /// Starts the transfer of a filled slot; `landed` is called, on any thread, possibly before this
-  /// returns, once the slot is free again and the data is in device memory, or the device failed.
-  /// It must not throw. Throws TransportError; the slot is then free and `landed` is not called.
+  /// What reads files without slots, mostly into `memory`, which must outlive the result. Throws
+  /// IoError with the reason if nothing can.
+  virtual std::unique_ptr<DeviceReads> make_device_reads(
+      std::span<const std::span<std::byte>> memory);
+
+  /// Starts the transfer of a filled slot, but for what is on the device; `landed` is called, on
+  /// any thread, possibly before this returns, once the slot is free again and the data is in
+  /// device memory, or the device failed. It must not throw. Throws TransportError; the slot is
+  /// then free and `landed` is not called.
   virtual void commit(StagingSlot slot, std::function<void()> landed) = 0;
 
   /// Gives a slot back without transfer.

@@ -49,19 +49,38 @@ std::unique_ptr<Engine> make_engine(const ReaderOptions& options, PathRecorder& 
       [[fallthrough]];
     case IoEngine::automatic:
     case IoEngine::posix:
+    case IoEngine::gds:
       return make_posix_engine(options.threads);
   }
   throw ConfigError("unknown I/O engine");
 }
 
+/// What reads without staging, if that was asked for and can be done.
+std::unique_ptr<device::DeviceReads> make_device_reads(const ReaderOptions& options,
+                                                       device::Staging& staging,
+                                                       std::span<const std::span<std::byte>> memory,
+                                                       PathRecorder& recorder) {
+  if (options.engine != IoEngine::gds) return nullptr;
+  try {
+    auto reads = staging.make_device_reads(memory);
+    if (!reads->detour().empty()) recorder.engine_fallback("gds reads " + reads->detour());
+    return reads;
+  } catch (const IoError& error) {
+    recorder.engine_fallback("gds fell back to posix: " + error.record().cause);
+    return nullptr;
+  }
+}
+
 class BatchReader final : public Reader {
  public:
   BatchReader(const ReaderOptions& options, const source::Source& source,
-              std::vector<FileInfo> files, device::Staging& staging)
+              std::vector<FileInfo> files, device::Staging& staging,
+              std::span<const std::span<std::byte>> memory)
       : options_(options),
         source_(source),
         staging_(staging),
-        files_(std::move(files), options, source, recorder_),
+        device_reads_(make_device_reads(options, staging, memory, recorder_)),
+        files_(std::move(files), options, source, recorder_, device_reads_.get()),
         engine_(make_engine(options, recorder_)) {}
 
   ~BatchReader() override {
@@ -168,12 +187,15 @@ class BatchReader final : public Reader {
     RangeRead& begin() override {
       reader_.require_not_cancelled();
       busy_.emplace(reader_.busy_);
-      return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_.host,
+      return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_,
                               may_leave(task_));
     }
 
     void end(std::exception_ptr error) noexcept override {
-      if (!error) reader_.note_left(task_, reading_->left_in());
+      if (!error) {
+        reader_.note_left(task_, reading_->left_in());
+        slot_.on_device = reading_->on_device();
+      }
       reading_.reset();
       busy_.reset();
       reader_.land(task_, slot_, error);
@@ -182,7 +204,7 @@ class BatchReader final : public Reader {
    private:
     BatchReader& reader_;
     const Task task_;
-    const device::StagingSlot slot_;
+    device::StagingSlot slot_;
     std::optional<BusyClock::Work> busy_;
     std::optional<RangeRead> reading_;
   };
@@ -282,6 +304,7 @@ class BatchReader final : public Reader {
   const source::Source& source_;
   device::Staging& staging_;
   PathRecorder recorder_;
+  const std::unique_ptr<device::DeviceReads> device_reads_;  // null: all is read into slots
   BusyClock busy_;
   Files files_;
   std::atomic<bool> cancelled_{false};
@@ -305,13 +328,14 @@ void check_unchanged(const LeftRange& range, const source::Source& source) {
 }
 
 std::unique_ptr<Reader> make_reader(const ReaderOptions& options, const source::Source& source,
-                                    std::vector<FileInfo> files, device::Staging& staging) {
+                                    std::vector<FileInfo> files, device::Staging& staging,
+                                    std::span<const std::span<std::byte>> memory) {
   if (options.threads == 0) throw ConfigError("a reader needs at least one thread");
   if (options.chunk < core::smallest_chunk) {
     throw ConfigError("a chunk must be at least " + std::to_string(core::smallest_chunk) +
                       " bytes, not " + std::to_string(options.chunk));
   }
-  return std::make_unique<BatchReader>(options, source, std::move(files), staging);
+  return std::make_unique<BatchReader>(options, source, std::move(files), staging, memory);
 }
 
 }  // namespace safeshuffle::io

@@ -1,4 +1,4 @@
-// What moves file data into host memory, one range at a time.
+// What moves file data into memory, one range at a time.
 #pragma once
 
 #include <exception>

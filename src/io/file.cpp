@@ -24,12 +24,13 @@ void require_identity(const FileInfo& info, const core::FileIdentity& found) {
 }  // namespace
 
 File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
-           PathRecorder& recorder, bool prefetch)
+           PathRecorder& recorder, bool prefetch, device::DeviceReads* device)
     : info_(info),
       mode_(mode),
       prefetch_(prefetch),
       source_(source),
       recorder_(recorder),
+      device_(device),
       buffered_(source.open(info.path, source::Access::cached)),
       is_local_(mode == DirectIo::automatic && buffered_->is_local()) {
   require_identity(info_, buffered_->identity());
@@ -55,6 +56,26 @@ const source::Handle* File::direct() {
     }
   });
   return direct_obstacle().empty() ? direct_.get() : nullptr;
+}
+
+const device::DeviceFile* File::on_device() {
+  if (device_ != nullptr) std::call_once(on_device_opened_, [this] { open_on_device(); });
+  return on_device_.get();
+}
+
+void File::open_on_device() {
+  const source::Handle* const handle = direct();
+  if (handle == nullptr) {
+    device_obstacle_ = "no direct I/O: " + direct_obstacle();
+  } else if (handle->descriptor() == -1) {
+    device_obstacle_ = "it has no file descriptor";
+  } else {
+    try {
+      on_device_ = device_->open(handle->descriptor());
+    } catch (const IoError& error) {
+      device_obstacle_ = error.record().cause;
+    }
+  }
 }
 
 void File::refuse_direct(const std::string& obstacle) {

@@ -9,6 +9,7 @@
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/options.hpp"
 
+#include "device/device.hpp"
 #include "io/path_recorder.hpp"
 #include "io/policy.hpp"
 #include "source/source.hpp"
@@ -19,9 +20,10 @@ namespace safeshuffle::io {
 class File {
  public:
   /// Opens and checks. `mode`: whether reads bypass the page cache, where that is possible;
-  /// automatic decides for each range; `prefetch`: see Options. Throws IoError.
+  /// automatic decides for each range. `prefetch`: see Options. `device`: what makes direct reads
+  /// into device memory, if that was asked for. Throws IoError.
   File(const FileInfo& info, DirectIo mode, const source::Source& source, PathRecorder& recorder,
-       bool prefetch = false);
+       bool prefetch = false, device::DeviceReads* device = nullptr);
 
   const FileInfo& info() const noexcept { return info_; }
   PathRecorder& recorder() const noexcept { return recorder_; }
@@ -40,16 +42,30 @@ class File {
 
   std::string direct_obstacle() const;
 
+  /// The file for direct reads into device memory, if these were asked for. Opened on first use.
+  /// Null if they are not possible, for the reason `device_obstacle`. Throws IoError if the file is
+  /// no longer the one described.
+  const device::DeviceFile* on_device();
+
+  /// To be called after `on_device`. Empty if there is none, or nothing was asked for.
+  const std::string& device_obstacle() const noexcept { return device_obstacle_; }
+
  private:
+  void open_on_device();
+
   const FileInfo& info_;
   const DirectIo mode_;
   const bool prefetch_;
   const source::Source& source_;
   PathRecorder& recorder_;
+  device::DeviceReads* const device_;
   const std::unique_ptr<source::Handle> buffered_;
   const bool is_local_;
   std::once_flag direct_opened_;
   std::unique_ptr<source::Handle> direct_;
+  std::once_flag on_device_opened_;
+  std::unique_ptr<device::DeviceFile> on_device_;  // reads from the descriptor of `direct_`
+  std::string device_obstacle_;                    // written before `on_device_opened_` is set
   mutable std::mutex mutex_;
   std::string direct_obstacle_;  // guarded by mutex_; empty if there is none
 };

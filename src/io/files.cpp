@@ -20,13 +20,14 @@ std::size_t open_file_limit() {
 }  // namespace
 
 Files::Files(std::vector<FileInfo> infos, const ReaderOptions& options,
-             const source::Source& source, PathRecorder& recorder)
+             const source::Source& source, PathRecorder& recorder, device::DeviceReads* device)
     : infos_(std::move(infos)),
       mode_(options.direct),
       prefetch_(options.prefetch),
       capacity_(open_file_limit()),
       source_(source),
-      recorder_(recorder) {}
+      recorder_(recorder),
+      device_(device) {}
 
 std::shared_ptr<File> Files::open(std::uint32_t file) {
   return find(file).get();  // opens it without the lock, because a network filesystem may be slow
@@ -45,7 +46,7 @@ Files::SharedFile Files::find(std::uint32_t file) {
     recent_.erase(recent_.begin());
   }
   const auto open_it = [this, file] {
-    return std::make_shared<File>(info(file), mode_, source_, recorder_, prefetch_);
+    return std::make_shared<File>(info(file), mode_, source_, recorder_, prefetch_, device_);
   };
   recent_.push_back({file, std::async(std::launch::deferred, open_it)});
   return recent_.back().file;

@@ -16,9 +16,9 @@ namespace safeshuffle::io {
 /// files than the process may have descriptors. Thread-safe.
 class Files {
  public:
-  /// `source` and `recorder` must outlive this.
+  /// For the arguments, see File. All but the first two must outlive this.
   Files(std::vector<FileInfo> infos, const ReaderOptions& options, const source::Source& source,
-        PathRecorder& recorder);
+        PathRecorder& recorder, device::DeviceReads* device);
 
   /// How many are kept open.
   std::size_t capacity() const noexcept { return capacity_; }
@@ -47,6 +47,7 @@ class Files {
   const std::size_t capacity_;
   const source::Source& source_;
   PathRecorder& recorder_;
+  device::DeviceReads* const device_;
   std::mutex mutex_;
   std::vector<Entry> recent_;  // most recently used last
 };

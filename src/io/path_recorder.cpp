@@ -5,10 +5,21 @@ namespace {
 
 constexpr std::size_t most_described = 8;  // a checkpoint may have thousands of files
 
+std::string engine_text(const std::string& engine, const IoPath& path) {
+  if (path.device_bytes == 0) return engine;
+  const bool alone = path.device_bytes == path.direct_bytes && path.buffered_bytes == 0;
+  return alone ? "gds" : "gds+" + engine;
+}
+
 std::string mode_of(std::uint64_t direct_bytes, std::uint64_t buffered_bytes) {
   if (direct_bytes != 0) return buffered_bytes == 0 ? "direct" : "mixed";
   return buffered_bytes == 0 ? "" : "buffered";
 }
+
+// Both ways of falling back. Who does not read directly does not read straight into device memory,
+// either.
+constexpr const char* to_buffered = ": direct I/O fell back to buffered";
+constexpr const char* to_posix = ": gds fell back to posix";
 
 std::string files_text(std::uint64_t count) {
   return std::to_string(count) + (count == 1 ? " more file" : " more files");
@@ -21,6 +32,8 @@ void PathRecorder::add(const std::string& file, const Range& range) {
   Reads& reads = reads_[file];
   reads.direct += range.direct;
   reads.buffered += range.buffered;
+  reads.device += range.device;
+  if (reads.device_fallback.empty()) reads.device_fallback = range.device_obstacle;
   if (range.choice.empty()) {
     if (reads.fallback.empty()) reads.fallback = range.obstacle;
     return;
@@ -41,30 +54,39 @@ void PathRecorder::engine_fallback(std::string reason) {
 IoPath PathRecorder::path(const std::string& engine) const {
   const std::scoped_lock lock(mutex_);
   IoPath path;
-  path.engine = engine;
   if (!engine_fallback_.empty()) path.fallbacks.push_back(engine_fallback_);
+  std::map<std::string_view, std::uint64_t>
+      others;  // files that are not described, by what fell back
   for (const auto& [file, reads] : reads_) {
     path.direct_bytes += reads.direct;
     path.buffered_bytes += reads.buffered;
-    if (reads.fallback.empty() || path.fallback_files++ >= most_described) continue;
-    path.fallbacks.push_back(describe(file, reads));
+    path.device_bytes += reads.device;
+    if (reads.fallback.empty() && reads.device_fallback.empty()) continue;
+    if (++path.fallback_files > most_described) {
+      ++others[reads.fallback.empty() ? to_posix : to_buffered];
+    } else {
+      path.fallbacks.push_back(describe(file, reads));
+    }
   }
-  if (path.fallback_files > most_described) {
-    path.fallbacks.push_back(files_text(path.fallback_files - most_described) +
-                             ": direct I/O fell back to buffered");
+  for (const auto& [what, count] : others) {
+    path.fallbacks.push_back(files_text(count).append(what));
   }
+  path.engine = engine_text(engine, path);
   path.choices = choices_;
   path.mode = mode_of(path.direct_bytes, path.buffered_bytes);
   return path;
 }
 
 std::string PathRecorder::describe(const std::string& file, const Reads& reads) {
-  std::string line = file + ": direct I/O fell back to buffered";
-  if (reads.direct != 0) {
-    line.append(" for ").append(std::to_string(reads.buffered)).append(" of ");
-    line.append(std::to_string(reads.direct + reads.buffered)).append(" bytes");
+  const bool straight = reads.fallback.empty();
+  const std::uint64_t all = reads.direct + reads.buffered;
+  const std::uint64_t right = straight ? reads.device : reads.direct;
+  std::string line = file + (straight ? to_posix : to_buffered);
+  if (right != 0) {
+    line.append(" for ").append(std::to_string(all - right)).append(" of ");
+    line.append(std::to_string(all)).append(" bytes");
   }
-  return line.append(": ").append(reads.fallback);
+  return line.append(": ").append(straight ? reads.device_fallback : reads.fallback);
 }
 
 }  // namespace safeshuffle::io

@@ -17,20 +17,23 @@ bool aligned(const std::byte* address) {
 
 }  // namespace
 
-RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset, std::span<std::byte> to,
-                     bool may_leave)
+RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset,
+                     const device::StagingSlot& slot, bool may_leave)
     : file_(std::move(file)),
+      slot_(slot),
       offset_(offset),
-      to_(to),
-      choice_(file_->choose_access(offset, to.size())),
+      to_(slot.host),
+      choice_(file_->choose_access(offset, to_.size())),
       left_(may_leave && choice_.cached) {
   if (left_) {
-    buffered_bytes_ = to.size();
+    buffered_bytes_ = to_.size();
     to_ = {};
   }
   if (!choice_.direct) return;
   direct_ = file_->direct();
   if (direct_ == nullptr) obstacle_ = file_->direct_obstacle();
+  device_ = file_->on_device();
+  if (device_ == nullptr) device_obstacle_ = file_->device_obstacle();
 }
 
 std::optional<RangeRead::Call> RangeRead::next() {
@@ -44,8 +47,10 @@ std::optional<RangeRead::Call> RangeRead::next() {
   return Call{&file_->buffered(), offset_, to_};
 }
 
-/// The unaligned head or tail of a range is read through a separate whole block.
+/// The unaligned head or tail of a range is read through a separate whole block; what is between
+/// them goes straight to the device, if that is possible.
 std::optional<RangeRead::Call> RangeRead::next_direct() {
+  calls_device_ = false;
   const std::size_t whole = core::align_down(to_.size(), core::page_bytes);
   const std::size_t skip = offset_ % core::page_bytes;
   if (skip != 0 || whole == 0) {
@@ -53,6 +58,11 @@ std::optional<RangeRead::Call> RangeRead::next_direct() {
     return Call{direct_, offset_ - skip, block_->bytes, true};
   }
   block_.reset();
+  std::byte* const destination = slot_.device_destination + (slot_.host.size() - to_.size());
+  if (device_ != nullptr && aligned(destination)) {
+    calls_device_ = true;
+    return Call{nullptr, offset_, {destination, whole}, true, device_};
+  }
   if (aligned(to_.data())) return Call{direct_, offset_, to_.first(whole), true};
   read_buffered_because("destination not aligned");
   return {};
@@ -61,7 +71,8 @@ std::optional<RangeRead::Call> RangeRead::next_direct() {
 void RangeRead::make(const Call& call) {
   std::size_t bytes = 0;
   try {
-    bytes = call.handle->read_some(call.offset, call.to);
+    bytes = call.device != nullptr ? call.device->read_some(call.offset, call.to)
+                                   : call.handle->read_some(call.offset, call.to);
   } catch (const IoError& error) {
     return failed(error);
   }
@@ -69,6 +80,7 @@ void RangeRead::make(const Call& call) {
 }
 
 void RangeRead::done(std::size_t bytes) {
+  if (calls_device_) return done_on_device(bytes);
   if (direct_ != nullptr) return done_directly(bytes);
   if (bytes == 0) core::raise_ended_early(path(), offset_);
   buffered_bytes_ += bytes;
@@ -88,8 +100,21 @@ void RangeRead::done_directly(std::size_t bytes) {
   advance(bytes);
 }
 
+/// The same holds for the device: direct reads into the slot follow.
+void RangeRead::done_on_device(std::size_t bytes) {
+  if (bytes % core::page_bytes != 0 || bytes == 0) {
+    device_ = nullptr;
+    device_obstacle_ = "a read returned fewer bytes than requested";
+  }
+  const std::size_t at = slot_.host.size() - to_.size();
+  if (on_device_.end == 0) on_device_.begin = at;
+  on_device_.end = at + bytes;
+  direct_bytes_ += bytes;
+  advance(bytes);
+}
+
 void RangeRead::failed(const IoError& error) {
-  if (direct_ == nullptr || error.record().code != EINVAL) throw error;
+  if (calls_device_ || direct_ == nullptr || error.record().code != EINVAL) throw error;
   file_->refuse_direct("read: " + std::generic_category().message(EINVAL));
   read_buffered_because(file_->direct_obstacle());
 }
@@ -100,13 +125,20 @@ void RangeRead::advance(std::size_t bytes) noexcept {
 }
 
 void RangeRead::read_buffered_because(std::string reason) {
+  if (device_ != nullptr) device_obstacle_ = "no direct I/O: " + reason;
+  device_ = nullptr;
   direct_ = nullptr;
   block_.reset();
   obstacle_ = std::move(reason);
 }
 
 void RangeRead::record() const {
-  file_->recorder().add(path(), {direct_bytes_, buffered_bytes_, choice_.reason, obstacle_});
+  file_->recorder().add(path(), {.direct = direct_bytes_,
+                                 .buffered = buffered_bytes_,
+                                 .device = on_device_.end - on_device_.begin,
+                                 .choice = choice_.reason,
+                                 .obstacle = obstacle_,
+                                 .device_obstacle = device_obstacle_});
 }
 
 }  // namespace safeshuffle::io

@@ -12,6 +12,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/page.hpp"
+#include "device/device.hpp"
 #include "io/file.hpp"
 #include "source/source.hpp"
 
@@ -21,21 +22,26 @@ namespace safeshuffle::io {
 /// unaligned heads and tails and with short reads, and what to record. Not thread-safe.
 class RangeRead {
  public:
-  /// One call of Handle::read_some. If it is direct, all is aligned to core::page_bytes.
+  /// One call of `read_some` of one of the two. If it is direct, all is aligned to
+  /// core::page_bytes.
   struct Call {
     const source::Handle* handle = nullptr;
     std::uint64_t offset = 0;
-    std::span<std::byte> to;
+    std::span<std::byte> to;  ///< device memory if `device` is not null
     bool direct = false;
+    const device::DeviceFile* device = nullptr;
   };
 
-  /// `to` is to be filled with the bytes from `offset` on, unless it may be left, see LeftRange.
+  /// `slot` is to be filled with the bytes from `offset` on, unless it may be left, see LeftRange.
   /// Throws IoError.
-  RangeRead(std::shared_ptr<File> file, std::uint64_t offset, std::span<std::byte> to,
+  RangeRead(std::shared_ptr<File> file, std::uint64_t offset, const device::StagingSlot& slot,
             bool may_leave);
 
   /// The file, if the range is left there: then there is no call to make.
   std::shared_ptr<File> left_in() const { return left_ ? file_ : nullptr; }
+
+  /// What was read straight into device memory.
+  device::StagingSlot::Part on_device() const noexcept { return on_device_; }
 
   const std::string& path() const noexcept { return file_->info().path; }
 
@@ -59,18 +65,24 @@ class RangeRead {
 
   std::optional<Call> next_direct();
   void done_directly(std::size_t bytes);
+  void done_on_device(std::size_t bytes);
   void advance(std::size_t bytes) noexcept;
   void read_buffered_because(std::string reason);
   void record() const;
 
   const std::shared_ptr<File> file_;
+  const device::StagingSlot slot_;
   std::uint64_t offset_;     // of what is left
   std::span<std::byte> to_;  // for what is left
   AccessChoice choice_;
   const bool left_;
-  const source::Handle* direct_ = nullptr;  // null: the rest is read through the page cache
-  std::unique_ptr<Block> block_;            // of a call that is not made into `to_`
-  std::string obstacle_;  // why a range that should be read directly is not, or only in part
+  const source::Handle* direct_ = nullptr;      // null: the rest is read through the page cache
+  std::unique_ptr<Block> block_;                // of a call that is not made into `to_`
+  const device::DeviceFile* device_ = nullptr;  // null: the rest does not go straight to the device
+  bool calls_device_ = false;                   // the present call
+  device::StagingSlot::Part on_device_;
+  std::string obstacle_;         // why a range that should be read directly is not, or only in part
+  std::string device_obstacle_;  // the same of straight reads into device memory
   std::uint64_t direct_bytes_ = 0;
   std::uint64_t buffered_bytes_ = 0;
 };

@@ -65,13 +65,15 @@ using IoChoices = std::map<std::pair<bool, std::string>, std::uint64_t>;
 
 /// How a reader actually read, for the report.
 struct IoPath {
-  std::string engine;                  ///< "posix", "uring", "uring+posix"
-  unsigned threads = 0;                ///< that read
-  std::string mode;                    ///< "buffered", "direct", "mixed"; empty if nothing was read
-  std::uint64_t direct_bytes = 0;      ///< read bypassing the page cache
-  std::uint64_t buffered_bytes = 0;    ///< read through the page cache
-  IoChoices choices;                   ///< of automatic mode; empty if the caller chose
-  std::uint64_t fallback_files = 0;    ///< that should be read directly, but were not entirely
+  std::string engine;                ///< "posix", "uring", "uring+posix", "gds", "gds+posix"
+  unsigned threads = 0;              ///< that read
+  std::string mode;                  ///< "buffered", "direct", "mixed"; empty if nothing was read
+  std::uint64_t direct_bytes = 0;    ///< read bypassing the page cache
+  std::uint64_t buffered_bytes = 0;  ///< read through the page cache
+  std::uint64_t device_bytes = 0;    ///< of the direct ones, read straight into device memory
+  IoChoices choices;                 ///< of automatic mode; empty if the caller chose
+  /// Files that should be read directly, or straight into device memory, but were not entirely.
+  std::uint64_t fallback_files = 0;
   std::vector<std::string> fallbacks;  ///< the first of these, with reason; the others in one line
 };
 
@@ -112,8 +114,10 @@ struct ReaderOptions {
 /// A reader of `files` (copied) in `source` that lands data through `staging`; both must outlive
 /// it. Before and after a file is read, it is checked to be the one whose header was read (size,
 /// modification time, and the inode if it is known); a file that changed, shrank or ended early is
-/// always an error.
+/// always an error. `memory`: device memory of most destinations, which must outlive the reader; it
+/// is prepared for reads without staging, if the engine makes such.
 std::unique_ptr<Reader> make_reader(const ReaderOptions& options, const source::Source& source,
-                                    std::vector<FileInfo> files, device::Staging& staging);
+                                    std::vector<FileInfo> files, device::Staging& staging,
+                                    std::span<const std::span<std::byte>> memory = {});
 
 }  // namespace safeshuffle::io

@@ -176,6 +176,7 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.io_path = path.mode.empty() ? "none" : path.engine + " " + path.mode;
   report.direct_bytes = path.direct_bytes;
   report.buffered_bytes = path.buffered_bytes;
+  report.gds_bytes = path.device_bytes;
   for (const auto& [choice, bytes] : path.choices) {
     report.read_choices.push_back({choice.first, choice.second, bytes});
   }

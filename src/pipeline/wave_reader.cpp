@@ -50,7 +50,11 @@ void WaveReader::make_reader(const source::Source& source, const io::ReaderOptio
   // No piece is larger than a slab, whatever the chunk.
   const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
   staging_ = device_->make_staging(slot_bytes, io::ring_slots(options, slot_bytes));
-  reader_ = io::make_reader(options, source, files_of(schedule_), *staging_);
+  std::vector<std::span<std::byte>> slabs;
+  for (const auto& slab : buffers_->slabs) {
+    if (slab) slabs.emplace_back(slab.get(), slab_bytes);
+  }
+  reader_ = io::make_reader(options, source, files_of(schedule_), *staging_, slabs);
   reading_ = {core::allowed_cpus(), reader_->path().threads, options.chunk};
 }
 

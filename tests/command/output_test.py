@@ -14,19 +14,11 @@ import termios
 import unittest
 from pathlib import Path
 
+from files import reads_directly
 from launch import run
 
 USAGE_ERROR = 2
 IO_ERROR = 3
-
-
-def reads_directly(directory):
-    file = min(directory.glob("*.safetensors"))
-    try:
-        os.close(os.open(file, os.O_RDONLY | os.O_DIRECT))
-    except OSError:
-        return False
-    return True
 
 
 def keeps_pages(directory):

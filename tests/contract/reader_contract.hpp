@@ -1,4 +1,4 @@
-// What every reader must do, whatever engine and staging it is made of.
+// What every reader must do, whatever engine, staging and device it is made of.
 #pragma once
 
 #include <functional>
@@ -31,25 +31,25 @@ inline io::BatchStatus wait_for(io::Reader& reader, io::BatchId batch) {
   throw std::runtime_error("a batch was not done within 30 s");
 }
 
-inline void reads_any_alignment(const MakeReader& make) {
+inline void reads_any_alignment(device::Device& device, const MakeReader& make) {
   const ScratchDirectory directory;
   constexpr std::uint64_t size = 300'001;
   const auto reader = make(source::files(), {write_sample(directory.file("a"), 0, size)});
   for (const std::uint64_t offset : {0U, 1U, 4095U, 4096U, 5000U, 70'000U}) {
     for (const std::uint64_t bytes : {1U, 100U, 4096U, 8192U, 200'001U}) {
       for (const std::size_t shift : {0U, 1U}) {  // 0: congruent to the offset
-        const AlignedMemory memory(bytes, (offset + shift) % 4096);
+        const DeviceMemory memory(device, bytes, (offset + shift) % 4096);
         const io::ReadRange range{0, offset, bytes, memory.data()};
         const io::BatchStatus status = wait_for(*reader, reader->submit({&range, 1}));
         CHECK_FALSE(status.error);
         CHECK(status.bytes == bytes);
-        CHECK(is_sample(memory.span(), 0, offset));
+        CHECK(is_sample(memory.contents(), 0, offset));
       }
     }
   }
 }
 
-inline void reads_many_batches_of_many_files(const MakeReader& make) {
+inline void reads_many_batches_of_many_files(device::Device& device, const MakeReader& make) {
   const ScratchDirectory directory;
   constexpr std::uint32_t count = 80;  // more than are kept open
   constexpr std::uint64_t size = 10'000;
@@ -59,7 +59,7 @@ inline void reads_many_batches_of_many_files(const MakeReader& make) {
   }
   const std::ptrdiff_t descriptors = open_descriptors();
   const auto reader = make(source::files(), files);
-  const AlignedMemory memory(2 * count * size);
+  const DeviceMemory memory(device, 2 * count * size);
   std::vector<io::BatchId> batches;
   for (std::uint32_t i = 0; i < 2 * count; ++i) {
     const std::uint32_t file = i % count;
@@ -72,7 +72,7 @@ inline void reads_many_batches_of_many_files(const MakeReader& make) {
     const io::BatchStatus status = wait_for(*reader, batches[i]);
     CHECK_FALSE(status.error);
     CHECK(status.bytes == size);
-    CHECK(is_sample(memory.span().subspan(i * size, size), i % count, 0));
+    CHECK(is_sample(memory.contents(i * size, size), i % count, 0));
   }
   CHECK(reader->busy_seconds() > 0);
   CHECK(open_descriptors() < descriptors + count);
@@ -87,9 +87,10 @@ inline void an_empty_batch_is_done(const MakeReader& make) {
 }
 
 /// Reads all of file 0 of `files` and expects an error that has its path.
-inline ErrorRecord read_and_fail(const MakeReader& make, const FileInfo& file) {
+inline ErrorRecord read_and_fail(device::Device& device, const MakeReader& make,
+                                 const FileInfo& file) {
   const auto reader = make(source::files(), {file});
-  const AlignedMemory memory(file.size);
+  const DeviceMemory memory(device, file.size);
   const io::ReadRange range{0, 0, file.size, memory.data()};
   const io::BatchStatus status = wait_for(*reader, reader->submit({&range, 1}));
   REQUIRE(status.error);
@@ -98,27 +99,28 @@ inline ErrorRecord read_and_fail(const MakeReader& make, const FileInfo& file) {
   return *status.error;
 }
 
-inline void a_missing_file_is_an_error(const MakeReader& make) {
+inline void a_missing_file_is_an_error(device::Device& device, const MakeReader& make) {
   const ScratchDirectory directory;
   FileInfo file = write_sample(directory.file("a"), 0, 10'000);
   std::filesystem::remove(file.path);
-  CHECK(read_and_fail(make, file).code == ENOENT);
+  CHECK(read_and_fail(device, make, file).code == ENOENT);
 }
 
-inline void a_changed_file_is_an_error(const MakeReader& make) {
+inline void a_changed_file_is_an_error(device::Device& device, const MakeReader& make) {
   const ScratchDirectory directory;
   FileInfo newer = write_sample(directory.file("a"), 0, 10'000);
   newer.modified_ns -= 1;
-  CHECK(read_and_fail(make, newer).cause == "file changed since its header was read");
+  CHECK(read_and_fail(device, make, newer).cause == "file changed since its header was read");
   const FileInfo longer = write_sample(directory.file("b"), 0, 10'000);
   std::filesystem::resize_file(longer.path, 9'999);
-  CHECK(read_and_fail(make, longer).cause == "file changed since its header was read");
+  CHECK(read_and_fail(device, make, longer).cause == "file changed since its header was read");
 }
 
-inline void a_range_past_the_end_is_an_error_and_the_others_are_read(const MakeReader& make) {
+inline void a_range_past_the_end_is_an_error_and_the_others_are_read(device::Device& device,
+                                                                     const MakeReader& make) {
   const ScratchDirectory directory;
   const auto reader = make(source::files(), {write_sample(directory.file("a"), 0, 10'000)});
-  const AlignedMemory memory(20'000);
+  const DeviceMemory memory(device, 20'000);
   const std::vector<io::ReadRange> ranges{{0, 0, 4'000, memory.data()},
                                           {0, 8'192, 4'000, memory.data() + 8'192}};
   const io::BatchStatus status = wait_for(*reader, reader->submit(ranges));
@@ -126,15 +128,15 @@ inline void a_range_past_the_end_is_an_error_and_the_others_are_read(const MakeR
   CHECK(status.error->cause == "file ended early");
   CHECK(status.error->offset == 10'000);
   CHECK(status.bytes == 4'000);
-  CHECK(is_sample(memory.span().first(4'000), 0, 0));
+  CHECK(is_sample(memory.contents(0, 4'000), 0, 0));
 }
 
 /// As many batches as there are, so that most of them are waiting when they are dropped.
-inline void cancelling_ends_what_was_not_begun(const MakeReader& make) {
+inline void cancelling_ends_what_was_not_begun(device::Device& device, const MakeReader& make) {
   const ScratchDirectory directory;
   const FileInfo file = write_sample(directory.file("a"), 0, 4'000'000);
   constexpr std::size_t batches = 20;
-  const AlignedMemory memory(file.size);
+  const DeviceMemory memory(device, file.size);
   const io::ReadRange range{0, 0, file.size, memory.data()};
   GatedFiles source;
   const auto reader = make(source, {file});
@@ -147,11 +149,12 @@ inline void cancelling_ends_what_was_not_begun(const MakeReader& make) {
   CHECK(wait_for(*reader, later).error);
 }
 
-inline void dropping_a_reader_leaves_nothing(const MakeReader& make) {
+inline void dropping_a_reader_leaves_nothing(device::Device& device, const MakeReader& make) {
   const ScratchDirectory directory;
   const FileInfo file = write_sample(directory.file("a"), 0, 4'000'000);
   constexpr std::size_t batches = 4;
-  const AlignedMemory memory(batches * file.size);
+  const DeviceMemory memory(device, batches * file.size);
+  make(source::files(), {file});  // libraries keep what they open when they are first used
   const std::ptrdiff_t descriptors = open_descriptors();
   const std::ptrdiff_t threads = running_threads();
   for (int i = 0; i < 5; ++i) {
@@ -205,36 +208,37 @@ inline void without_a_slot_nothing_blocks(const MakeReaderOn& make) {
   dropped->submit({&range, 1});
 }
 
-/// Runs the suite of one staging as sections of the current test case.
-inline void check_reader_contract(const MakeReader& make) {
+/// Runs the suite of one staging, of `device`, as sections of the current test case.
+inline void check_reader_contract(device::Device& device, const MakeReader& make) {
   SECTION("any alignment") {
-    reads_any_alignment(make);
+    reads_any_alignment(device, make);
   }
   SECTION("many batches of many files") {
-    reads_many_batches_of_many_files(make);
+    reads_many_batches_of_many_files(device, make);
   }
   SECTION("an empty batch") {
     an_empty_batch_is_done(make);
   }
   SECTION("a missing file") {
-    a_missing_file_is_an_error(make);
+    a_missing_file_is_an_error(device, make);
   }
   SECTION("a changed file") {
-    a_changed_file_is_an_error(make);
+    a_changed_file_is_an_error(device, make);
   }
   SECTION("past the end") {
-    a_range_past_the_end_is_an_error_and_the_others_are_read(make);
+    a_range_past_the_end_is_an_error_and_the_others_are_read(device, make);
   }
   SECTION("cancelled") {
-    cancelling_ends_what_was_not_begun(make);
+    cancelling_ends_what_was_not_begun(device, make);
   }
   SECTION("dropped while reading") {
-    dropping_a_reader_leaves_nothing(make);
+    dropping_a_reader_leaves_nothing(device, make);
   }
 }
 
-/// Runs the whole suite as sections of the current test case.
+/// Runs the whole suite on the host as sections of the current test case.
 inline void check_reader_contract(const MakeReaderOn& make) {
+  const auto device = device::open_device(Device::host());
   const auto make_on = [&make](device::Staging& staging) -> MakeReader {
     return [&](const source::Source& source, std::vector<FileInfo> files) {
       return make(source, std::move(files), staging);
@@ -242,17 +246,17 @@ inline void check_reader_contract(const MakeReaderOn& make) {
   };
   SECTION("into memory that the host can write") {
     DirectStaging staging;
-    check_reader_contract(make_on(staging));
+    check_reader_contract(*device, make_on(staging));
   }
   SECTION("through slots that land later") {
     constexpr std::size_t slots = 3;
     DelayedStaging staging(contract_chunk, slots);
-    check_reader_contract(make_on(staging));
+    check_reader_contract(*device, make_on(staging));
     CHECK(staging.free_slots() == slots);
   }
   SECTION("through one slot") {
     DelayedStaging staging(contract_chunk, 1);
-    check_reader_contract(make_on(staging));
+    check_reader_contract(*device, make_on(staging));
     CHECK(staging.free_slots() == 1);
   }
   SECTION("pieces wait for a slot") {

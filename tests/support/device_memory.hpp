@@ -66,4 +66,26 @@ inline Bytes download(device::Device& device, const std::byte* source, std::size
   return data;
 }
 
+/// Memory of a device with a chosen address modulo 4096.
+class DeviceMemory {
+ public:
+  DeviceMemory(device::Device& device, std::size_t bytes, std::size_t remainder = 0)
+      : device_(device),
+        memory_(device.allocate(bytes + remainder)),
+        data_(memory_.get() + remainder),
+        bytes_(bytes) {}
+
+  std::byte* data() const { return data_; }
+  Bytes contents() const { return contents(0, bytes_); }
+  Bytes contents(std::size_t offset, std::size_t bytes) const {
+    return download(device_, data_ + offset, bytes);
+  }
+
+ private:
+  device::Device& device_;
+  const std::shared_ptr<std::byte> memory_;
+  std::byte* const data_;
+  const std::size_t bytes_;
+};
+
 }  // namespace safeshuffle::testing

@@ -19,6 +19,13 @@
 
 namespace safeshuffle::testing {
 
+/// What the copy engine of a GPU does.
+inline void copy_to_device(const device::StagingSlot& slot) {
+  for (const auto [begin, end] : slot.parts_to_copy()) {
+    std::ranges::copy(slot.host.subspan(begin, end - begin), slot.device_destination + begin);
+  }
+}
+
 /// Hands out the destination itself.
 class DirectStaging final : public device::Staging {
  public:
@@ -62,7 +69,7 @@ class HeldStaging final : public device::Staging {
     std::function<void()> landed;
     {
       const std::scoped_lock lock(mutex_);
-      std::ranges::copy(held_.host, held_.device_destination);
+      copy_to_device(held_);
       landed = std::exchange(landed_, nullptr);
     }
     free_ = true;
@@ -143,7 +150,7 @@ class DelayedStaging final : public device::Staging {
       transfers_.pop_front();
       lock.unlock();
       std::this_thread::sleep_for(std::chrono::microseconds(300));
-      std::ranges::copy(transfer.slot.host, transfer.slot.device_destination);
+      copy_to_device(transfer.slot);
       release(transfer.slot.index);
       transfer.landed();
       lock.lock();

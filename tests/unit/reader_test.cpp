@@ -346,7 +346,7 @@ TEST_CASE("whatever is read buffered instead of directly is accounted for", "[io
 TEST_CASE("fallbacks of thousands of files are summarised", "[io]") {
   io::PathRecorder recorder;
   for (int file = 1000; file < 3000; ++file) {
-    recorder.add("f" + std::to_string(file), {0, 10, {}, "open: refused"});
+    recorder.add("f" + std::to_string(file), {.buffered = 10, .obstacle = "open: refused"});
   }
   const io::IoPath path = recorder.path("posix");
   CHECK(path.mode == "buffered");
@@ -355,6 +355,39 @@ TEST_CASE("fallbacks of thousands of files are summarised", "[io]") {
   REQUIRE(path.fallbacks.size() == 9);
   CHECK(path.fallbacks[0] == "f1000: direct I/O fell back to buffered: open: refused");
   CHECK(path.fallbacks[8] == "1992 more files: direct I/O fell back to buffered");
+}
+
+TEST_CASE("what was not read straight into device memory is a fallback, even if that was chosen",
+          "[io][gds]") {
+  io::PathRecorder recorder;
+  recorder.add("a", {.direct = 90, .device = 60, .choice = "cold"});
+  recorder.add("b", {.direct = 10, .choice = "cold", .device_obstacle = "refused"});
+  recorder.add("c", {.buffered = 5, .choice = "cached"});
+  const io::IoPath path = recorder.path("posix");
+  CHECK(path.engine == "gds+posix");
+  CHECK(path.mode == "mixed");
+  CHECK(path.direct_bytes == 100);
+  CHECK(path.device_bytes == 60);
+  CHECK(path.fallback_files == 1);
+  CHECK(path.fallbacks == std::vector<std::string>{"b: gds fell back to posix: refused"});
+}
+
+TEST_CASE("more fallbacks than are described are counted by what fell back", "[io][gds]") {
+  io::PathRecorder recorder;
+  for (int file = 10; file < 30; ++file) {
+    const bool odd = file % 2 != 0;
+    recorder.add("f" + std::to_string(file), {.direct = odd ? 8U : 0U,
+                                              .buffered = odd ? 0U : 8U,
+                                              .obstacle = odd ? "" : "open: refused",
+                                              .device_obstacle = "refused"});
+  }
+  const io::IoPath path = recorder.path("posix");
+  CHECK(path.fallback_files == 20);
+  REQUIRE(path.fallbacks.size() == 10);
+  CHECK(path.fallbacks[0] == "f10: direct I/O fell back to buffered: open: refused");
+  CHECK(path.fallbacks[1] == "f11: gds fell back to posix: refused");
+  CHECK(path.fallbacks[8] == "6 more files: direct I/O fell back to buffered");
+  CHECK(path.fallbacks[9] == "6 more files: gds fell back to posix");
 }
 
 TEST_CASE("a reader that has read nothing has no mode", "[io]") {

@@ -103,7 +103,9 @@ class CountedJob final : public io::Job {
              std::atomic<std::size_t>& ended)
       : file_(std::move(file)), offset_(offset), to_(to), ended_(ended) {}
 
-  io::RangeRead& begin() override { return reading_.emplace(file_, offset_, to_, false); }
+  io::RangeRead& begin() override {
+    return reading_.emplace(file_, offset_, device::StagingSlot{.host = to_}, false);
+  }
 
   void end(std::exception_ptr error) noexcept override {
     if (!error) ++ended_;

@@ -7,6 +7,7 @@
 #include "core/page.hpp"
 #include "core/thread.hpp"
 #include "device/cuda/call.hpp"
+#include "device/cuda/cufile_reads.hpp"
 
 namespace safeshuffle::device {
 CudaStaging::CudaStaging(SharedSession session, std::size_t slot_bytes, std::size_t slots)
@@ -42,6 +43,11 @@ std::optional<StagingSlot> CudaStaging::try_acquire(std::byte* device_destinatio
   return StagingSlot{{ring_.get() + slot * slot_stride_ + skip, bytes}, device_destination, slot};
 }
 
+std::unique_ptr<DeviceReads> CudaStaging::make_device_reads(
+    std::span<const std::span<std::byte>> memory) {
+  return make_cufile_reads(session_, memory);
+}
+
 void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {
   std::list<Copy> copy;  // allocated before the copy is enqueued, which must then be waited for
   try {
@@ -58,9 +64,12 @@ void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {
 
 void CudaStaging::start(const StagingSlot& slot) {
   const GpuScope scope(session_->gpu());
-  check_cuda(cudaMemcpyAsync(slot.device_destination, slot.host.data(), slot.host.size(),
-                             cudaMemcpyHostToDevice, stream_.get()),
-             "cudaMemcpyAsync");
+  for (const auto [begin, end] : slot.parts_to_copy()) {
+    if (begin == end) continue;
+    check_cuda(cudaMemcpyAsync(slot.device_destination + begin, slot.host.data() + begin,
+                               end - begin, cudaMemcpyHostToDevice, stream_.get()),
+               "cudaMemcpyAsync");
+  }
   record(events_[slot.index], stream_.get());
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -31,6 +32,8 @@ class CudaStaging final : public Staging {
   /// The slot's host memory is congruent to the destination modulo core::page_bytes, as direct
   /// reads need it.
   std::optional<StagingSlot> try_acquire(std::byte* device_destination, std::size_t bytes) override;
+  std::unique_ptr<DeviceReads> make_device_reads(
+      std::span<const std::span<std::byte>> memory) override;
   void commit(StagingSlot slot, std::function<void()> landed) override;
   void discard(StagingSlot slot) noexcept override;
   std::uint64_t pinned_bytes() const noexcept override { return slot_stride_ * events_.size(); }
