@@ -78,7 +78,7 @@ class Gds(unittest.TestCase):
         self.load_and_verify("--window", "64KiB", settings=f"log={log}")
         calls = log.read_text(encoding="utf-8").splitlines()
         self.assertEqual(calls.count("cuFileDriverOpen"), 1)
-        self.assertEqual(calls.count("cuFileBufRegister"), 2)
+        self.assertEqual(calls.count("cuFileBufRegister"), 3)
         self.assertEqual(calls.count("cuFileBufDeregister"), 2)
         reads = [call for call in calls if call.startswith("cuFileRead")]
         self.assertGreater(len(reads), 0)
