@@ -55,8 +55,8 @@ struct Costs {
 };
 
 /// Estimates for a machine that has not been probed: a server with one local NVMe disk and memory
-/// of several channels; with GPUs, PCIe 5 and NVLink. For planning only; no report uses them.
-/// `automatic` counts as the host.
+/// of several channels; with GPUs, PCIe 5 and NVLink. For planning only: no ceiling in a report is
+/// one of them. `automatic` counts as the host.
 Costs default_costs(DeviceKind device) noexcept;
 
 /// `measured`, with the defaults of the device for what is not known. Without GPUs, costs of GPUs

@@ -33,7 +33,7 @@ struct Site {
   /// `automatic` counts as the host.
   DeviceKind device = DeviceKind::host;
 
-  /// On which the ranks run, equally many on each.
+  /// Number of nodes on which the ranks run, equally many consecutive ones on each.
   std::uint32_t nodes = 1;
 
   /// What part of the files is in a page cache that all ranks share, 0 to 1; 0 on several nodes.
@@ -158,8 +158,7 @@ struct Options {
   std::uint64_t chunk = 0;
 
   /// Longest time without progress before a peer is considered lost, at least 1 s. Must be longer
-  /// than any rank takes to allocate its memory, to read and pack one window (eight if nothing is
-  /// exchanged), and to make one
+  /// than any rank takes to allocate its memory, to read and pack one window, and to make one
   /// storage call, such as reading the header of a file or flushing part of a file, and than all
   /// ranks take to connect and to exchange one window. Otherwise, opening, planning, verifying and
   /// saving may take any time, because a rank sends heartbeats meanwhile. To this end computations

@@ -68,9 +68,9 @@ struct RankReport {
   unsigned cores = 0;                        ///< number of cores that the process may run on
   std::array<double, phase_count> phases{};  ///< by Phase
   double total_seconds = 0;                  ///< sum of the phases
-  double first_tensor_seconds = 0;           ///< until the first wave was finished; 0 without waves
-  double read_busy_seconds = 0;              ///< time with at least one read in progress
-  double read_hidden_seconds = 0;            ///< the part of it that overlapped other phases
+  double first_tensor_seconds = 0;  ///< until the first wave was exchanged; 0 without waves
+  double read_busy_seconds = 0;     ///< time with at least one read in progress
+  double read_hidden_seconds = 0;   ///< the part of it that overlapped other phases
   std::uint64_t read_bytes = 0;
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;

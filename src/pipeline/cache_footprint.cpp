@@ -90,6 +90,11 @@ class DroppingHandle final : public source::Handle {
     return handle_->read_some(offset, to);
   }
 
+  std::optional<std::uint64_t> cached_bytes(std::uint64_t offset,
+                                            std::uint64_t bytes) const override {
+    return handle_->cached_bytes(offset, bytes);
+  }
+
  private:
   const std::unique_ptr<source::Handle> handle_;
   Ranges not_cached_;  // at first

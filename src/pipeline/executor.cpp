@@ -16,10 +16,6 @@ namespace {
 
 constexpr std::chrono::milliseconds progress_interval{100};
 
-// Ranks that exchange nothing need not keep step, but learn now and then whether another has
-// failed.
-constexpr std::uint32_t waves_out_of_step = 8;
-
 std::shared_ptr<std::byte> allocate(device::Device& device, std::uint64_t bytes) {
   return bytes == 0 ? nullptr : device.allocate(bytes);
 }
@@ -72,20 +68,16 @@ void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
   }
   fill_zeros();
   connect();
-  std::uint32_t passed = 0;  // waves that all ranks have read
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // Its slab is free since the exchange of the wave before: the disk need not wait for this one.
     read_ahead(wave + waves_ahead());
     await_reading(wave);
-    Transfers transfers = take_transfers();
+    Transfers& transfers = transfers_.front();
     pack(transfers.items, wave);
-    if (is_in_step(wave)) {
-      if (!exchange(transfers, wave)) return;
-      for (; after_wave && passed <= wave; ++passed) attempt([&] { after_wave(passed); });
-    } else {
-      await_queue();
-    }
+    if (!exchange(transfers, wave)) return;
     unpack(transfers.unpack);
+    transfers_.pop_front();
+    if (after_wave) attempt([&] { after_wave(wave); });
     finish_wave(wave);
   }
   await_queue();
@@ -145,20 +137,6 @@ void Executor::attempt(const Step& step) {
   }
 }
 
-// None where they could not be made and the others have not learned of it yet.
-Executor::Transfers Executor::take_transfers() {
-  if (transfers_.empty()) return {};
-  Transfers transfers = std::move(transfers_.front());
-  transfers_.pop_front();
-  return transfers;
-}
-
-// Whether all ranks meet after packing this wave.
-bool Executor::is_in_step(std::uint32_t wave) const {
-  return !plan::is_sliced(schedule_) || (wave + 1) % waves_out_of_step == 0 ||
-         wave + 1 == schedule_.waves;
-}
-
 Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
   plan::Outgoing outgoing = planner_.outgoing(wave);
@@ -198,13 +176,13 @@ std::byte* Executor::landing() const {
   return buffers_->pack_buffer.get() + schedule_.ranks[control_.rank()].pack_bytes;
 }
 
-// For packing and unpacking that no exchange follows.
+// For the last unpacking.
 void Executor::await_queue() {
   const PhaseScope scope(clock_, Phase::pack);
   const core::Deadline deadline(timeout_);
   core::Backoff backoff;
   while (!queue_->idle()) {
-    if (deadline.expired()) throw TimeoutError("the device has not finished packing");
+    if (deadline.expired()) throw TimeoutError("unpacking the last wave has not ended");
     backoff.pause();
   }
 }

@@ -71,8 +71,6 @@ class Executor {
   template <class Step>
   void attempt(const Step& step);
   std::uint32_t waves_ahead() const noexcept { return schedule_.slabs - 1; }
-  Transfers take_transfers();
-  bool is_in_step(std::uint32_t wave) const;
   Transfers plan_transfers(std::uint32_t wave);
   std::vector<comm::Message> messages(const std::vector<plan::Run>& runs, std::uint32_t wave) const;
   void pack(const std::vector<PackItem>& items, std::uint32_t wave);

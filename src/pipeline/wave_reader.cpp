@@ -69,13 +69,13 @@ void WaveReader::start(std::uint32_t wave, bool may_leave) {
     ranges.push_back({range.file, range.file_offset, range.bytes,
                       buffers_->slabs[slab].get() + range.slab_offset});
   }
-  batch.batch = last_ = reader_->submit(ranges, may_leave);
+  batch.batch = reader_->submit(ranges, may_leave);
 }
 
 std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
                                             const std::function<void()>& meanwhile) {
   const std::uint32_t slab = plan::slab_of(schedule_, wave);
-  const WaveBatch reading = std::exchange(batches_[slab], {});
+  const WaveBatch reading = batches_[slab];
   source_.reset();
   if (!reading.batch) return std::nullopt;
   const PhaseScope scope(clock_, Phase::read);
@@ -93,6 +93,7 @@ std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
     }
     if (!status.error) meanwhile();
   }
+  batches_[slab] = {};
   clock_.note_read(wave, reading.begin);
   if (!status.left.empty()) {
     source_.emplace(buffers_->slabs[slab].get(), std::move(status.left));
@@ -113,13 +114,18 @@ ErrorRecord WaveReader::stall(std::uint32_t wave) const {
                    core::seconds_text(deadline_.limit())};
 }
 
-// A load that has failed must not block on local storage: after an error of any rank the next wave
-// may still be read.
+// A load that has failed must not block on local storage: after an error of any rank the next waves
+// may still be read. A later one may be done, because it was dropped, while an earlier one hangs.
 void WaveReader::settle() noexcept {
-  if (!reader_ || !last_) return;
+  if (!reader_) return;
   reader_->cancel();
-  const auto patience = std::min(deadline_.limit(), settling_patience);
-  if (!reader_->poll(*last_, patience).done) abandon();
+  const core::Deadline deadline(std::min(deadline_.limit(), settling_patience));
+  for (const WaveBatch& reading : batches_) {
+    if (reading.batch && !reader_->poll(*reading.batch, deadline.remaining()).done) {
+      abandon();
+      return;
+    }
+  }
 }
 
 // A thread that hangs in the kernel cannot be joined, so all that it may still use is left to it,

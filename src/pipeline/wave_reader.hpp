@@ -104,7 +104,6 @@ class WaveReader {
   plan::Slab slab_;                 // scratch
   std::vector<WaveBatch> batches_;  // by plan::slab_of the wave
   std::optional<FileSlab> source_;
-  std::optional<io::BatchId> last_;  // the last batch that was submitted
   core::Deadline deadline_;
   std::unique_ptr<Abandoned> abandoned_;  // empty: made beforehand, so that abandoning cannot fail
 };

@@ -10,6 +10,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "plan/cost_fields.hpp"
 #include "plan/estimate.hpp"
 
 namespace safeshuffle::plan {
@@ -58,21 +59,22 @@ const Candidate& best(const std::vector<Candidate>& candidates) {
   });
 }
 
-std::string seconds_text(double seconds) {
+std::string estimate_text(double seconds) {
   std::ostringstream text;
-  text << std::setprecision(2) << seconds << " s";
+  text << std::fixed << std::setprecision(seconds < 10 ? 3 : 0) << seconds << " s";
   return text.str();
 }
 
 std::string reason_for(const Candidate& chosen, const std::vector<Candidate>& candidates,
                        const Site& site) {
-  std::string text = "estimated " + seconds_text(chosen.seconds);
+  std::string text = "estimated " + estimate_text(chosen.seconds);
   for (const Candidate& other : candidates) {
     if (other.assignment == chosen.assignment) continue;
-    text += ", " + std::string(name(other.assignment)) + " " + seconds_text(other.seconds);
+    text += ", " + std::string(name(other.assignment)) + " " + estimate_text(other.seconds);
   }
+  if (site.nodes != 1) return text;
   return text + "; " + std::to_string(std::lround(100 * site.cached_share)) +
-         " % of the files in the page cache";
+         " % of the files known to be cached";
 }
 
 }  // namespace
@@ -81,6 +83,11 @@ void check_site(const Site& site) {
   if (site.nodes == 0) throw ConfigError("the site must have at least 1 node");
   if (!(site.cached_share >= 0 && site.cached_share <= 1)) {
     throw ConfigError("the cached share must be from 0 to 1");
+  }
+  for (const CostField& field : cost_fields) {
+    const double cost = site.costs.*field.value;
+    if (std::isfinite(cost) && cost >= 0) continue;
+    throw ConfigError("the cost " + std::string(field.name) + " must be finite and not negative");
   }
 }
 

@@ -1,8 +1,12 @@
 #include "plan/estimate.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include "core/arithmetic.hpp"
 
 namespace safeshuffle::plan {
 namespace {
@@ -33,30 +37,52 @@ class Estimate {
       : schedule_(schedule),
         site_(site),
         costs_(with_defaults(site.costs, site.device)),
-        warm_rate_(
-            std::min(costs_.read_warm_rank, costs_.read_warm_node * site.nodes / schedule.world)) {
+        nodes_(nodes_of(schedule, site)) {
     // The host packs slices straight from the page cache, and passes over what it does not keep.
     if (is_sliced(schedule) && !on_gpus()) kept_ = kept_bytes(schedule, geometries);
   }
 
   double seconds() const {
     double slowest = 0;
-    double storage = 0;
-    double stored = 0;
-    for (const RankSummary& rank : schedule_.ranks) {
-      slowest = std::max(slowest, seconds_of(rank));
-      stored += cold_bytes(rank);
-      storage = std::max(storage, seconds_for(cold_bytes(rank), costs_.read_cold_direct_rank));
+    for (const Node& node : nodes_) {
+      for (const RankSummary& rank : node.ranks) {
+        slowest = std::max({slowest, seconds_of(rank, node),
+                            seconds_for(cold_bytes(rank), costs_.read_cold_direct_rank)});
+      }
+      slowest = std::max(slowest, seconds_for(cold_bytes(node), costs_.read_cold_direct_node));
     }
-    storage = std::max(storage, seconds_for(stored / site_.nodes, costs_.read_cold_direct_node));
-    return std::max(slowest, storage) + schedule_.waves * costs_.wave_seconds;
+    return slowest + schedule_.waves * costs_.wave_seconds;
   }
 
  private:
+  struct Node {
+    std::span<const RankSummary> ranks;
+    std::uint32_t readers = 0;  // of its ranks
+  };
+
+  static std::vector<Node> nodes_of(const Schedule& schedule, const Site& site) {
+    const std::span<const RankSummary> ranks(schedule.ranks);
+    const std::size_t per_node = core::ceil_div(ranks.size(), site.nodes);
+    std::vector<Node> nodes;
+    for (std::size_t first = 0; first < ranks.size(); first += per_node) {
+      Node node{ranks.subspan(first, std::min(per_node, ranks.size() - first))};
+      node.readers = static_cast<std::uint32_t>(std::ranges::count_if(
+          node.ranks, [](const RankSummary& rank) { return rank.read_bytes != 0; }));
+      nodes.push_back(node);
+    }
+    return nodes;
+  }
+
   bool on_gpus() const { return site_.device == DeviceKind::cuda; }
 
   double cold_bytes(const RankSummary& rank) const {
     return (1 - site_.cached_share) * static_cast<double>(rank.read_bytes);
+  }
+
+  double cold_bytes(const Node& node) const {
+    double bytes = 0;
+    for (const RankSummary& rank : node.ranks) bytes += cold_bytes(rank);
+    return bytes;
   }
 
   double cached_bytes(const RankSummary& rank) const {
@@ -65,10 +91,15 @@ class Estimate {
     return site_.cached_share * read;
   }
 
+  // Of one rank, while all others that read do so as well.
+  double warm_rate(const Node& node) const {
+    return std::min(costs_.read_warm_rank, costs_.read_warm_node / std::max(node.readers, 1U));
+  }
+
   // Of all but storage.
-  double seconds_of(const RankSummary& rank) const {
+  double seconds_of(const RankSummary& rank, const Node& node) const {
     const auto read = static_cast<double>(rank.read_bytes);
-    const double cached = seconds_for(cached_bytes(rank), warm_rate_);
+    const double cached = seconds_for(cached_bytes(rank), warm_rate(node));
     const double exchange = seconds_for(
         static_cast<double>(std::max(rank.sent_bytes, rank.received_bytes)), costs_.exchange);
     if (on_gpus()) {
@@ -83,7 +114,7 @@ class Estimate {
   const Schedule& schedule_;
   const Site& site_;
   const Costs costs_;
-  const double warm_rate_;
+  const std::vector<Node> nodes_;
   std::vector<double> kept_;  // by shard, where that is what is read
 };
 

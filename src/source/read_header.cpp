@@ -45,6 +45,7 @@ std::uint64_t header_length(std::string_view beginning, const Handle& handle,
 
 format::RawHeader read_header(const Source& source, const std::string& path) {
   const auto handle = source.open(path, Access::cached);
+  const double cached = cached_share(*handle).value_or(0);  // before reading changes it
   // With the length, all of a short header: small files are many.
   std::string json = beginning_of(*handle, path, core::page_bytes);
   const std::uint64_t length = header_length(json, *handle, path);
@@ -53,8 +54,7 @@ format::RawHeader read_header(const Source& source, const std::string& path) {
   read(*handle, path, format::prefix_bytes + known,
        std::as_writable_bytes(std::span(json)).subspan(known));
   const core::FileIdentity& identity = handle->identity();
-  return {std::move(json), identity.size, identity.modified_ns, identity.inode,
-          cached_share(*handle).value_or(0)};
+  return {std::move(json), identity.size, identity.modified_ns, identity.inode, cached};
 }
 
 }  // namespace safeshuffle::source

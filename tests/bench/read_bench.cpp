@@ -1,6 +1,6 @@
-// How fast files are read into host memory, as loads read them: window by window, into two slabs in
-// turn. Configurations are taken in turns; before each, the files are dropped from the page cache,
-// which is checked. Prints GB/s and seconds of CPU time, median (minimum-maximum).
+// How fast files are read into host memory, almost as loads read them: window by window, into two
+// slabs in turn. Configurations are taken in turns; before each, the files are dropped from the
+// page cache, which is checked. Prints GB/s and seconds of CPU time, median (minimum-maximum).
 // Usage: read_bench DIRECTORY TURNS ENGINE,DIRECT,THREADS,CHUNK_KIB... (such as posix,on,4,2048).
 #include <algorithm>
 #include <array>

@@ -149,6 +149,7 @@ TEST_CASE("an object replaced between header and data is an error on all ranks",
   MemorySource memory = in_memory(model.path());
   Options options;
   options.tp_plan = "replicate";
+  options.plan = exchanging();  // whoever read a file's header reads its data
   pipeline::LoadJob job(memory, {model.path()}, comm, options);
   // The same size and time: only the identity tells.
   const std::string path = model_file(model.path(), 0);

@@ -2,6 +2,7 @@
 #include "plan/choice.hpp"
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,7 @@ TEST_CASE("one file on many ranks is striped", "[choice]") {
   const Plan plan = make_plan(make_catalog({tensors}), {64, whole()}, 8);
   CHECK(plan.assignment() == Assignment::striped);
   CHECK(has(plan, ", round-robin 0."));
-  CHECK(has(plan, "; 0 % of the files in the page cache"));
+  CHECK(has(plan, "; 0 % of the files known to be cached"));
 }
 
 TEST_CASE("slices are read from the page cache of one node, on the host", "[choice]") {
@@ -74,12 +75,24 @@ TEST_CASE("slices are read from the page cache of one node, on the host", "[choi
   const Placement split = cut(0, 64);
   CHECK(planned(rows, 4, cached(), split).assignment() == Assignment::sliced);
   CHECK(planned(rows, 4, cached()).assignment() == Assignment::sliced);
-  CHECK(has(planned(rows, 4, cached(), split), "; 100 % of the files in the page cache"));
+  CHECK(has(planned(rows, 4, cached(), split), "; 100 % of the files known to be cached"));
   CHECK(planned(rows, 4, {}, split).assignment() == Assignment::round_robin);
   Site nodes = cached();
   nodes.nodes = 2;
   CHECK(planned(rows, 4, nodes, split).assignment() == Assignment::round_robin);
   CHECK(planned(rows, 1, cached(), split).assignment() == Assignment::round_robin);
+}
+
+TEST_CASE("files that one of several nodes would read alone are striped", "[choice]") {
+  std::vector<std::vector<Made>> files(2);
+  for (std::size_t i = 0; i < 64; ++i) {
+    files[i % 2].push_back({numbered("t", i), DType::U8, {64 * mi}});
+  }
+  PlanOptions options;
+  options.site.nodes = 2;
+  const Plan plan = make_plan(make_catalog(files), {64, whole()}, 4, options);
+  CHECK(plan.assignment() == Assignment::striped);
+  CHECK_FALSE(has(plan, "cached"));
 }
 
 TEST_CASE("between GPUs, whole tensors are broadcast rather than read by each", "[choice]") {
@@ -119,6 +132,11 @@ TEST_CASE("an impossible site is a ConfigError", "[choice]") {
   for (const double share : {-0.1, 1.1, std::nan("")}) {
     Site site;
     site.cached_share = share;
+    CHECK_THROWS_AS(planned({1}, 1, site), ConfigError);
+  }
+  for (const double cost : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    Site site;
+    site.costs.wave_seconds = cost;
     CHECK_THROWS_AS(planned({1}, 1, site), ConfigError);
   }
 }
