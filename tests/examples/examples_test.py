@@ -166,6 +166,9 @@ class LoadNccl(Example):
 
     def test_no_rank_outlives_the_program(self):
         program, ranks = self.start(2)
+        # Until it has threads, it may not yet have asked to end with the program.
+        while len(list(Path(f"/proc/{ranks[1]}/task").iterdir())) == 1:
+            time.sleep(0.001)
         os.kill(ranks[1], signal.SIGSTOP)  # so that it cannot end by itself
         program.kill()
         self.assert_gone(ranks)

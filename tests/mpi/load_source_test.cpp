@@ -1,7 +1,9 @@
 // Loads from a source that is no filesystem.
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -163,4 +165,69 @@ TEST_CASE("an object replaced between header and data is an error on all ranks",
   REQUIRE(error);
   CHECK(error->file == path);
   CHECK(error->cause == "file changed since its header was read");
+}
+
+namespace {
+
+/// Files of which one range does not arrive until `release`.
+class HangingFiles final : public WrappedFiles {
+ public:
+  HangingFiles(std::string path, std::uint64_t begin, std::uint64_t end)
+      : path_(std::move(path)), begin_(begin), end_(end) {}
+
+  std::unique_ptr<source::Handle> open(const std::string& path,
+                                       source::Access access) const override {
+    auto file = files_.open(path, access);
+    if (path != path_) return file;
+    return std::make_unique<Hanging>(*this, std::move(file));
+  }
+
+  void release() const { gate_.set_value(); }
+
+ private:
+  class Hanging final : public source::Handle {
+   public:
+    Hanging(const HangingFiles& files, std::unique_ptr<source::Handle> file)
+        : files_(files), file_(std::move(file)) {}
+
+    const core::FileIdentity& identity() const noexcept override { return file_->identity(); }
+    std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
+      if (offset >= files_.begin_ && offset < files_.end_) files_.released_.wait();
+      return file_->read_some(offset, to);
+    }
+
+   private:
+    const HangingFiles& files_;
+    const std::unique_ptr<source::Handle> file_;
+  };
+
+  const std::string path_;
+  const std::uint64_t begin_;
+  const std::uint64_t end_;
+  mutable std::promise<void> gate_;
+  std::shared_future<void> released_ = gate_.get_future().share();
+};
+
+}  // namespace
+
+TEST_CASE("after another rank's error, a read ahead that hangs does not keep the load", "[load]") {
+  if (world_size() == 1) return;
+  constexpr std::uint64_t window = 4096;
+  const SharedModel model(plain_model(world_size()));
+  const Plan plan = model.plan(with_window(window));
+  // Rank 0's second wave; the third is dropped.
+  const std::uint64_t second = model.catalog.find("cut0")->file_offset + window;
+  // Never freed: the load leaves it to the thread that hangs.
+  static const HangingFiles* files = nullptr;
+  files = new HangingFiles(model_file(model.path(), 0), second, second + window);
+  const std::string replaced = model_file(model.path(), world_size() - 1);
+  model.directory.fill([&] { std::filesystem::resize_file(replaced, 5000); });
+  Options options;
+  options.timeout = std::chrono::seconds(5);
+  const Communicator& comm = shared_group();
+  const auto error = common_error([&] { pipeline::LoadJob(*files, plan, comm, options).run(); });
+  files->release();
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+  CHECK(error->rank == static_cast<std::int32_t>(world_size() - 1));
 }
