@@ -16,6 +16,7 @@
 #include "support/failure.hpp"
 #include "support/group.hpp"
 #include "support/memory_source.hpp"
+#include "support/sanitizers.hpp"
 #include "support/shared_model.hpp"
 #include "support/wrapped_files.hpp"
 
@@ -211,7 +212,7 @@ class HangingFiles final : public WrappedFiles {
 }  // namespace
 
 TEST_CASE("after another rank's error, a read ahead that hangs does not keep the load", "[load]") {
-  if (world_size() == 1) return;
+  if (world_size() == 1 || SAFESHUFFLE_ASAN) return;  // what is left to the thread is a leak
   constexpr std::uint64_t window = 4096;
   const SharedModel model(plain_model(world_size()));
   const Plan plan = model.plan(with_window(window));
