@@ -11,7 +11,7 @@ namespace safeshuffle::app {
 /// others if there are any; ends with a newline.
 std::string placement_line(const PlacementSummary& placement);
 
-/// "assigned round-robin (estimated 0.31 s; …)": without reason if it was selected by the user;
+/// "assigned round-robin (estimated 0.310 s; …)": without reason if the user selected it;
 /// ends with a newline.
 std::string assignment_line(Assignment assignment, const std::string& reason);
 
