@@ -167,6 +167,7 @@ TEST_CASE("a handle of a dropping source leaves the page cache as it was", "[cac
   const std::uint64_t cached = GENERATE(0U, 2 * page_bytes);
   if (cached != 0) testing::make_warm(path, mebibyte, cached);
   const pipeline::DroppingSource source(source::files());
+  CHECK(source.open(path, source::Access::cached)->cached_bytes(0, size) == cached);
   for (const std::uint64_t read : {std::uint64_t{8}, mebibyte, size}) {
     std::vector<std::byte> bytes(read);
     source::read(*source.open(path, source::Access::cached), path, 0, bytes);
