@@ -45,6 +45,27 @@ std::uint64_t drop_from(const source::Handle& object, plan::Range range) {
   return before && after && *after < *before ? *before - *after : 0;
 }
 
+// The system cannot drop a page that it is still reading ahead. A reader of the page waits for it.
+void await_readahead(const source::Handle& object, plan::Range range) try {
+  object.stop_readahead();
+  std::vector<std::byte> discarded(std::size_t{64} << 10);
+  while (range.size() > 0) {
+    const std::uint64_t bytes = std::min<std::uint64_t>(range.size(), discarded.size());
+    const std::size_t read = object.read_some(range.begin, std::span(discarded).first(bytes));
+    if (read == 0) return;
+    range.begin += read;
+  }
+} catch (const IoError&) {  // nobody needs these bytes
+}
+
+std::uint64_t drop_all_from(const source::Handle& object, plan::Range range) {
+  const std::uint64_t dropped = drop_from(object, range);
+  Ranges remaining;
+  if (!add_cached(object, range, remaining) || remaining.empty()) return dropped;
+  for (const plan::Range& part : remaining) await_readahead(object, part);
+  return dropped + drop_from(object, range);
+}
+
 Ranges merged(std::vector<plan::Range> ranges) {
   std::ranges::sort(ranges, {}, &plan::Range::begin);
   Ranges result;
@@ -155,22 +176,28 @@ std::optional<Ranges> CachedBefore::now(std::uint32_t file) const {
   return handle ? cached_ranges(*handle, files_[file].size) : std::nullopt;
 }
 
-std::uint64_t CachedBefore::drop(std::uint32_t file, plan::Range range) const {
+template <typename Drop>
+std::uint64_t CachedBefore::drop_gained(std::uint32_t file, plan::Range range,
+                                        Drop drop_part) const {
   const Ranges* const before = of(file);
   if (before == nullptr) return 0;
   const Ranges gained = outside(*before, range);
   const auto handle = gained.empty() ? nullptr : open(file);
   std::uint64_t bytes = 0;
   for (const plan::Range& part : gained) {
-    if (handle) bytes += drop_from(*handle, part);
+    if (handle) bytes += drop_part(*handle, part);
   }
   return bytes;
+}
+
+std::uint64_t CachedBefore::drop(std::uint32_t file, plan::Range range) const {
+  return drop_gained(file, range, drop_from);
 }
 
 std::uint64_t CachedBefore::drop_all(const comm::Heartbeat& beat) const {
   std::uint64_t bytes = 0;
   for (const auto& [file, cached] : cached_) {
-    bytes += drop(file, {0, files_[file].size});
+    bytes += drop_gained(file, {0, files_[file].size}, drop_all_from);
     beat();
   }
   return bytes;

@@ -47,7 +47,8 @@ class CachedBefore {
   /// Drops whole pages of a range that were not there. Returns how many bytes of them are gone.
   std::uint64_t drop(std::uint32_t file, plan::Range range) const;
 
-  /// The same of all files. Nobody may be reading them for the load any more.
+  /// The same of all files, with what is still being read ahead. Nobody may be reading them for the
+  /// load any more.
   std::uint64_t drop_all(const comm::Heartbeat& beat) const;
 
   /// What the page cache has of a file now; empty if unknown.
@@ -55,6 +56,8 @@ class CachedBefore {
 
  private:
   std::unique_ptr<source::Handle> open(std::uint32_t file) const;
+  template <typename Drop>
+  std::uint64_t drop_gained(std::uint32_t file, plan::Range range, Drop drop_part) const;
 
   const source::Source& source_;
   const std::span<const FileInfo> files_;

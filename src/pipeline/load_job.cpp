@@ -66,6 +66,7 @@ struct Intent {
   std::uint64_t plan_hash = 0;
   std::string cpus;  // of its readers: equal on ranks of one node that share them
   Memory memory;
+  bool drops_cache_behind = false;
 };
 
 std::string encode(const Intent& intent) {
@@ -75,6 +76,7 @@ std::string encode(const Intent& intent) {
       .put(intent.memory.node)
       .put(intent.memory.host)
       .put(intent.memory.available)
+      .put(std::uint64_t{intent.drops_cache_behind})
       .take();
 }
 
@@ -86,6 +88,7 @@ Intent decode_intent(std::string_view bytes) {
   intent.memory.node = in.text();
   intent.memory.host = in.text();
   intent.memory.available = in.number();
+  intent.drops_cache_behind = in.number() != 0;
   return intent;
 }
 
@@ -100,7 +103,8 @@ std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
     plan.prove();
     return encode({plan.hash(),
                    shared_cpus(comm, options),
-                   {core::node_id(), core::host_name(), core::available_memory_bytes()}});
+                   {core::node_id(), core::host_name(), core::available_memory_bytes()},
+                   options.drop_cache_behind});
   };
   std::vector<Intent> intents;
   for (const std::string& bytes :
@@ -242,11 +246,21 @@ void run_waves(const Allocated& allocated, const Options& options, PhaseClock& c
   });
 }
 
-std::optional<CacheUse> cache_use(CacheFootprint* footprint, const Options& options,
-                                  PhaseClock& clock, const comm::Heartbeat& beat) {
+// A step of its own: what one rank has dropped, another may still be about to read or to drop.
+void drop_behind_together(CacheFootprint* footprint, const Communicator& comm,
+                          const Options& options, PhaseClock& clock) {
+  const PhaseScope scope(clock, Phase::read);
+  const auto step = [&](const comm::Heartbeat& beat) -> std::string {
+    if (options.drop_cache_behind) footprint->drop_all(beat);
+    return {};
+  };
+  comm::agree_with_heartbeat(comm.control(), timeout_of(options), step);
+}
+
+std::optional<CacheUse> cache_use(const CacheFootprint* footprint, PhaseClock& clock,
+                                  const comm::Heartbeat& beat) {
   if (footprint == nullptr) return {};
   const PhaseScope scope(clock, Phase::read);
-  if (options.drop_cache_behind) footprint->drop_all(beat);
   return footprint->use(beat);
 }
 
@@ -255,7 +269,7 @@ TensorSet hand_over(const Plan& plan, const std::vector<std::string>& warnings,
                     PhaseClock& clock) {
   std::shared_ptr<TensorSet::State> state;
   const auto finish = [&](const comm::Heartbeat& beat) {
-    const auto cache = cache_use(allocated.footprint.get(), options, clock, beat);
+    const auto cache = cache_use(allocated.footprint.get(), clock, beat);
     std::string encoded;
     comm::beat_during(beat, [&] {
       const Executor& executor = *allocated.executor;
@@ -308,6 +322,7 @@ LoadJob::LoadJob(const source::Source& source, const Plan& plan, const Communica
 void LoadJob::agree() {
   const std::vector<Intent> intents = agree_on_plan(*plan_, comm_, options_);
   sharers_ = count_sharers(intents, comm_);
+  a_rank_drops_ = std::ranges::any_of(intents, &Intent::drops_cache_behind);
   warnings_ = warnings_of(*plan_, intents, comm_, options_);
 }
 
@@ -319,6 +334,7 @@ TensorSet LoadJob::run() {
   run_waves(allocated, options_, clock_);
   clock_.enter(Phase::wait);
   comm::agree(comm_.control(), {}, allocated.executor->error(), timeout_of(options_));
+  if (a_rank_drops_) drop_behind_together(allocated.footprint.get(), comm_, options_, clock_);
   return hand_over(*plan_, warnings_, comm_, allocated, options_, clock_);
 }
 

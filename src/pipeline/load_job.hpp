@@ -47,6 +47,7 @@ class LoadJob {
   std::vector<std::string> inputs_;
   std::vector<std::string> warnings_;
   unsigned sharers_ = 1;
+  bool a_rank_drops_ = false;  // the cache behind it
   bool ran_ = false;
 };
 

@@ -1,6 +1,7 @@
 // pipeline/cache_footprint: what reading has brought into the page cache, and dropping it.
 #include "pipeline/cache_footprint.hpp"
 
+#include <fcntl.h>
 #include <numeric>
 
 #include "core/arithmetic.hpp"
@@ -136,6 +137,19 @@ TEST_CASE("only what was not cached before is dropped", "[cache_footprint]") {
     CHECK(*now == pipeline::Ranges{{mebibyte, 2 * mebibyte}});
   }
   CHECK(cached_bytes_of(entirely) == size);
+}
+
+TEST_CASE("what is still being read ahead is dropped, too", "[cache_footprint]") {
+  const Bench bench;
+  if (!bench.cold) return;
+  const pipeline::CachedBefore before = bench.before();
+  for (int i = 0; i < 20; ++i) {
+    CAPTURE(i);
+    const auto file = source::files().open(bench.files[0].path, source::Access::cached);
+    ::posix_fadvise(file->descriptor(), 0, 0, POSIX_FADV_WILLNEED);
+    before.drop_all(no_beat);
+    CHECK(cached_bytes_of(bench.files[0].path) == 0);
+  }
 }
 
 TEST_CASE("a file of which the system does not tell what is cached is left alone",
