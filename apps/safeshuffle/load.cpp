@@ -85,7 +85,7 @@ void add_output_options(CLI::App& parser, LoadCommand& command) {
       ->type_name("FILE");
   parser
       .add_option("--trace", command.outputs.trace,
-                  "Write a timeline of the phases, for chrome://tracing or Perfetto")
+                  "Write a timeline of what works when, for chrome://tracing or Perfetto")
       ->type_name("FILE");
   add_progress(parser, command.progress);
 }

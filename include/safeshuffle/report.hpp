@@ -36,14 +36,22 @@ std::string_view name(Phase phase) noexcept;
 /// A time span on one rank, in seconds since that rank started the load.
 struct Span {
   enum class Track : std::uint8_t {
-    phases,   ///< the loading thread; named after the phase
-    reading,  ///< one wave's reads, from submission to completion; name is "wave 3"
+    phases,  ///< the loading thread
+    posix,   ///< reads of one wave by reader threads, from the first to the last
+    uring,   ///< the same by io_uring
+    gds,     ///< the same by GPUDirect Storage
+    copies,  ///< copies of one wave from host to device, from the first to the last
+    stream,  ///< what the GPU's stream does to pack, exchange and unpack one wave
   };
   Track track = Track::phases;
-  std::string name;
+  std::string name;  ///< the phase; "wave 3"; of a stream "pack 3", "exchange 3", "unpack 3"
   double begin = 0;
   double seconds = 0;
 };
+inline constexpr std::size_t track_count = 6;
+
+/// "phases", "posix", ...
+std::string_view name(Span::Track track) noexcept;
 
 /// What DirectIo::automatic chose for some of the bytes read, and why.
 struct ReadChoice {

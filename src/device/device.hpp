@@ -37,6 +37,16 @@ struct PackBuffers {
   const PackSource* reads = nullptr;  ///< if not null, instead of `source`; see reads_to_pack
 };
 
+/// A place between two pieces of a queue's work.
+class QueueMark {
+ public:
+  virtual ~QueueMark() = default;
+
+  /// Seconds of the queue's work from here to a later mark of the same queue, which has come there.
+  /// Throws TransportError.
+  virtual double seconds_until(const QueueMark& later) const = 0;
+};
+
 /// Work in order. Not thread-safe; used by the loading thread only.
 class Queue {
  public:
@@ -44,6 +54,10 @@ class Queue {
 
   /// Whether everything enqueued is done. Throws TransportError if the device failed.
   virtual bool idle() = 0;
+
+  /// Behind what has been enqueued, for a timeline. Null if the work of the queue is done when it
+  /// is enqueued. Throws TransportError.
+  virtual std::unique_ptr<QueueMark> mark() { return nullptr; }
 
   /// The stream behind it (cudaStream_t) for transports that enqueue work of their own; null if it
   /// has none.
@@ -80,11 +94,18 @@ struct StagingSlot {
   struct Part {
     std::size_t begin = 0;
     std::size_t end = 0;
+
+    bool empty() const noexcept { return begin == end; }
   };
 
   /// What is not on the device yet: all but `on_device`. One of the two may be empty.
   std::array<Part, 2> parts_to_copy() const noexcept {
     return {{{0, on_device.begin}, {on_device.end, host.size()}}};
+  }
+
+  bool is_on_device() const noexcept {
+    const auto parts = parts_to_copy();
+    return parts[0].empty() && parts[1].empty();
   }
 
   std::span<std::byte> host;  ///< what the reader fills

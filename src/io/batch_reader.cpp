@@ -28,6 +28,7 @@ struct Batch {
   std::optional<ErrorRecord> error;
   std::size_t files_to_leave = 0;  // the first of `files`, of which ranges may be left
   std::vector<LeftRange> left;     // until polled
+  Activities activities;
 };
 
 std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
@@ -101,8 +102,11 @@ class BatchReader final : public Reader {
     Batch& batch = batches_.at(id);
     const auto done = [&batch] { return batch.unfinished == 0; };
     const bool is_done = changed_.wait_for(lock, patience, done);
-    BatchStatus status{is_done, batch.unread == 0, batch.bytes, batch.error, {}};
-    if (is_done) status.left = sorted(std::exchange(batch.left, {}));
+    BatchStatus status{is_done, batch.unread == 0, batch.bytes, batch.error, {}, {}};
+    if (is_done) {
+      status.left = sorted(std::exchange(batch.left, {}));
+      status.activities = batch.activities.list();
+    }
     return status;
   }
 
@@ -134,7 +138,7 @@ class BatchReader final : public Reader {
 
   /// What is left keeps its file open. So at most as many files are left as are kept open anyway.
   void add_batch(const std::vector<Piece>& pieces, bool may_leave) {
-    Batch batch{.files = files_of(pieces), .error = {}, .left = {}};
+    Batch batch{.files = files_of(pieces), .error = {}, .left = {}, .activities = {}};
     if (may_leave) batch.files_to_leave = std::min(batch.files.size(), files_.capacity());
     batch.unread = batch.unfinished = pieces.size();
     if (may_leave) batch.left.reserve(pieces.size());  // `note_left` must not throw
@@ -186,6 +190,7 @@ class BatchReader final : public Reader {
 
     RangeRead& begin() override {
       reader_.require_not_cancelled();
+      begun_ = core::Clock::now();
       busy_.emplace(reader_.busy_);
       return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_,
                               may_leave(task_));
@@ -193,7 +198,7 @@ class BatchReader final : public Reader {
 
     void end(std::exception_ptr error) noexcept override {
       if (!error) {
-        reader_.note_left(task_, reading_->left_in());
+        note_read();
         slot_.on_device = reading_->on_device();
       }
       reading_.reset();
@@ -202,9 +207,15 @@ class BatchReader final : public Reader {
     }
 
    private:
+    void note_read() noexcept {
+      if (auto file = reading_->left_in()) return reader_.note_left(task_, std::move(file));
+      reader_.note(task_.batch, {reading_->worker(), begun_, core::Clock::now()});
+    }
+
     BatchReader& reader_;
     const Task task_;
     device::StagingSlot slot_;
+    core::Clock::time_point begun_;
     std::optional<BusyClock::Work> busy_;
     std::optional<RangeRead> reading_;
   };
@@ -216,7 +227,6 @@ class BatchReader final : public Reader {
   }
 
   void note_left(const Task& task, std::shared_ptr<File> file) noexcept {
-    if (!file) return;
     const Piece& piece = task.piece;
     const std::scoped_lock lock(mutex_);
     task.batch.left.push_back({std::move(file), piece.offset, piece.bytes, piece.destination});
@@ -233,7 +243,17 @@ class BatchReader final : public Reader {
   }
 
   void commit(Batch& batch, const device::StagingSlot& slot) {
-    staging_.commit(slot, [this, &batch, bytes = slot.host.size()] { end(batch, bytes); });
+    const bool copies = staging_.pinned_bytes() != 0 && !slot.is_on_device();
+    staging_.commit(slot,
+                    [this, &batch, bytes = slot.host.size(), copies, begun = core::Clock::now()] {
+                      if (copies) note(batch, {Worker::copies, begun, core::Clock::now()});
+                      end(batch, bytes);
+                    });
+  }
+
+  void note(Batch& batch, const Activity& activity) noexcept {
+    const std::scoped_lock lock(mutex_);
+    batch.activities.add(activity);
   }
 
   /// Counts a piece as read; returns whether all were read, without an error.

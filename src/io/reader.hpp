@@ -17,6 +17,7 @@
 #include "safeshuffle/options.hpp"
 
 #include "device/device.hpp"
+#include "io/activity.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::io {
@@ -58,6 +59,7 @@ struct BatchStatus {
   std::uint64_t bytes = 0;           ///< landed so far
   std::optional<ErrorRecord> error;  ///< the first failure: file, offset, errno, cause
   std::vector<LeftRange> left;       ///< ascending destination; told once, when done
+  std::vector<Activity> activities;  ///< told when done
 };
 
 /// Bytes by how they were read (true: bypassing the page cache) and why.

@@ -50,6 +50,7 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
       clock_(clock),
       source_(source),
       queue_(device_->make_queue()),
+      queue_trace_(*queue_, clock_),
       buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()], schedule_.slabs)),
       packer_(device_->make_packer(*queue_)),
       reader_(source, schedule_, comm.rank(), device_, buffers_, options, sharers, clock),
@@ -72,15 +73,17 @@ void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
     // Its slab is free since the exchange of the wave before: the disk need not wait for this one.
     read_ahead(wave + waves_ahead());
     await_reading(wave);
+    queue_trace_.begin();
     Transfers& transfers = transfers_.front();
     pack(transfers.items, wave);
     if (!exchange(transfers, wave)) return;
-    unpack(transfers.unpack);
+    unpack(transfers.unpack, wave);
     transfers_.pop_front();
     if (after_wave) attempt([&] { after_wave(wave); });
     finish_wave(wave);
   }
   await_queue();
+  trace_queue();
 }
 
 // Like an allocation, it may not run beside NCCL's kernels: what fills memory may be loaded first.
@@ -161,15 +164,19 @@ void Executor::pack(const std::vector<PackItem>& items, std::uint32_t wave) {
   attempt([&] {
     packer_->pack(items, {buffers_->slabs[plan::slab_of(schedule_, wave)].get(),
                           buffers_->arena.get(), buffers_->pack_buffer.get(), source});
+    if (!items.empty()) queue_trace_.note("pack " + std::to_string(wave));
     if (source != nullptr) source->check_unchanged(source_);
   });
 }
 
 // The next exchange, on the same queue, may write to the landing buffer only afterwards.
-void Executor::unpack(const std::vector<PackItem>& items) {
+void Executor::unpack(const std::vector<PackItem>& items, std::uint32_t wave) {
   if (items.empty()) return;
   const PhaseScope scope(clock_, Phase::pack);
-  attempt([&] { packer_->pack(items, {landing(), buffers_->arena.get(), nullptr}); });
+  attempt([&] {
+    packer_->pack(items, {landing(), buffers_->arena.get(), nullptr});
+    queue_trace_.note("unpack " + std::to_string(wave));
+  });
 }
 
 std::byte* Executor::landing() const {
@@ -182,9 +189,17 @@ void Executor::await_queue() {
   const core::Deadline deadline(timeout_);
   core::Backoff backoff;
   while (!queue_->idle()) {
-    if (deadline.expired()) throw TimeoutError("unpacking the last wave has not ended");
+    if (deadline.expired()) throw TimeoutError("work on the last wave has not ended");
     backoff.pause();
   }
+}
+
+void Executor::trace_queue() {
+  attempt([&] {
+    if (!queue_trace_.end()) return;
+    await_queue();
+    queue_trace_.settle();
+  });
 }
 
 // Whether no rank has failed. What is relayed must have arrived, so replicas pass it on afterwards.
@@ -192,8 +207,12 @@ bool Executor::exchange(Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::exchange);
   const std::string of_wave = "of wave " + std::to_string(wave);
   if (!exchange(std::move(transfers.exchange), "the exchange " + of_wave)) return false;
-  return schedule_.replicas == 1 ||
-         exchange(std::move(transfers.relays), "the exchange between replicas " + of_wave);
+  if (schedule_.replicas != 1 &&
+      !exchange(std::move(transfers.relays), "the exchange between replicas " + of_wave)) {
+    return false;
+  }
+  attempt([&] { queue_trace_.note("exchange " + std::to_string(wave)); });
+  return true;
 }
 
 bool Executor::exchange(comm::Exchange exchange, const std::string& what) {

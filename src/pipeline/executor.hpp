@@ -20,6 +20,7 @@
 #include "core/deadline.hpp"
 #include "device/device.hpp"
 #include "pipeline/phase_clock.hpp"
+#include "pipeline/queue_trace.hpp"
 #include "pipeline/wave_reader.hpp"
 #include "plan/transfers.hpp"
 
@@ -74,9 +75,10 @@ class Executor {
   Transfers plan_transfers(std::uint32_t wave);
   std::vector<comm::Message> messages(const std::vector<plan::Run>& runs, std::uint32_t wave) const;
   void pack(const std::vector<PackItem>& items, std::uint32_t wave);
-  void unpack(const std::vector<PackItem>& items);
+  void unpack(const std::vector<PackItem>& items, std::uint32_t wave);
   std::byte* landing() const;
   void await_queue();
+  void trace_queue();
   [[nodiscard]] bool exchange(Transfers& transfers, std::uint32_t wave);
   [[nodiscard]] bool exchange(comm::Exchange exchange, const std::string& what);
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
@@ -94,6 +96,7 @@ class Executor {
   const source::Source& source_;
   // First: throws while a stream is captured, before anything is allocated.
   std::unique_ptr<device::Queue> queue_;
+  QueueTrace queue_trace_;
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Packer> packer_;
   WaveReader reader_;

@@ -44,10 +44,16 @@ class PhaseClock {
     return std::accumulate(seconds.begin(), seconds.end(), 0.0);
   }
 
-  /// Records the read of `wave`, which began at `begin` and has just landed.
-  void note_read(std::uint32_t wave, core::Clock::time_point begin) {
-    if (trace_)
-      note({Span::Track::reading, "wave " + std::to_string(wave)}, begin, core::Clock::now());
+  /// Whether spans are recorded.
+  bool traces() const noexcept { return trace_; }
+
+  /// If tracing, records what was at work beside the loading thread.
+  void note(Span::Track track, std::string name, core::Clock::time_point begin,
+            core::Clock::time_point end) {
+    if (!trace_) return;
+    const double seconds = std::chrono::duration<double>(end - begin).count();
+    spans_.push_back(
+        {track, std::move(name), std::chrono::duration<double>(begin - start_).count(), seconds});
   }
 
   /// If tracing, everything so far.
@@ -57,16 +63,10 @@ class PhaseClock {
   /// Accounts for the current phase up to now.
   void settle() {
     const core::Clock::time_point now = core::Clock::now();
-    if (trace_) note({Span::Track::phases, std::string(name(phase_))}, since_, now);
+    if (trace_) note(Span::Track::phases, std::string(name(phase_)), since_, now);
     seconds_[static_cast<std::size_t>(phase_)] +=
         std::chrono::duration<double>(now - since_).count();
     since_ = now;
-  }
-
-  void note(Span span, core::Clock::time_point begin, core::Clock::time_point end) {
-    span.begin = std::chrono::duration<double>(begin - start_).count();
-    span.seconds = std::chrono::duration<double>(end - begin).count();
-    spans_.push_back(std::move(span));
   }
 
   bool trace_;

@@ -1,6 +1,7 @@
 #include "safeshuffle/report.hpp"
 
 #include <iomanip>
+#include <set>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
@@ -14,6 +15,9 @@ namespace {
 
 constexpr std::array<std::string_view, phase_count> phase_names{
     "open", "plan", "allocate", "read", "h2d", "pack", "exchange", "wait", "verify"};
+
+constexpr std::array<std::string_view, track_count> track_names{"phases", "posix",  "uring",
+                                                                "gds",    "copies", "stream"};
 
 constexpr int schema_version = 1;
 
@@ -111,19 +115,28 @@ nlohmann::ordered_json event_json(const RankReport& rank, const Span& span) {
           {"ts", span.begin * 1e6}, {"dur", span.seconds * 1e6}};
 }
 
-nlohmann::ordered_json thread_name_json(const RankReport& rank, Span::Track track,
-                                        std::string_view name) {
+std::set<Span::Track> tracks_of(const RankReport& rank) {
+  std::set<Span::Track> tracks;
+  for (const Span& span : rank.spans) tracks.insert(span.track);
+  return tracks;
+}
+
+nlohmann::ordered_json thread_name_json(const RankReport& rank, Span::Track track) {
   return {{"name", "thread_name"},
           {"ph", "M"},
           {"pid", rank.rank},
           {"tid", static_cast<int>(track)},
-          {"args", {{"name", name}}}};
+          {"args", {{"name", name(track)}}}};
 }
 
 }  // namespace
 
 std::string_view name(Phase phase) noexcept {
   return phase_names[static_cast<std::size_t>(phase)];
+}
+
+std::string_view name(Span::Track track) noexcept {
+  return track_names[static_cast<std::size_t>(track)];
 }
 
 std::string to_json(const Report& report) {
@@ -155,8 +168,9 @@ std::string to_json(const Report& report) {
 std::string to_trace_json(const Report& report) {
   nlohmann::ordered_json events = nlohmann::ordered_json::array();
   for (const RankReport& rank : report.ranks) {
-    events.push_back(thread_name_json(rank, Span::Track::phases, "phases"));
-    events.push_back(thread_name_json(rank, Span::Track::reading, "reading"));
+    for (const Span::Track track : tracks_of(rank)) {
+      events.push_back(thread_name_json(rank, track));
+    }
     for (const Span& span : rank.spans) events.push_back(event_json(rank, span));
   }
   return nlohmann::ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump();

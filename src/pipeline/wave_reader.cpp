@@ -19,6 +19,20 @@ std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
   return {files.begin(), files.end()};
 }
 
+Span::Track track_of(io::Worker worker) {
+  switch (worker) {
+    case io::Worker::posix:
+      return Span::Track::posix;
+    case io::Worker::uring:
+      return Span::Track::uring;
+    case io::Worker::gds:
+      return Span::Track::gds;
+    case io::Worker::copies:
+      break;
+  }
+  return Span::Track::copies;
+}
+
 }  // namespace
 
 WaveReader::WaveReader(const source::Source& source, const plan::Schedule& schedule,
@@ -60,7 +74,7 @@ void WaveReader::make_reader(const source::Source& source, const io::ReaderOptio
 
 void WaveReader::start(std::uint32_t wave, bool may_leave) {
   const std::uint32_t slab = plan::slab_of(schedule_, wave);
-  WaveBatch& batch = batches_[slab] = {{}, core::Clock::now()};
+  batches_[slab].reset();
   plan::slab_at(schedule_, wave, rank_, slab_);
   if (slab_.file_ranges.empty()) return;
   std::vector<io::ReadRange> ranges;
@@ -69,20 +83,20 @@ void WaveReader::start(std::uint32_t wave, bool may_leave) {
     ranges.push_back({range.file, range.file_offset, range.bytes,
                       buffers_->slabs[slab].get() + range.slab_offset});
   }
-  batch.batch = reader_->submit(ranges, may_leave);
+  batches_[slab] = reader_->submit(ranges, may_leave);
 }
 
 std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
                                             const std::function<void()>& meanwhile) {
   const std::uint32_t slab = plan::slab_of(schedule_, wave);
-  const WaveBatch reading = batches_[slab];
+  const std::optional<io::BatchId> batch = batches_[slab];
   source_.reset();
-  if (!reading.batch) return std::nullopt;
+  if (!batch) return std::nullopt;
   const PhaseScope scope(clock_, Phase::read);
   deadline_.restart();
   io::BatchStatus status;
   for (std::uint64_t landed = 0;; landed = status.bytes) {
-    status = reader_->poll(*reading.batch, poll_patience);
+    status = reader_->poll(*batch, poll_patience);
     if (status.done) break;
     // Without staging, data is on the device as soon as it is read.
     if (status.read && pinned_bytes() != 0) clock_.enter(Phase::h2d);
@@ -93,8 +107,10 @@ std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
     }
     if (!status.error) meanwhile();
   }
-  batches_[slab] = {};
-  clock_.note_read(wave, reading.begin);
+  batches_[slab].reset();
+  for (const io::Activity& activity : status.activities) {
+    clock_.note(track_of(activity.worker), "wave " + std::to_string(wave), activity.begin, activity.end);
+  }
   if (!status.left.empty()) {
     source_.emplace(buffers_->slabs[slab].get(), std::move(status.left));
   }
@@ -120,8 +136,8 @@ void WaveReader::settle() noexcept {
   if (!reader_) return;
   reader_->cancel();
   const core::Deadline deadline(std::min(deadline_.limit(), settling_patience));
-  for (const WaveBatch& reading : batches_) {
-    if (reading.batch && !reader_->poll(*reading.batch, deadline.remaining()).done) {
+  for (const auto& batch : batches_) {
+    if (batch && !reader_->poll(*batch, deadline.remaining()).done) {
       abandon();
       return;
     }

@@ -72,10 +72,6 @@ class WaveReader {
   const Reading& reading() const noexcept { return reading_; }
 
  private:
-  struct WaveBatch {
-    std::optional<io::BatchId> batch;  ///< empty if nothing is read
-    core::Clock::time_point begin;
-  };
   /// Whatever a reader thread that hangs may still use.
   struct Abandoned {
     std::optional<core::DetachedWork> threads;
@@ -101,8 +97,9 @@ class WaveReader {
   std::unique_ptr<device::Staging> staging_;
   std::unique_ptr<io::Reader> reader_;
   Reading reading_;
-  plan::Slab slab_;                 // scratch
-  std::vector<WaveBatch> batches_;  // by plan::slab_of the wave
+  plan::Slab slab_;  // scratch
+  // By plan::slab_of the wave; empty if nothing is read.
+  std::vector<std::optional<io::BatchId>> batches_;
   std::optional<FileSlab> source_;
   core::Deadline deadline_;
   std::unique_ptr<Abandoned> abandoned_;  // empty: made beforehand, so that abandoning cannot fail

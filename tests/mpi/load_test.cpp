@@ -144,33 +144,6 @@ TEST_CASE("progress grows up to the total", "[load]") {
   }));
 }
 
-TEST_CASE("the read of a wave waits for no exchange but that which frees its slab", "[load]") {
-  const SharedModel model(plain_model(9));
-  const Communicator& comm = shared_group();
-  Options options;
-  options.trace = true;
-  const TensorSet loaded = load(model.plan(with_window(4096)), comm, options);
-  std::vector<Span> exchanges;  // by wave
-  std::vector<std::pair<std::uint32_t, Span>> reads;
-  for (const Span& span : loaded.report().ranks[comm.rank()].spans) {
-    if (span.track == Span::Track::reading) {
-      reads.emplace_back(std::stoul(span.name.substr(5)), span);
-    } else if (span.name == "exchange") {
-      exchanges.push_back(span);
-    }
-  }
-  REQUIRE(exchanges.size() == loaded.report().waves);
-  REQUIRE(exchanges.size() > 10);
-  const RankReport& mine = loaded.report().ranks[comm.rank()];
-  CHECK(mine.first_tensor_seconds > exchanges[0].seconds);
-  CHECK(mine.first_tensor_seconds < exchanges[1].begin + exchanges[1].seconds);
-  for (const auto& [wave, read] : reads) {
-    // Begun before the exchanges of the two waves before, but not before its slab was free again.
-    if (wave >= 2) CHECK(read.begin <= exchanges[wave - 2].begin);
-    if (wave >= 3) CHECK(read.begin >= exchanges[wave - 3].begin + exchanges[wave - 3].seconds);
-  }
-}
-
 TEST_CASE("two groups load different models at once", "[load]") {
   const std::uint32_t half = world_rank() % 2;
   const SharedModel one(testing::random_model(21), 21);

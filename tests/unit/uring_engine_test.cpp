@@ -119,20 +119,32 @@ class CountedJob final : public io::Job {
   std::optional<io::RangeRead> reading_;
 };
 
+bool is_work_of(const io::BatchStatus& status, io::Worker worker) {
+  return status.activities.size() == 1 && status.activities[0].worker == worker &&
+         status.activities[0].begin < status.activities[0].end;
+}
+
 }  // namespace
 
 TEST_CASE("direct reads are made by the ring, and the page cache is read by threads", "[uring]") {
   if (!has_io_uring()) return;
   Bench bench;
-  CHECK_FALSE(bench.read(source::files()).error);
+  const io::BatchStatus by_ring = bench.read(source::files());
+  CHECK_FALSE(by_ring.error);
   CHECK(testing::is_sample(bench.memory.span(), 0, 0));
   const io::IoPath path = bench.reader->path();
-  if (path.fallbacks.empty()) CHECK((path.engine == "uring" && path.mode == "direct"));
+  if (path.fallbacks.empty()) {
+    CHECK((path.engine == "uring" && path.mode == "direct"));
+    CHECK(is_work_of(by_ring, io::Worker::uring));
+  }
   bench.reader = io::make_reader({IoEngine::uring, DirectIo::off, 1, core::mebibyte},
                                  source::files(), {bench.file}, bench.staging);
   const io::ReadRange range{0, 0, file_size, bench.memory.data()};
   bench.reader->submit({&range, 1});
-  testing::wait_until([&] { return bench.reader->poll(0, std::chrono::milliseconds(1)).done; });
+  io::BatchStatus by_threads;
+  testing::wait_until(
+      [&] { return (by_threads = bench.reader->poll(0, std::chrono::milliseconds(1))).done; });
+  CHECK(is_work_of(by_threads, io::Worker::posix));
   CHECK(bench.reader->path().engine == "posix");
   CHECK(bench.reader->path().fallbacks.empty());
 }

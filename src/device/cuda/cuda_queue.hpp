@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <memory>
 
 #include "device/cuda/session.hpp"
 #include "device/device.hpp"
@@ -14,6 +15,7 @@ class CudaQueue final : public Queue {
   explicit CudaQueue(SharedSession session);
 
   bool idle() override;
+  std::unique_ptr<QueueMark> mark() override;
   void* native_handle() const noexcept override { return stream_.get(); }
   void abandon() noexcept override { session_->abandon(); }
 

@@ -64,10 +64,10 @@ void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {
 
 void CudaStaging::start(const StagingSlot& slot) {
   const GpuScope scope(session_->gpu());
-  for (const auto [begin, end] : slot.parts_to_copy()) {
-    if (begin == end) continue;
-    check_cuda(cudaMemcpyAsync(slot.device_destination + begin, slot.host.data() + begin,
-                               end - begin, cudaMemcpyHostToDevice, stream_.get()),
+  for (const StagingSlot::Part& part : slot.parts_to_copy()) {
+    if (part.empty()) continue;
+    check_cuda(cudaMemcpyAsync(slot.device_destination + part.begin, slot.host.data() + part.begin,
+                               part.end - part.begin, cudaMemcpyHostToDevice, stream_.get()),
                "cudaMemcpyAsync");
   }
   record(events_[slot.index], stream_.get());

@@ -46,6 +46,13 @@ std::shared_ptr<std::byte> own(void* memory, SharedSession session, Release rele
           }};
 }
 
+Event make_event(const SharedSession& session, unsigned flags) {
+  const GpuScope scope(session->gpu());
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
+  return Event(event, {session});
+}
+
 }  // namespace
 
 Stream make_stream(const SharedSession& session) {
@@ -57,11 +64,11 @@ Stream make_stream(const SharedSession& session) {
 }
 
 Event make_event(const SharedSession& session) {
-  const GpuScope scope(session->gpu());
-  cudaEvent_t event = nullptr;
-  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
-             "cudaEventCreateWithFlags");
-  return Event(event, {session});
+  return make_event(session, cudaEventDisableTiming | cudaEventBlockingSync);
+}
+
+Event make_timing_event(const SharedSession& session) {
+  return make_event(session, cudaEventBlockingSync);
 }
 
 void record(const Event& event, cudaStream_t stream) {

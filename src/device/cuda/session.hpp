@@ -60,6 +60,9 @@ Stream make_stream(const SharedSession& session);
 /// An event without timing; `wait_for` sleeps instead of spinning. Throws TransportError.
 Event make_event(const SharedSession& session);
 
+/// The same with timing.
+Event make_timing_event(const SharedSession& session);
+
 /// Records the work enqueued on `stream` so far.
 void record(const Event& event, cudaStream_t stream);
 

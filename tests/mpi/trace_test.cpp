@@ -1,0 +1,208 @@
+// The timeline of a load, and what it proves: reading, packing and exchange overlap.
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/loader.hpp"
+
+#include "core/deadline.hpp"
+#include "pipeline/load_job.hpp"
+#include "support/catch.hpp"
+#include "support/group.hpp"
+#include "support/shared_model.hpp"
+#include "support/wrapped_files.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::testing;
+
+namespace {
+
+constexpr std::uint64_t window = 4096;
+
+/// Files that do not tell what is cached, so that all is read by threads, with a hook before and
+/// one after each read.
+class HookedFiles final : public WrappedFiles {
+ public:
+  using Hook = std::function<void(const std::string& path, std::uint64_t offset)>;
+
+  explicit HookedFiles(Hook before = ignore, Hook after = ignore)
+      : before_(std::move(before)), after_(std::move(after)) {}
+
+  std::unique_ptr<source::Handle> open(const std::string& path,
+                                       source::Access access) const override {
+    return std::make_unique<Hooked>(*this, path, files_.open(path, access));
+  }
+
+ private:
+  static void ignore(const std::string& /*path*/, std::uint64_t /*offset*/) {}
+
+  class Hooked final : public source::Handle {
+   public:
+    Hooked(const HookedFiles& files, std::string path, std::unique_ptr<source::Handle> file)
+        : files_(files), path_(std::move(path)), file_(std::move(file)) {}
+
+    const core::FileIdentity& identity() const noexcept override { return file_->identity(); }
+    std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
+      files_.before_(path_, offset);
+      const std::size_t bytes = file_->read_some(offset, to);
+      files_.after_(path_, offset);
+      return bytes;
+    }
+
+   private:
+    const HookedFiles& files_;
+    const std::string path_;
+    const std::unique_ptr<source::Handle> file_;
+  };
+
+  const Hook before_;
+  const Hook after_;
+};
+
+/// What is read of one wave by a rank that reads `file` first.
+struct WaveRange {
+  std::string path;
+  std::uint64_t begin = 0;
+
+  WaveRange(const SharedModel& model, std::uint32_t file, std::uint32_t wave)
+      : path(model_file(model.path(), file)),
+        begin(model.catalog.find(numbered("cut", file))->file_offset + wave * window) {}
+
+  bool has(const std::string& other, std::uint64_t offset) const {
+    return other == path && offset >= begin && offset < begin + window;
+  }
+};
+
+void wait_for_file(const std::string& path) {
+  const core::Deadline deadline(std::chrono::seconds(60));
+  while (!std::filesystem::exists(path)) {
+    if (deadline.expired()) throw IoError("the other rank does not read ahead");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+Report trace(const source::Source& source, const SharedModel& model) {
+  Options options;
+  options.trace = true;
+  options.direct = DirectIo::off;
+  options.threads = 2;
+  return pipeline::LoadJob(source, model.plan(with_window(window)), shared_group(), options)
+      .run()
+      .report();
+}
+
+double end(const Span& span) {
+  return span.begin + span.seconds;
+}
+
+std::set<Span::Track> tracks_of(const RankReport& rank) {
+  std::set<Span::Track> tracks;
+  for (const Span& span : rank.spans) tracks.insert(span.track);
+  return tracks;
+}
+
+/// Of those with numbered names such as "wave 3", by number.
+std::map<std::uint32_t, Span> numbered_spans(const RankReport& rank, Span::Track track,
+                                             const std::string& prefix) {
+  std::map<std::uint32_t, Span> spans;
+  for (const Span& span : rank.spans) {
+    if (span.track != track || !span.name.starts_with(prefix + " ")) continue;
+    spans[static_cast<std::uint32_t>(std::stoul(span.name.substr(prefix.size() + 1)))] = span;
+  }
+  return spans;
+}
+
+/// By wave.
+std::vector<Span> exchanges_of(const RankReport& rank) {
+  std::vector<Span> exchanges;
+  for (const Span& span : rank.spans) {
+    if (span.track == Span::Track::phases && span.name == "exchange") exchanges.push_back(span);
+  }
+  return exchanges;
+}
+
+}  // namespace
+
+TEST_CASE("the timeline has a row for all that works by itself", "[load][trace]") {
+  const SharedModel model(plain_model(9));
+  const HookedFiles files;
+  const Report report = trace(files, model);
+  std::set<Span::Track> expected{Span::Track::phases};
+  if (tests_gpus()) expected.insert({Span::Track::copies, Span::Track::stream});
+  for (const RankReport& rank : report.ranks) {
+    auto of_rank = expected;
+    if (rank.read_bytes != 0) of_rank.insert(Span::Track::posix);
+    if (rank.read_bytes == 0) of_rank.erase(Span::Track::copies);
+    CHECK(tracks_of(rank) == of_rank);
+  }
+}
+
+TEST_CASE("a slab is read into only when its exchange has ended", "[load][trace]") {
+  const SharedModel model(plain_model(9));
+  const HookedFiles files;
+  const Report report = trace(files, model);
+  for (const RankReport& rank : report.ranks) {
+    const std::vector<Span> exchanges = exchanges_of(rank);
+    REQUIRE(exchanges.size() == report.waves);
+    REQUIRE(exchanges.size() > 10);
+    CHECK(rank.first_tensor_seconds > exchanges[0].seconds);
+    CHECK(rank.first_tensor_seconds < end(exchanges[1]));
+    for (const auto& [wave, read] : numbered_spans(rank, Span::Track::posix, "wave")) {
+      if (wave >= 3) CHECK(read.begin >= end(exchanges[wave - 3]));
+    }
+  }
+}
+
+TEST_CASE("the wave after the next is read while a wave is exchanged", "[load][trace]") {
+  if (world_size() == 1) return;
+  const SharedModel model(plain_model(world_size()));
+  // The last rank reads wave 1, which the first waits for, when the first has read wave 3.
+  const std::uint32_t last = world_size() - 1;
+  const WaveRange held(model, last, 1);
+  const WaveRange ahead(model, 0, 3);
+  const std::string marker = model.directory / "read-ahead";
+  const HookedFiles files(
+      [&](const std::string& path, std::uint64_t offset) {
+        if (held.has(path, offset)) wait_for_file(marker);
+      },
+      [&](const std::string& path, std::uint64_t offset) {
+        if (ahead.has(path, offset)) std::ofstream(marker).put('!');
+      });
+  const Report report = trace(files, model);
+  const std::vector<Span> exchanges = exchanges_of(report.ranks[0]);
+  const Span read = numbered_spans(report.ranks[0], Span::Track::posix, "wave").at(3);
+  CHECK(read.begin > end(exchanges.at(0)));
+  CHECK(end(read) < end(exchanges.at(1)));
+}
+
+TEST_CASE("a GPU's row tells what its stream does, in order", "[load][trace]") {
+  if (!tests_gpus()) return;
+  const SharedModel model(plain_model(9));
+  const HookedFiles files;
+  const Report report = trace(files, model);
+  for (const RankReport& rank : report.ranks) {
+    // GPUs count milliseconds in a float, from a clock of their own that is read once.
+    constexpr double rounding = 1e-5;
+    const auto exchanges = numbered_spans(rank, Span::Track::stream, "exchange");
+    CHECK(exchanges.size() == report.waves);
+    for (const auto& [wave, pack] : numbered_spans(rank, Span::Track::stream, "pack")) {
+      CHECK(pack.seconds >= -rounding);
+      CHECK(exchanges.at(wave).seconds >= -rounding);
+      CHECK(end(pack) <= exchanges.at(wave).begin + rounding);
+    }
+    for (const auto& [wave, copy] : numbered_spans(rank, Span::Track::copies, "wave")) {
+      const Span read = numbered_spans(rank, Span::Track::posix, "wave").at(wave);
+      CHECK(copy.begin >= read.begin);
+      CHECK(end(copy) >= end(read));
+    }
+  }
+}
