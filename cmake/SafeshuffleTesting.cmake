@@ -35,10 +35,14 @@ function(safeshuffle_describe_command variable target)
 endfunction()
 
 # safeshuffle_add_mpi_test(name NP n TIMEOUT seconds LABELS labels... COMMAND command...): runs the
-# command on n ranks. Open MPI ends all ranks itself shortly before ctest would end mpirun alone.
+# command on n ranks. Open MPI ends all ranks itself shortly before ctest would end mpirun alone. With sanitizers,
+# which take two to five times as long, three times the time-out.
 function(safeshuffle_add_mpi_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "NP;TIMEOUT" "LABELS;COMMAND")
   set(launch ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${arg_NP} ${SAFESHUFFLE_MPIEXEC_FLAGS})
+  if(SAFESHUFFLE_SANITIZE)
+    math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
+  endif()
   if(SAFESHUFFLE_MPIEXEC_FLAGS)
     math(EXPR rank_timeout "${arg_TIMEOUT} - 5")
     list(APPEND launch --timeout ${rank_timeout})
