@@ -34,6 +34,6 @@ def load(directory, ranks, arguments, command=COMMAND, wrapper=()):
     """The load report. `wrapper` is put before the command of each rank."""
     with tempfile.TemporaryDirectory() as scratch:
         report = pathlib.Path(scratch) / "report.json"
-        subprocess.run([*launcher(ranks), *wrapper, command, "load", directory, "--report", report, "--progress", "none",
-                        *arguments], check=True, stdout=subprocess.DEVNULL, env=environment())
+        subprocess.run([*launcher(ranks), *wrapper, command, "load", directory, "--report", report, "--progress",
+                        "none", *arguments], check=True, stdout=subprocess.DEVNULL, env=environment())
         return json.loads(report.read_text())

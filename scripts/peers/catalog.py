@@ -46,9 +46,9 @@ PEERS = (
         "fastsafetensors",
         "fastsafetensors_parallel",
         ("fastsafetensors", "torch"),
-        "ParallelLoader over the process group, with its defaults for overlap and coalesced broadcasts; alone, borrowed "
-        "tensors instead of clones; cold O_DIRECT, the default, cached FASTSAFETENSORS_ODIRECT=0; on GPUs GPUDirect "
-        "Storage where it works (docs/overview.md, docstring of ParallelLoader)",
+        "ParallelLoader over the process group, with its defaults for overlap and coalesced broadcasts; alone, "
+        "borrowed tensors instead of clones; cold O_DIRECT, the default, cached FASTSAFETENSORS_ODIRECT=0; on GPUs "
+        "GPUDirect Storage where it works (docs/overview.md, docstring of ParallelLoader)",
         environment={"warm": {"FASTSAFETENSORS_ODIRECT": "0"}},
         needs_group=True,
     ),
@@ -65,15 +65,12 @@ PEERS = (
         "runai",
         "runai_streamer",
         ("runai-model-streamer", "torch"),
-        "SafetensorsStreamer.stream_files(is_distributed=True) of all files, RUNAI_STREAMER_DIST=1 (docs/src/usage.md); "
-        "the reader is the default where files are cached, else RUNAI_STREAMER_FS_STRATEGY=io_uring_direct,"
-        "libaio_direct,sync_buffered (docs/src/env-vars.md, header streamer.h)",
+        "SafetensorsStreamer.stream_files(is_distributed=True) of all files, RUNAI_STREAMER_DIST=1 (docs/src/usage.md)"
+        "; cold with its default, direct reads by io_uring, cached with RUNAI_STREAMER_FS_STRATEGY=sync_buffered "
+        "(comment of runai_file_streamer_set_fs_strategy)",
         environment={
-            "cold": {
-                "RUNAI_STREAMER_DIST": "1",
-                "RUNAI_STREAMER_FS_STRATEGY": "io_uring_direct,libaio_direct,sync_buffered",
-            },
-            "warm": {"RUNAI_STREAMER_DIST": "1"},
+            "cold": {"RUNAI_STREAMER_DIST": "1"},
+            "warm": {"RUNAI_STREAMER_DIST": "1", "RUNAI_STREAMER_FS_STRATEGY": "sync_buffered"},
         },
         needs_group=True,
     ),

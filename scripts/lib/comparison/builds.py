@@ -8,7 +8,8 @@ from lib import safeshuffle
 
 
 def git(*arguments):
-    return subprocess.run(["git", "-C", safeshuffle.ROOT, *arguments], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(["git", "-C", safeshuffle.ROOT, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def commit_of(name):
@@ -40,7 +41,8 @@ def built(commit, cache, announce):
     directory.mkdir(parents=True)
     archive = subprocess.run(["git", "-C", safeshuffle.ROOT, "archive", commit], stdout=subprocess.PIPE, check=True)
     subprocess.run(["tar", "-x", "-C", directory], input=archive.stdout, check=True)
-    for step in (["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release", "--target", "bin/safeshuffle"]):
+    configure = ["cmake", "--preset", "release"]
+    for step in (configure, ["cmake", "--build", "--preset", "release", "--target", "bin/safeshuffle"]):
         done = subprocess.run(step, cwd=directory, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SystemExit(f"compare: building {commit[:12]} failed: {' '.join(step)}:\n{done.stdout}{done.stderr}")

@@ -130,8 +130,8 @@ def not_run_line(entry):
 
 
 def proof_line(proofs):
-    return (f"Before measuring, every tensor of every rank was compared with safeshuffle's, by dtype, shape and a hash of "
-            f"its bytes: {sum(proof['tensors'] for proof in proofs)} tensors in {len(proofs)} loads, no difference.")
+    return (f"Before measuring, every tensor of every rank was compared with safeshuffle's, by dtype, shape and a hash "
+            f"of its bytes: {sum(proof['tensors'] for proof in proofs)} tensors in {len(proofs)} loads, no difference.")
 
 
 def csv_text(samples):

@@ -207,8 +207,8 @@ FIO_JOBS = (
 
 
 def fio_sections(files, jobs):
-    """What each of the jobs reads: options of fio. Whole files, dealt largest first; if there are fewer files than jobs,
-    equal ranges of each."""
+    """What each of the jobs reads, as options of fio: whole files, dealt largest first; if there are fewer files than
+    jobs, equal ranges of each."""
     if len(files) < jobs:
         parts = -(-jobs // len(files))
         return [{"filename": str(file), "offset": f"{100 * part // parts}%",
@@ -263,8 +263,8 @@ class Fio:
 
 
 class MemoryCopy:
-    """One copy of every byte into memory that was just allocated, as `safeshuffle probe` measures it with as many ranks:
-    the ceiling of a load of cached files."""
+    """One copy of every byte into memory that was just allocated, as `safeshuffle probe` measures it with as many
+    ranks: the ceiling of a load of cached files."""
 
     name = "memory-copy"
     runs_when = ("warm",)
