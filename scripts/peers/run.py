@@ -12,7 +12,6 @@ import os
 import pathlib
 import resource
 import sys
-import threading
 import time
 import traceback
 
@@ -98,11 +97,13 @@ def start(job, rank, ready, go):
         os._exit(code)  # not what libraries do at exit, which is no part of loading
 
 
-def await_all(ready, processes):
+def await_all(ready, processes, meanwhile=lambda: None):
     """Until each has said that it is that far. Ends all if one of them has failed."""
     os.set_blocking(ready, False)
     told = 0
     while told < len(processes):
+        time.sleep(watch.INTERVAL_SECONDS)
+        meanwhile()
         try:
             told += len(os.read(ready, len(processes) - told))
         except BlockingIOError:
@@ -110,7 +111,6 @@ def await_all(ready, processes):
         if any(watch.has_ended(process) for process in processes):
             end(processes)
             sys.exit("a rank failed")
-        time.sleep(0.001)
 
 
 def end(processes):
@@ -138,19 +138,8 @@ def main():
     print("ready", flush=True)
     sys.stdin.readline()
     peaks = [watch.AnonymousPeak(process) for process in processes]
-    stop = threading.Event()
-
-    def look():
-        while not stop.wait(watch.INTERVAL_SECONDS):
-            for peak in peaks:
-                peak.look()
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
     os.write(release, b"." * job["ranks"])
-    await_all(ready, processes)
-    stop.set()
-    watcher.join()
+    await_all(ready, processes, lambda: [peak.look() for peak in peaks])
     os.write(release, b"." * job["ranks"])
     for process in processes:
         os.waitpid(process, 0)

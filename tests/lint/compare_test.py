@@ -274,7 +274,7 @@ class Proof(unittest.TestCase):
         with self.assertRaises(SystemExit) as ended:
             self.is_equal([self.WANTED[0], {"w": ["U8", [1], "bc"]}])
         self.assertEqual(str(ended.exception),
-                         "compare: lib with 2 ranks, f16: rank 1: tensor 'w' differs in its bytes")
+                         "compare: lib, 2 ranks, --dtype f16: rank 1: tensor 'w' differs in its bytes")
 
     def test_a_rank_too_few_ends_the_run(self):
         with self.assertRaises(SystemExit):
@@ -283,7 +283,7 @@ class Proof(unittest.TestCase):
     def test_what_cannot_run_is_listed(self):
         self.assertFalse(self.is_equal(systems.NotRun("failed: no memory")))
         self.assertEqual(self.comparison.not_run,
-                         [{"system": "lib", "case": "2 ranks, f16", "reason": "failed: no memory"}])
+                         [{"system": "lib", "case": "2 ranks, --dtype f16", "reason": "failed: no memory"}])
 
 
 if __name__ == "__main__":

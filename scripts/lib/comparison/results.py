@@ -88,8 +88,12 @@ def table(rows):
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
+def load_title(dtype, ranks):
+    return f"{ranks} rank{'s' if ranks > 1 else ''}, --dtype {dtype}"
+
+
 def case_title(dtype, cache, ranks):
-    return f"{cache}, {ranks} rank{'s' if ranks > 1 else ''}, --dtype {dtype}"
+    return f"{cache}, {load_title(dtype, ranks)}"
 
 
 def markdown(result):

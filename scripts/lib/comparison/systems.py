@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 
@@ -23,10 +24,6 @@ SCRIPTS = safeshuffle.ROOT / "scripts"
 
 class NotRun(Exception):
     """With the reason."""
-
-
-class Mismatch(Exception):
-    """A rank's bytes are not those of the reference."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +102,7 @@ class Safeshuffle:
     def run(self, case, prepare):
         with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as directory:
             prepare()
-            wrapper = ["env", f"PYTHONPATH={SCRIPTS}", "python3", "-m", "lib.watched", directory]
+            wrapper = ["env", f"PYTHONPATH={SCRIPTS}", sys.executable, "-m", "lib.watched", directory]
             report = safeshuffle.load(case.model, case.ranks, ["--dtype", case.dtype], self.command, wrapper)
             watched = [json.loads(path.read_text()) for path in pathlib.Path(directory).iterdir()]
         on_gpus = not report["device"].startswith("host")
