@@ -30,8 +30,8 @@ def cpu_seconds():
 class Rank:
     """One of the processes. They tell each other, and the first process, by pipes how far they are."""
 
-    def __init__(self, job, rank, ready, go):
-        self.job, self.rank, self.ready, self.go = job, rank, ready, go
+    def __init__(self, job, rank, ready, go, leave):
+        self.job, self.rank, self.ready, self.go, self.leave = job, rank, ready, go, leave
         self.peer = next(peer for peer in PEERS if peer.name == job["peer"])
         self.device = torch.device("cpu" if job["device"] == "cpu" else f"cuda:{rank}")
 
@@ -78,17 +78,17 @@ class Rank:
             result["digests"] = {name: shards.digest(tensor) for name, tensor in tensors.items()}
         pathlib.Path(self.job["scratch"], f"rank-{self.rank}.json").write_text(json.dumps(result))
         os.write(self.ready, b".")
-        os.read(self.go, 1)  # all others have ended theirs: libraries close what they share
+        os.read(self.leave, 1)  # all others have ended theirs: libraries close what they share
 
 
-def start(job, rank, ready, go):
+def start(job, rank, *pipes):
     """The new process's number. Forked, because importing torch takes seconds."""
     process = os.fork()
     if process:
         return process
     code = 1
     try:
-        Rank(job, rank, ready, go).run()
+        Rank(job, rank, *pipes).run()
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -133,14 +133,15 @@ def main():
     job = json.loads(pathlib.Path(sys.argv[1]).read_text())
     ready, tell = os.pipe()
     go, release = os.pipe()
-    processes = [start(job, rank, tell, go) for rank in range(job["ranks"])]
+    leave, dismiss = os.pipe()
+    processes = [start(job, rank, tell, go, leave) for rank in range(job["ranks"])]
     await_all(ready, processes)
     print("ready", flush=True)
     sys.stdin.readline()
     peaks = [watch.AnonymousPeak(process) for process in processes]
     os.write(release, b"." * job["ranks"])
     await_all(ready, processes, lambda: [peak.look() for peak in peaks])
-    os.write(release, b"." * job["ranks"])
+    os.write(dismiss, b"." * job["ranks"])
     for process in processes:
         os.waitpid(process, 0)
     pathlib.Path(job["result"]).write_text(json.dumps(collected(job, [peak.bytes for peak in peaks])))

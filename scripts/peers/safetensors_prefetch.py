@@ -4,7 +4,7 @@ import contextlib
 
 from safetensors import safe_open
 
-from peers.shards import Piece, by_file, filled, kept
+from peers.shards import by_file, filled, kept
 
 
 def rows_of(shard):
@@ -20,9 +20,7 @@ def cut(shard, tensor):
         return kept(shard, tensor, owned=True)
     if tuple(tensor.shape) == shard.shape and tensor.dtype == shard.dtype and len(shard.pieces) == 1:
         return tensor
-    moved = [Piece(piece.begin - rows.start, piece.length, piece.at) for piece in shard.pieces]
-    return filled(shard, tensor.device,
-                  lambda piece: tensor.narrow(0, moved[shard.pieces.index(piece)].begin, piece.length))
+    return filled(shard, tensor.device, lambda piece: tensor.narrow(0, piece.begin - rows.start, piece.length))
 
 
 def load(files, placement, device, rank):
