@@ -16,6 +16,15 @@ std::uint64_t peak_resident_bytes() noexcept {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;  // Linux counts KiB
 }
 
+double cpu_seconds() noexcept {
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   const int code = gethostname(name.data(), name.size() - 1);

@@ -9,6 +9,9 @@ namespace safeshuffle::core {
 /// Largest resident set so far, in bytes.
 std::uint64_t peak_resident_bytes() noexcept;
 
+/// CPU time that all threads have used so far, of the program and of the system on its behalf.
+double cpu_seconds() noexcept;
+
 /// Name of the node; empty if unknown.
 std::string host_name();
 

@@ -12,6 +12,7 @@
 #include "safeshuffle/report.hpp"
 
 #include "core/deadline.hpp"
+#include "core/process.hpp"
 
 namespace safeshuffle::pipeline {
 
@@ -20,7 +21,11 @@ namespace safeshuffle::pipeline {
 class PhaseClock {
  public:
   PhaseClock(Phase first, bool trace)
-      : trace_(trace), phase_(first), start_(core::Clock::now()), since_(start_) {}
+      : trace_(trace),
+        phase_(first),
+        start_(core::Clock::now()),
+        since_(start_),
+        cpu_since_(core::cpu_seconds()) {}
 
   /// Switches to a phase, unless it is the current one; returns the previous phase.
   Phase enter(Phase next) {
@@ -29,8 +34,14 @@ class PhaseClock {
   }
 
   /// Excludes the time from `pause` to `resume`, which continues in the same phase.
-  void pause() { settle(); }
-  void resume() noexcept { since_ = core::Clock::now(); }
+  void pause() {
+    settle();
+    cpu_seconds_ = cpu_seconds();
+  }
+  void resume() noexcept {
+    since_ = core::Clock::now();
+    cpu_since_ = core::cpu_seconds();
+  }
 
   /// Seconds by phase, up to now.
   const std::array<double, phase_count>& read() {
@@ -43,6 +54,9 @@ class PhaseClock {
     const auto& seconds = read();
     return std::accumulate(seconds.begin(), seconds.end(), 0.0);
   }
+
+  /// CPU time of all threads of the process, up to now.
+  double cpu_seconds() const noexcept { return cpu_seconds_ + core::cpu_seconds() - cpu_since_; }
 
   /// Whether spans are recorded.
   bool traces() const noexcept { return trace_; }
@@ -75,6 +89,8 @@ class PhaseClock {
   Phase phase_;
   core::Clock::time_point start_;
   core::Clock::time_point since_;
+  double cpu_seconds_ = 0;  // before the last pause
+  double cpu_since_;
 };
 
 /// Switches to `phase` for the duration of a scope, then back.

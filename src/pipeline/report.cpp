@@ -79,6 +79,7 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
                               {"device", rank.device},
                               {"cores", rank.cores},
                               {"total_seconds", rank.total_seconds},
+                              {"cpu_seconds", rank.cpu_seconds},
                               {"first_tensor_seconds", rank.first_tensor_seconds}};
   for (std::size_t i = 0; i < phase_count; ++i) json["phases"][phase_names[i]] = rank.phases[i];
   json["overlap"] = {{"read_busy_seconds", rank.read_busy_seconds},
@@ -190,6 +191,7 @@ std::string encode(const RankReport& rank) {
   core::WireWriter out;
   for (const double seconds : rank.phases) out.put(seconds);
   out.put(rank.total_seconds)
+      .put(rank.cpu_seconds)
       .put(rank.first_tensor_seconds)
       .put(rank.read_busy_seconds)
       .put(rank.read_hidden_seconds);
@@ -253,6 +255,7 @@ RankReport decode_rank_report(std::string_view bytes) {
   RankReport rank;
   for (double& seconds : rank.phases) seconds = in.real();
   rank.total_seconds = in.real();
+  rank.cpu_seconds = in.real();
   rank.first_tensor_seconds = in.real();
   rank.read_busy_seconds = in.real();
   rank.read_hidden_seconds = in.real();

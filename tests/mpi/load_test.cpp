@@ -7,6 +7,7 @@
 
 #include "safeshuffle/loader.hpp"
 
+#include "core/process.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
 #include "support/shared_model.hpp"
@@ -99,9 +100,11 @@ TEST_CASE("the report is the same on all ranks and its phases add up", "[load]")
   const SharedModel model(plain_model(5));
   const Communicator& comm = shared_group();
   const Plan plan = model.plan(with_window(16384));
+  const double cpu_before = core::cpu_seconds();
   const auto begin = core::Clock::now();
   const TensorSet loaded = load(plan, comm);
   const double elapsed = core::seconds_since(begin);
+  const double cpu_elapsed = core::cpu_seconds() - cpu_before;
   const Report& report = loaded.report();
   const bool same = same_on_all(to_json(report));
   CHECK(same);
@@ -124,6 +127,8 @@ TEST_CASE("the report is the same on all ranks and its phases add up", "[load]")
   const double mine = report.ranks[comm.rank()].total_seconds;
   CHECK(mine <= elapsed);
   CHECK(mine > 0.5 * elapsed - 0.05);  // what is left out is little: the report itself
+  CHECK(report.ranks[comm.rank()].cpu_seconds > 0);
+  CHECK(report.ranks[comm.rank()].cpu_seconds <= cpu_elapsed);
 }
 
 TEST_CASE("progress grows up to the total", "[load]") {

@@ -1,0 +1,154 @@
+"""What came of a comparison: samples, figures, files, tables."""
+
+import csv
+import io
+import json
+import statistics
+
+SCHEMA_VERSION = 1
+CASE = ("dtype", "cache", "ranks", "turn", "position", "system")
+TAKEN = ("seconds", "bytes", "gigabytes_per_second", "cpu_seconds", "peak_resident_bytes",
+         "peak_resident_bytes_of_one_rank", "peak_anonymous_bytes", "resident_before_bytes", "read_bytes", "note")
+COLUMNS = CASE + TAKEN
+FIGURES = tuple(name for name in TAKEN if name not in ("bytes", "note"))
+HEADINGS = ("", "GB/s", "{} ÷ it", "CPU s", "resident, GB", "anonymous, GB", "before, GB", "from disk, GB")
+
+
+def completed(taken, **case):
+    """A sample with what it is of."""
+    return case | taken | {"gigabytes_per_second": taken["bytes"] / taken["seconds"] / 1e9}
+
+
+def groups(samples):
+    """Samples by (dtype, cache, ranks), in order."""
+    found = {}
+    for sample in samples:
+        found.setdefault((sample["dtype"], sample["cache"], sample["ranks"]), []).append(sample)
+    return found
+
+
+def rates(samples, system):
+    """GB/s of the system, by turn."""
+    return {sample["turn"]: sample["gigabytes_per_second"] for sample in samples if sample["system"] == system}
+
+
+def ratios(samples, first, other):
+    """How many times as fast as the other the first was, in each of the turns that both have."""
+    ours, theirs = rates(samples, first), rates(samples, other)
+    return [ours[turn] / theirs[turn] for turn in sorted(ours.keys() & theirs.keys())]
+
+
+def figures(values):
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return {"median": statistics.median(known), "least": min(known), "most": max(known)}
+
+
+def summary(samples, systems):
+    """One entry for each system of each group; the first of the systems is compared with all others."""
+    entries = []
+    for (dtype, cache, ranks), group in groups(samples).items():
+        for system in systems:
+            mine = [sample for sample in group if sample["system"] == system]
+            if not mine:
+                continue
+            entry = {"dtype": dtype, "cache": cache, "ranks": ranks, "system": system, "runs": len(mine)}
+            entry |= {name: figures([sample[name] for sample in mine]) for name in FIGURES}
+            entry["times_as_fast"] = figures(ratios(group, systems[0], system)) if system != systems[0] else None
+            entries.append(entry)
+    return entries
+
+
+def shown(value, digits=2, unit=1):
+    if value is None:
+        return "–"
+    numbers = [value[name] / unit for name in ("median", "least", "most")]
+    return f"{numbers[0]:.{digits}f} ({numbers[1]:.{digits}f}–{numbers[2]:.{digits}f})"
+
+
+def median(value, digits, unit=1):
+    return "–" if value is None else f"{value['median'] / unit:.{digits}f}"
+
+
+def table_row(entry):
+    return [
+        entry["system"],
+        shown(entry["gigabytes_per_second"]),
+        shown(entry["times_as_fast"]),
+        median(entry["cpu_seconds"], 2),
+        median(entry["peak_resident_bytes"], 2, 1e9),
+        median(entry["peak_anonymous_bytes"], 2, 1e9),
+        median(entry["resident_before_bytes"], 2, 1e9),
+        median(entry["read_bytes"], 2, 1e9),
+    ]
+
+
+def table(rows):
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def load_title(dtype, ranks):
+    return f"{ranks} rank{'s' if ranks > 1 else ''}, --dtype {dtype}"
+
+
+def case_title(dtype, cache, ranks):
+    return f"{cache}, {load_title(dtype, ranks)}"
+
+
+def markdown(result):
+    """The summary for people."""
+    first = result["systems"][0]["name"]
+    blocks = [f"{result['model']['bytes'] / 1e9:.2f} GB in {result['model']['files']} files; turns: "
+              f"{result['options']['turns']}; median (least–most). {machine_line(result['machine'])}. Commit "
+              f"{result['commit']}."]
+    headings = [heading.format(first) for heading in HEADINGS]
+    for (dtype, cache, ranks), _ in groups(result["samples"]).items():
+        entries = [entry for entry in result["summary"]
+                   if (entry["dtype"], entry["cache"], entry["ranks"]) == (dtype, cache, ranks)]
+        rows = [headings, ["---"] * len(headings), *map(table_row, entries)]
+        blocks.append(f"**{case_title(dtype, cache, ranks)}**\n\n{table(rows)}")
+    blocks.append(systems_list(result["systems"]))
+    if result["not_run"]:
+        blocks.append("Not run:\n\n" + "\n".join(not_run_line(entry) for entry in result["not_run"]))
+    blocks.append(proof_line(result["proofs"]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def machine_line(machine):
+    return (f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 1e9:.1f} GB of memory, Linux "
+            f"{machine['kernel']}, {machine['filesystem']}, GPUs: {len(machine['gpus'])}")
+
+
+def systems_list(systems):
+    lines = []
+    for system in systems:
+        versions = ", ".join(f"{name} {version}" for name, version in system["versions"].items())
+        lines.append(f"- **{system['name']}**{f' ({versions})' if versions else ''}: {system['settings']}")
+    return "\n".join(lines)
+
+
+def not_run_line(entry):
+    case = f" ({entry['case']})" if entry["case"] else ""
+    return f"- **{entry['system']}**{case}: {entry['reason']}"
+
+
+def proof_line(proofs):
+    return (f"Before measuring, every tensor of every rank was compared with safeshuffle's, by dtype, shape and a hash "
+            f"of its bytes: {sum(proof['tensors'] for proof in proofs)} tensors in {len(proofs)} loads, no difference.")
+
+
+def csv_text(samples):
+    """One line per sample."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(samples)
+    return text.getvalue()
+
+
+def write(result, directory):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "results.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    (directory / "results.csv").write_text(csv_text(result["samples"]), encoding="utf-8")
+    (directory / "summary.md").write_text(markdown(result), encoding="utf-8")

@@ -1,0 +1,288 @@
+"""What is measured in turns. Each system has a name, `obstacle(device)`, why it cannot run here, if so, and
+`run(case, prepare)`, which calls `prepare` right before it starts and returns what it took (`sample`). Those that load
+also have `digests(case)`: of each rank's tensors."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+from lib import safeshuffle
+from lib.comparison import placement
+from lib.comparison.environment import last_line
+
+TIMEOUT_SECONDS = 1800
+SCRIPTS = safeshuffle.ROOT / "scripts"
+
+
+class NotRun(Exception):
+    """With the reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    model: pathlib.Path
+    files: tuple  # of Path
+    bytes: int  # of tensors, each counted once
+    ranks: int
+    dtype: str
+    command: pathlib.Path  # a safeshuffle, for what is not measured
+    scratch: pathlib.Path  # has room for the model
+    cache: str = "warm"
+    device: str = "cpu"
+    placement: str = ""  # the file that says what each rank is to end with
+
+
+def with_cache(case, cache):
+    return dataclasses.replace(case, cache=cache)
+
+
+def with_placement(case, path):
+    return dataclasses.replace(case, placement=str(path))
+
+
+def summed(ranks, name):
+    values = [rank.get(name) for rank in ranks]
+    return None if None in values or not values else sum(values)
+
+
+def largest(ranks, name):
+    values = [rank.get(name) for rank in ranks]
+    return None if None in values or not values else max(values)
+
+
+def sample(seconds, size, ranks, note=""):
+    """A sample from those of all ranks; None for what is not known."""
+    return {
+        "seconds": seconds,
+        "bytes": size,
+        "cpu_seconds": summed(ranks, "cpu_seconds"),
+        "peak_resident_bytes": summed(ranks, "peak_resident_bytes"),
+        "peak_resident_bytes_of_one_rank": largest(ranks, "peak_resident_bytes"),
+        "peak_anonymous_bytes": summed(ranks, "peak_anonymous_bytes"),
+        "resident_before_bytes": summed(ranks, "resident_before_bytes"),
+        "read_bytes": summed(ranks, "read_bytes"),
+        "note": note,
+    }
+
+
+class Safeshuffle:
+    """The command with its defaults, under mpirun."""
+
+    runs_when = ("cold", "warm")
+    loads = True
+    settings = "load with its defaults, under mpirun"
+
+    def __init__(self, name="safeshuffle", command=safeshuffle.COMMAND):
+        self.name, self.command = name, command
+
+    def obstacle(self, device):
+        return ""
+
+    def versions(self):
+        said = subprocess.run([self.command, "--version"], capture_output=True, text=True, check=True)
+        return {"safeshuffle": said.stdout.split()[-1]}
+
+    def save(self, case, directory):
+        """The files that each rank saves."""
+        safeshuffle.load(case.model, case.ranks, ["--dtype", case.dtype, "--save-sharded", directory], self.command)
+        return placement.saved_files(directory, case.ranks)
+
+    def digests(self, case):
+        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-", dir=case.scratch) as directory:
+            return [placement.digests_of(path) for path in self.save(case, directory)]
+
+    def run(self, case, prepare):
+        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as directory:
+            prepare()
+            wrapper = ["env", f"PYTHONPATH={SCRIPTS}", sys.executable, "-m", "lib.watched", directory]
+            report = safeshuffle.load(case.model, case.ranks, ["--dtype", case.dtype], self.command, wrapper)
+            watched = [json.loads(path.read_text()) for path in pathlib.Path(directory).iterdir()]
+        on_gpus = not report["device"].startswith("host")
+        if on_gpus != (case.device == "cuda"):
+            raise NotRun(f"loaded onto {report['device']}, the others onto {case.device}")
+        ranks = [rank | {"peak_anonymous_bytes": None, "read_bytes": None} for rank in report["ranks"]]
+        for rank, seen in zip(ranks, watched):
+            rank |= seen
+        reading = ", ".join(sorted({rank["io"]["path"] for rank in report["ranks"]}))
+        return sample(report["seconds"], case.bytes, ranks, f"{report['assignment']}, {reading}")
+
+
+class Peer:
+    """A library, driven by a program in scripts/peers."""
+
+    runs_when = ("cold", "warm")
+    loads = True
+
+    def __init__(self, peer, environment):
+        self.peer, self.environment = peer, environment
+        self.name, self.settings = peer.name, peer.settings
+
+    def obstacle(self, device):
+        if self.peer.needs_gpu and device != "cuda":
+            return "needs a GPU for each rank"
+        return self.environment.obstacle(self.peer)
+
+    def versions(self):
+        return self.environment.versions_of(self.peer)
+
+    def digests(self, case):
+        return [rank["digests"] for rank in self.result(case, lambda: None, digests=True)["ranks"]]
+
+    def run(self, case, prepare):
+        result = self.result(case, prepare, digests=False)
+        return sample(result["seconds"], case.bytes, result["ranks"])
+
+    def result(self, case, prepare, digests):
+        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as scratch:
+            job = {"peer": self.peer.name, "files": [str(file) for file in case.files], "ranks": case.ranks,
+                   "device": case.device, "placement": case.placement, "digests": digests, "scratch": scratch,
+                   "result": str(pathlib.Path(scratch, "result.json"))}
+            self.drive(job, case, prepare)
+            return json.loads(pathlib.Path(job["result"]).read_text())
+
+    def drive(self, job, case, prepare):
+        path, said = pathlib.Path(job["scratch"], "job.json"), pathlib.Path(job["scratch"], "stderr")
+        path.write_text(json.dumps(job))
+        variables = self.environment.variables(self.peer, SCRIPTS) | self.peer.environment.get(case.cache, {})
+        variables |= {} if case.device == "cuda" else {"CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo"}
+        with open(said, "w+", encoding="utf-8") as stderr, subprocess.Popen(
+            [self.environment.python, "-m", "peers.run", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=stderr, text=True, env=variables, start_new_session=True,
+        ) as process:
+            late = threading.Event()
+            timer = threading.Timer(TIMEOUT_SECONDS, lambda: (late.set(), kill(process)))
+            timer.start()
+            try:
+                await_ready(process, prepare)
+                process.communicate()
+            finally:
+                timer.cancel()
+                kill(process)
+        if late.is_set():
+            raise NotRun(f"did not end within {TIMEOUT_SECONDS} s")
+        if process.returncode != 0 or not pathlib.Path(job["result"]).exists():
+            raise NotRun(f"failed: {failure(said.read_text(encoding='utf-8', errors='replace'))}")
+
+
+def await_ready(process, prepare):
+    """Prepares when the ranks are ready, and lets them load."""
+    for line in process.stdout:  # libraries may print, too
+        if line == "ready\n":
+            prepare()
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            return
+
+
+def kill(process):
+    """The process and its ranks, if they still run."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def failure(said):
+    """The line that tells most of a Python program's last words."""
+    lines = [line for line in said.splitlines() if line and not line[0].isspace() and ":" in line]
+    errors = [line for line in lines if "Error" in line.split(":", 1)[0] or "Exception" in line.split(":", 1)[0]]
+    return (errors or [last_line(said)])[0] if said.strip() else "it says nothing"
+
+
+FIO_JOBS = (
+    {"ioengine": "psync", "bs": "1m", "jobs": 4},
+    {"ioengine": "psync", "bs": "8m", "jobs": 4},
+    {"ioengine": "io_uring", "iodepth": "64", "bs": "1m", "jobs": 1},
+    {"ioengine": "libaio", "iodepth": "64", "bs": "1m", "jobs": 1},
+)
+
+
+def fio_sections(files, jobs):
+    """What each of the jobs reads, as options of fio: whole files, dealt largest first; if there are fewer files than
+    jobs, equal ranges of each."""
+    if len(files) < jobs:
+        parts = -(-jobs // len(files))
+        return [{"filename": str(file), "offset": f"{100 * part // parts}%",
+                 "size": f"{100 * (part + 1) // parts - 100 * part // parts}%"}
+                for file in files for part in range(parts)]
+    dealt = [[0, []] for _ in range(jobs)]
+    for file in sorted(files, key=lambda file: file.stat().st_size, reverse=True):
+        least = min(dealt, key=lambda hand: hand[0])
+        least[0] += file.stat().st_size
+        least[1].append(str(file).replace(":", "\\:"))
+    return [{"filename": ":".join(names), "file_service_type": "sequential"} for _, names in dealt]
+
+
+class Fio:
+    """The best of a few sequential direct reads of the same files: the ceiling of a cold load."""
+
+    name = "fio"
+    runs_when = ("cold",)
+    loads = False
+    settings = "the fastest of " + "; ".join(
+        " ".join(f"{key}={value}" for key, value in job.items()) for job in FIO_JOBS) + "; all with direct=1 rw=read"
+
+    def obstacle(self, device):
+        return "" if shutil.which("fio") else "fio is not installed"
+
+    def versions(self):
+        said = subprocess.run(["fio", "--version"], capture_output=True, text=True, check=True)
+        return {"fio": said.stdout.strip().removeprefix("fio-")}
+
+    def run(self, case, prepare):
+        runs = [self.read(case, job, prepare) for job in FIO_JOBS]
+        runs = [run for run in runs if isinstance(run, dict)] or runs
+        if not isinstance(runs[0], dict):
+            raise NotRun(f"failed: {runs[0]}")
+        return max(runs, key=lambda run: run["bytes"] / run["seconds"])
+
+    def read(self, case, job, prepare):
+        """A sample, or why there is none: not every kernel has every engine."""
+        lines = ["[global]", "rw=read", "direct=1", "thread=1", "group_reporting=0", f"ioengine={job['ioengine']}",
+                 f"bs={job['bs']}", f"iodepth={job.get('iodepth', 1)}", "invalidate=0"]
+        for number, section in enumerate(fio_sections(case.files, job["jobs"])):
+            lines += [f"[job{number}]", *(f"{key}={value}" for key, value in section.items())]
+        prepare()
+        result = subprocess.run(["fio", "--readonly", "--output-format=json", "-"], input="\n".join(lines) + "\n",
+                                capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            return last_line(result.stderr or result.stdout)
+        jobs = json.loads(result.stdout[result.stdout.index("{"):])["jobs"]
+        seconds = max(entry["read"]["runtime"] for entry in jobs) / 1000
+        return sample(seconds, sum(entry["read"]["io_bytes"] for entry in jobs), [],
+                      " ".join(f"{key}={value}" for key, value in job.items()))
+
+
+class MemoryCopy:
+    """One copy of every byte into memory that was just allocated, as `safeshuffle probe` measures it with as many
+    ranks: the ceiling of a load of cached files."""
+
+    name = "memory-copy"
+    runs_when = ("warm",)
+    loads = False
+    settings = "safeshuffle probe --quick: memory_copy_fresh, all ranks at once"
+
+    def obstacle(self, device):
+        return ""
+
+    def versions(self):
+        return {}
+
+    def run(self, case, prepare):
+        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as cache:  # so that nothing is kept of it
+            prepare()
+            probed = subprocess.run(
+                [*safeshuffle.launcher(case.ranks), case.command, "probe", case.model, "--quick", "--json",
+                 "--progress", "none"],
+                capture_output=True, text=True, check=False, env=safeshuffle.environment() | {"XDG_CACHE_HOME": cache})
+        if probed.returncode != 0:
+            raise NotRun(f"failed: {last_line(probed.stderr)}")
+        measured = {entry["name"]: entry for entry in json.loads(probed.stdout)["measurements"]}
+        rate = measured["memory_copy_fresh"]["bytes_per_second"]["median"] * case.ranks
+        return sample(case.bytes / rate, case.bytes, [])

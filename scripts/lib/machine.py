@@ -1,0 +1,48 @@
+"""What this machine is."""
+
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+
+
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def filesystem(path):
+    """The type of the filesystem that has the path, such as "ext4", and its device."""
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+        before, after = line.split(" - ", 1)
+        if before.split()[2] == wanted:
+            kind, source = after.split()[:2]
+            return kind, source
+    return "unknown", "unknown"
+
+
+def gpus():
+    """Names of the GPUs, as nvidia-smi lists them."""
+    if not shutil.which("nvidia-smi"):
+        return []
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return listed.stdout.splitlines() if listed.returncode == 0 else []
+
+
+def description(path):
+    """For results: the machine, and the filesystem of the path."""
+    kind, source = filesystem(path)
+    return {
+        "cpu": processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "filesystem": kind,
+        "filesystem_device": source,
+        "gpus": gpus(),
+    }

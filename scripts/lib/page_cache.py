@@ -1,0 +1,74 @@
+"""What the page cache has of files: counted page by page, taken out, brought in."""
+
+import ctypes
+import mmap
+import os
+import sys
+
+BUFFER_BYTES = 8 << 20
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+
+
+def checked(result, what):
+    if result in (-1, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), what)
+    return result
+
+
+def resident_share(files):
+    """The share of the files' pages that is in the page cache."""
+    resident = total = 0
+    for path in files:
+        size = path.stat().st_size
+        with open(path, "rb") as file:
+            at = checked(LIBC.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0), "mmap")
+        pages = -(-size // mmap.PAGESIZE)
+        seen = ctypes.create_string_buffer(pages)
+        checked(LIBC.mincore(at, size, seen), "mincore")
+        checked(LIBC.munmap(at, size), "munmap")
+        resident += sum(byte & 1 for byte in seen.raw[:pages])
+        total += pages
+    return resident / total
+
+
+def read_plainly(files):
+    buffer = bytearray(BUFFER_BYTES)
+    for path in files:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        offset = 0
+        while count := os.preadv(descriptor, [buffer], offset):
+            offset += count
+        os.close(descriptor)
+
+
+def make_cold(files):
+    for path in files:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+    share = resident_share(files)
+    if share > 0:
+        sys.exit(f"not cold: {share:.1%} of the files stay in the page cache")
+
+
+def make_warm(files):
+    for _ in range(5):  # the kernel may drop a few pages meanwhile
+        read_plainly(files)
+        if resident_share(files) == 1:
+            return
+    sys.exit("not warm: the files do not stay in the page cache")
+
+
+MAKE = {"cold": make_cold, "warm": make_warm}
+
+
+def touch_memory(size):
+    """Writes that much memory and gives it back: the host of a virtual machine takes free memory, and what it has taken
+    is slow to use for whoever comes next."""
+    memory = ctypes.create_string_buffer(size)
+    ctypes.memset(memory, 1, size)

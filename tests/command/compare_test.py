@@ -1,0 +1,77 @@
+"""scripts/compare, from the command to its files, on a model that takes no room.
+
+Environment: SAFESHUFFLE, the command; COMPARE, the script.
+"""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from launch import run
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+PEERS = CACHE / "safeshuffle" / "peers"  # where scripts/compare has them by default
+
+
+class Compare(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory(prefix="safeshuffle-")
+        cls.root = Path(cls.directory.name)
+        cls.model = cls.root / "model"
+        made = run("make", cls.model, "--like", "llama-2-70b", "--scale", "0.0001", "--sparse")
+        assert made.returncode == 0, made.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.directory.cleanup()
+
+    def compare(self, *options):
+        """What it printed, and results.json. In memory nothing is cold, so that all is measured warm."""
+        out = self.root / "out"
+        done = subprocess.run(
+            [sys.executable, os.environ["COMPARE"], "--command", os.environ["SAFESHUFFLE"], "--model", self.model,
+             "--cache", "warm", "--turns", "2", "--ranks", "2", "--dir", self.root, "--out", out, "--no-install",
+             *options],
+            capture_output=True, text=True, timeout=100, check=False)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((out / "summary.md").read_text(), done.stdout)
+        with open(out / "results.csv", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        result = json.loads((out / "results.json").read_text())
+        self.assertEqual(len(rows), len(result["samples"]))
+        return done, result
+
+    def test_without_the_others(self):
+        done, result = self.compare("--environment", self.root / "none", "--only", "safetensors-mmap")
+        self.assertIn("**safetensors-mmap**: safetensors is not installed: ", done.stdout)
+        self.assertEqual([sample["turn"] for sample in result["samples"]], [0, 1])
+        for sample in result["samples"]:
+            self.assertEqual((sample["system"], sample["cache"], sample["ranks"]), ("safeshuffle", "warm", 2))
+            self.assertLess(sample["read_bytes"], sample["bytes"] / 100)  # of other files
+            for name in "seconds", "cpu_seconds", "gigabytes_per_second", "peak_resident_bytes":
+                self.assertGreater(sample[name], 0, name)
+            # Each rank has about half of the model in memory of its own.
+            self.assertGreater(sample["peak_resident_bytes"], sample["bytes"])
+            self.assertLess(sample["peak_resident_bytes_of_one_rank"], sample["bytes"])
+        self.assertIn("about ", done.stderr)  # time left
+
+    @unittest.skipUnless(PEERS.is_dir(), "scripts/compare has installed nothing here")
+    def test_with_another(self):
+        done, result = self.compare("--only", "safetensors-mmap", "--dtype", "f16")
+        self.assertEqual(result["proofs"], [{"system": "safetensors-mmap", "ranks": 2, "dtype": "f16",
+                                             "tensors": 2 * 723}], done.stdout)  # fmt: skip
+        order = [(sample["turn"], sample["system"]) for sample in result["samples"]]
+        turns = [(0, "safeshuffle"), (0, "safetensors-mmap"), (1, "safetensors-mmap"), (1, "safeshuffle")]
+        self.assertEqual(order, turns)
+        self.assertEqual([entry["system"] for entry in result["summary"] if entry["times_as_fast"]],
+                         ["safetensors-mmap"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,290 @@
+"""scripts/compare: what it computes, compares and writes, without loading anything.
+
+usage: compare_test.py SCRIPTS
+"""
+
+import csv
+import importlib.machinery
+import importlib.util
+import io
+import json
+import struct
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPTS = Path(sys.argv.pop())
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(SCRIPTS))
+
+from lib.comparison import environment, placement, results, systems  # noqa: E402
+from peers.catalog import PEERS  # noqa: E402
+
+
+def load_script(name):
+    loader = importlib.machinery.SourceFileLoader(name, str(SCRIPTS / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def write_safetensors(path, tensors, metadata=None):
+    """`tensors`: by name, dtype, shape and bytes."""
+    header, data = {} if metadata is None else {"__metadata__": metadata}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def record(**shards):
+    return {placement.RECORD: json.dumps({"version": 1, "rank": 0, "world": 2, "shards": shards})}
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = Path(directory.name)
+
+    def file(self, name, tensors, metadata=None):
+        write_safetensors(self.root / name, tensors, metadata)
+        return self.root / name
+
+
+class Differences(Files):
+    """The proof that all ranks hold the same bytes must notice each way in which they may not."""
+
+    def digests(self, **tensors):
+        return placement.digests_of(self.file("saved.safetensors", tensors))
+
+    def setUp(self):
+        super().setUp()
+        self.wanted = self.digests(a=("F16", [2], b"abcd"), b=("U8", [3], b"xyz"))
+
+    def test_none(self):
+        again = self.digests(b=("U8", [3], b"xyz"), a=("F16", [2], b"abcd"))  # in another order
+        self.assertIsNone(placement.difference(self.wanted, again))
+
+    def test_one_bit(self):
+        found = self.digests(a=("F16", [2], b"abcd"), b=("U8", [3], b"xy{"))
+        self.assertEqual(placement.difference(self.wanted, found), ("b", "differs in its bytes"))
+
+    def test_shape_and_dtype(self):
+        shape = self.digests(a=("F16", [2, 1], b"abcd"), b=("U8", [3], b"xyz"))
+        self.assertEqual(placement.difference(self.wanted, shape), ("a", "differs in shape: [2, 1], not [2]"))
+        dtype = self.digests(a=("BF16", [2], b"abcd"), b=("U8", [3], b"xyz"))
+        self.assertEqual(placement.difference(self.wanted, dtype), ("a", "differs in dtype: BF16, not F16"))
+
+    def test_too_few_and_too_many(self):
+        few = self.digests(a=("F16", [2], b"abcd"))
+        self.assertEqual(placement.difference(self.wanted, few), ("b", "is missing"))
+        self.assertEqual(placement.difference(few, self.wanted), ("b", "is not this rank's"))
+
+    def test_the_digest_covers_all_bytes_of_large_tensors(self):
+        size = placement.CHUNK_BYTES + 5
+        wanted = self.digests(a=("U8", [size], bytes(size)))
+        found = self.digests(a=("U8", [size], bytes(size - 1) + b"\1"))
+        self.assertEqual(placement.difference(wanted, found), ("a", "differs in its bytes"))
+
+    def test_a_file_that_ends_early(self):
+        path = self.file("short.safetensors", {"a": ("U8", [4], b"1234")})
+        path.write_bytes(path.read_bytes()[:-1])
+        with self.assertRaises(OSError):
+            placement.digests_of(path)
+
+
+class Placement(Files):
+    def placed(self, saved, stored, **shards):
+        model = self.file("model.safetensors", stored)
+        part = self.file("rank.safetensors", saved, record(**shards))
+        return placement.placement_of(part, placement.stored_tensors([model]))
+
+    def test_slices_along_an_axis_and_whole_tensors(self):
+        placed = self.placed(
+            {"w": ("F16", [2, 1], b"abcd"), "n": ("U8", [1], b"x")},
+            {"n": ("U8", [1], b"x"), "w": ("BF16", [2, 2], bytes(8))},
+            w={"shape": [2, 2], "axis": 1, "intervals": [[1, 1]]},
+        )
+        self.assertEqual(list(placed), ["n", "w"])  # in the order of what is stored
+        self.assertEqual((placed["n"]["axis"], placed["n"]["pieces"]), (None, []))
+        self.assertEqual((placed["w"]["axis"], placed["w"]["pieces"]), (1, [(1, 1, 0)]))
+        self.assertEqual((placed["w"]["stored_dtype"], placed["w"]["dtype"]), ("BF16", "F16"))
+
+    def test_several_intervals_are_joined(self):
+        self.assertEqual(placement.pieces_of([[0, 2], [6, 3]], 9), [(0, 2, 0), (6, 3, 2)])
+
+    def test_what_is_not_stored_is_zeros(self):
+        self.assertEqual(placement.pieces_of([[4, 4]], 6), [(4, 2, 0)])
+        self.assertEqual(placement.pieces_of([[8, 4]], 6), [])
+
+    def test_what_is_no_slice_is_refused(self):
+        with self.assertRaisesRegex(placement.NotSlices, "no stored tensor has the name of 'fused'"):
+            self.placed({"fused": ("U8", [1], b"x")}, {"n": ("U8", [1], b"x")})
+        with self.assertRaisesRegex(placement.NotSlices, r"'n' \[2\] is not a slice of the stored tensor \[1\]"):
+            self.placed({"n": ("U8", [2], b"xy")}, {"n": ("U8", [1], b"x")})
+
+
+def taken(seconds):
+    ranks = [{"cpu_seconds": 1.0, "read_bytes": 5}, {"cpu_seconds": 2.0, "read_bytes": 6}]
+    return systems.sample(seconds, 10**9, ranks)
+
+
+def sample(system, turn, seconds, **case):
+    case = {"dtype": "keep", "cache": "cold", "ranks": 2, "position": 0} | case
+    return results.completed(taken(seconds), turn=turn, system=system, **case)
+
+
+class Figures(unittest.TestCase):
+    def setUp(self):
+        # The other one is slow in the turn in which the first is: what is compared are turns, not medians.
+        self.samples = [sample("ours", 0, 1.0), sample("other", 0, 2.0), sample("other", 1, 6.0),
+                        sample("ours", 1, 4.0), sample("ours", 2, 1.0), sample("other", 2, 1.0),
+                        sample("ours", 0, 9.0, cache="warm")]
+        self.summary = results.summary(self.samples, ["ours", "other"])
+
+    def test_ratios_are_of_one_turn(self):
+        cold = results.groups(self.samples)[("keep", "cold", 2)]
+        self.assertEqual(results.ratios(cold, "ours", "other"), [2.0, 1.5, 1.0])
+
+    def test_a_turn_that_one_of_them_lacks_does_not_count(self):
+        cold = [sample for sample in self.samples if (sample["system"], sample["turn"]) != ("other", 1)]
+        self.assertEqual(results.ratios(results.groups(cold)[("keep", "cold", 2)], "ours", "other"), [2.0, 1.0])
+
+    def test_summary(self):
+        ours, other, warm = self.summary
+        self.assertEqual((ours["system"], ours["runs"], ours["times_as_fast"]), ("ours", 3, None))
+        self.assertEqual(ours["gigabytes_per_second"], {"median": 1.0, "least": 0.25, "most": 1.0})
+        self.assertEqual(other["times_as_fast"], {"median": 1.5, "least": 1.0, "most": 2.0})
+        self.assertEqual((warm["cache"], warm["runs"]), ("warm", 1))
+
+    def test_ranks_are_added(self):
+        self.assertEqual(self.samples[0]["cpu_seconds"], 3.0)
+        self.assertEqual(self.samples[0]["read_bytes"], 11)
+        self.assertIsNone(self.samples[0]["peak_resident_bytes"])  # unknown, not 0
+        self.assertEqual(systems.sample(1.0, 1, [{"peak_resident_bytes": 3}, {"peak_resident_bytes": 4}])
+                         ["peak_resident_bytes_of_one_rank"], 4)
+
+    def test_csv_has_every_sample_and_column(self):
+        rows = list(csv.DictReader(io.StringIO(results.csv_text(self.samples))))
+        self.assertEqual(len(rows), len(self.samples))
+        self.assertEqual(tuple(rows[0]), results.COLUMNS)
+        self.assertEqual((rows[1]["system"], float(rows[1]["seconds"]), rows[1]["turn"]), ("other", 2.0, "0"))
+        self.assertEqual(rows[0]["peak_resident_bytes"], "")
+
+    def test_markdown(self):
+        machine = {"cpu": "CPU", "cores": 2, "memory_bytes": 8e9, "kernel": "6", "filesystem": "ext4", "gpus": []}
+        text = results.markdown({
+            "machine": machine, "commit": "abc", "model": {"files": 3, "bytes": 10**9}, "options": {"turns": 3},
+            "samples": self.samples, "summary": self.summary,
+            "systems": [{"name": "ours", "versions": {"ours": "1.2"}, "settings": "defaults"}],
+            "not_run": [{"system": "third", "case": "", "reason": "needs a GPU for each rank"}],
+            "proofs": [{"tensors": 7}, {"tensors": 3}],
+        })
+        self.assertIn("**cold, 2 ranks, --dtype keep**", text)
+        self.assertIn("| other | 0.50 (0.17–1.00) | 1.50 (1.00–2.00) | 3.00 |", text)
+        self.assertIn("- **third**: needs a GPU for each rank", text)
+        self.assertIn("10 tensors in 2 loads", text)
+
+
+class Peers(unittest.TestCase):
+    def test_names_are_unique_and_drivers_there(self):
+        names = [peer.name for peer in PEERS]
+        self.assertEqual(len(set(names)), len(names))
+        for peer in PEERS:
+            self.assertTrue((SCRIPTS / "peers" / f"{peer.driver}.py").is_file(), peer.driver)
+            self.assertTrue(set(peer.packages) <= set(environment.STABLE), peer.packages)
+
+    def test_what_is_not_installed_is_told(self):
+        with tempfile.TemporaryDirectory() as directory:
+            nothing = environment.Environment(Path(directory, "none"))
+            nothing.failures["torch"] = "no space left"
+            for peer in PEERS:
+                obstacle = systems.Peer(peer, nothing).obstacle("cuda")
+                self.assertRegex(obstacle, " is not installed: the environment does not have it$")
+            nothing.versions = {"safetensors": "1"}
+            self.assertEqual(systems.Peer(PEERS[0], nothing).obstacle("cpu"), "torch is not installed: no space left")
+            nothing.versions["torch"] = "2"
+            self.assertEqual(systems.Peer(PEERS[0], nothing).obstacle("cpu"), "")
+
+    def test_what_needs_a_gpu_is_told(self):
+        with tempfile.TemporaryDirectory() as directory:
+            nothing = environment.Environment(Path(directory, "none"))
+            for peer in PEERS:
+                if peer.needs_gpu:
+                    self.assertEqual(systems.Peer(peer, nothing).obstacle("cpu"), "needs a GPU for each rank")
+
+    def test_the_line_that_tells_why(self):
+        said = 'Traceback (most recent call last):\n  File "x"\nImportError: no module\na rank failed\n'
+        self.assertEqual(systems.failure(said), "ImportError: no module")
+        self.assertEqual(systems.failure("killed\n"), "killed")
+
+
+class Fio(Files):
+    def files(self, *sizes):
+        paths = [self.root / str(number) for number in range(len(sizes))]
+        for path, size in zip(paths, sizes):
+            path.write_bytes(bytes(size))
+        return paths
+
+    def test_many_files_are_dealt_evenly(self):
+        sections = systems.fio_sections(self.files(5, 3, 3, 2, 2, 1), 2)
+        self.assertEqual([section["filename"].split(":") for section in sections],
+                         [[str(self.root / name) for name in names] for names in ("035", "124")])
+
+    def test_few_files_are_cut(self):
+        sections = systems.fio_sections(self.files(9), 4)
+        self.assertEqual([(section["offset"], section["size"]) for section in sections],
+                         [("0%", "25%"), ("25%", "25%"), ("50%", "25%"), ("75%", "25%")])
+
+
+class Stub:
+    """A system that loads what it is told."""
+
+    def __init__(self, name, found):
+        self.name, self.loads, self.found = name, True, found
+
+    def digests(self, case):
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+class Proof(unittest.TestCase):
+    """Of a whole comparison, the step that compares bytes."""
+
+    WANTED = [{"w": ["U8", [1], "aa"]}, {"w": ["U8", [1], "bb"]}]
+
+    def setUp(self):
+        self.script = load_script("compare")
+        self.comparison = object.__new__(self.script.Comparison)
+        self.comparison.systems, self.comparison.not_run, self.comparison.proofs = [None], [], []
+        self.case = systems.Case(Path("m"), (), 1, 2, "f16", Path("safeshuffle"), Path("."))
+
+    def is_equal(self, found):
+        return self.comparison.is_equal(Stub("lib", found), self.case, self.WANTED, "")
+
+    def test_equal(self):
+        self.assertTrue(self.is_equal(self.WANTED))
+        self.assertEqual(self.comparison.proofs, [{"system": "lib", "ranks": 2, "dtype": "f16", "tensors": 2}])
+
+    def test_a_difference_ends_the_run_and_names_where(self):
+        with self.assertRaises(SystemExit) as ended:
+            self.is_equal([self.WANTED[0], {"w": ["U8", [1], "bc"]}])
+        self.assertEqual(str(ended.exception),
+                         "compare: lib, 2 ranks, --dtype f16: rank 1: tensor 'w' differs in its bytes")
+
+    def test_a_rank_too_few_ends_the_run(self):
+        with self.assertRaises(SystemExit):
+            self.is_equal(self.WANTED[:1])
+
+    def test_what_cannot_run_is_listed(self):
+        self.assertFalse(self.is_equal(systems.NotRun("failed: no memory")))
+        self.assertEqual(self.comparison.not_run,
+                         [{"system": "lib", "case": "2 ranks, --dtype f16", "reason": "failed: no memory"}])
+
+
+if __name__ == "__main__":
+    unittest.main()
