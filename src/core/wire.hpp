@@ -19,9 +19,21 @@ class WireWriter {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
     return *this;
   }
+  /// In as few bytes as the value needs, seven bits in each.
+  WireWriter& put_short(std::uint64_t value) {
+    constexpr std::uint64_t more = 0x80;
+    for (; value >= more; value >>= 7) bytes_.push_back(static_cast<char>(value % more + more));
+    bytes_.push_back(static_cast<char>(value));
+    return *this;
+  }
   WireWriter& put(double value) { return put(std::bit_cast<std::uint64_t>(value)); }
   WireWriter& put(std::string_view text) {
     put(std::uint64_t{text.size()});
+    bytes_.append(text);
+    return *this;
+  }
+  WireWriter& put_short(std::string_view text) {
+    put_short(std::uint64_t{text.size()});
     bytes_.append(text);
     return *this;
   }
@@ -42,8 +54,18 @@ class WireReader {
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
   }
+  std::uint64_t short_number() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<unsigned char>(take(1).front());
+      value |= std::uint64_t{byte & 0x7fU} << shift;
+      if (byte < 0x80U) return value;
+    }
+    throw TransportError("a control message is damaged");
+  }
   double real() { return std::bit_cast<double>(number()); }
   std::string text() { return std::string(take(number())); }
+  std::string short_text() { return std::string(take(short_number())); }
 
  private:
   std::string_view take(std::uint64_t count) {

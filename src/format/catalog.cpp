@@ -1,9 +1,10 @@
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/metadata.hpp"
+
+#include "core/name_order.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -16,13 +17,8 @@ void count_tensors(std::vector<FileInfo>& files, const std::vector<TensorInfo>& 
 }
 
 std::vector<std::uint32_t> order_by_name(const std::vector<TensorInfo>& tensors) {
-  std::vector<std::uint32_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const int names = tensors[a].name.compare(tensors[b].name);
-    return names < 0 || (names == 0 && a < b);
-  });
-  return order;
+  const auto name_of = [&](std::uint32_t i) { return std::string_view(tensors[i].name); };
+  return core::NameSort(name_of).order(tensors.size());
 }
 
 [[noreturn]] void refuse_twin(const FileInfo& first, const FileInfo& second,

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/sharded_state.hpp"
+
+#include "core/wire.hpp"
 
 namespace safeshuffle::format {
 
@@ -30,15 +33,37 @@ struct RawHeader {
                             ///< 0 if unknown
 };
 
+/// What the header of one file says.
+struct FileHeader {
+  std::uint64_t file_size = 0;
+  std::uint64_t data_start = 0;
+  std::int64_t modified_ns = 0;
+  std::uint64_t inode = 0;          ///< as in RawHeader
+  double cached_share = 0;          ///< as in RawHeader
+  std::vector<TensorInfo> tensors;  ///< as in Header
+  std::string shard_record;         ///< what it has under `shard_record_key`; empty if nothing
+};
+
+/// Throws FormatError.
+FileHeader parse_file_header(const RawHeader& raw, const std::string& path);
+
+/// Without the inode, which is valid for this rank only: on other nodes, the same file may have a
+/// different one. Takes about half the bytes of the JSON text.
+void encode(const FileHeader& header, core::WireWriter& out);
+FileHeader decode_file_header(core::WireReader& in);
+
 /// What the headers of all files say.
 struct Contents {
   Catalog catalog;
   std::shared_ptr<const ShardedState> sharded_state;  ///< null if it is not one
 };
 
-/// Parses headers (in the order of `listing.files`). Throws FormatError, also if a tensor is in two
-/// files that are no sharded state, or the headers disagree with the index: a tensor that the index
-/// has and the named file lacks, or that a file has and the index lacks or places elsewhere.
-Contents parse_contents(const Listing& listing, const std::vector<RawHeader>& headers);
+/// Joins the headers of all files, which `next` returns in the order of `listing.files`. Throws
+/// FormatError if a tensor is in two files that are no sharded state.
+Contents join_headers(const Listing& listing, const std::function<FileHeader()>& next);
+
+/// Throws FormatError if the headers disagree with the index, if there is one: a tensor that the
+/// index has and the named file lacks, or that a file has and the index lacks or places elsewhere.
+void check_index(const Listing& listing, const Catalog& catalog);
 
 }  // namespace safeshuffle::format

@@ -26,8 +26,8 @@ struct Batch {
   std::uint64_t bytes = 0;           // landed
   std::size_t error_position = 0;    // of the piece that failed
   std::optional<ErrorRecord> error;
-  std::size_t files_to_leave = 0;  // the first of `files`, of which ranges may be left
-  std::vector<LeftRange> left;     // until polled
+  bool may_leave = false;
+  std::vector<LeftRange> left;  // until polled
   Activities activities;
 };
 
@@ -136,10 +136,12 @@ class BatchReader final : public Reader {
     return ranges;
   }
 
-  /// What is left keeps its file open. So at most as many files are left as are kept open anyway.
   void add_batch(const std::vector<Piece>& pieces, bool may_leave) {
-    Batch batch{.files = files_of(pieces), .error = {}, .left = {}, .activities = {}};
-    if (may_leave) batch.files_to_leave = std::min(batch.files.size(), files_.capacity());
+    Batch batch{.files = files_of(pieces),
+                .error = {},
+                .may_leave = may_leave,
+                .left = {},
+                .activities = {}};
     batch.unread = batch.unfinished = pieces.size();
     if (may_leave) batch.left.reserve(pieces.size());  // `note_left` must not throw
     const std::scoped_lock lock(waiting_mutex_, mutex_);
@@ -193,7 +195,7 @@ class BatchReader final : public Reader {
       begun_ = core::Clock::now();
       busy_.emplace(reader_.busy_);
       return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_,
-                              may_leave(task_));
+                              task_.batch.may_leave);
     }
 
     void end(std::exception_ptr error) noexcept override {
@@ -220,16 +222,19 @@ class BatchReader final : public Reader {
     std::optional<RangeRead> reading_;
   };
 
+  /// Of what is left, only the first files of a batch stay open, as many as are kept open anyway.
   /// Files of a batch ascend.
-  static bool may_leave(const Task& task) {
-    const std::size_t files = task.batch.files_to_leave;
-    return files != 0 && task.piece.file <= task.batch.files[files - 1];
+  bool keeps_open(const Task& task) const {
+    const std::vector<std::uint32_t>& files = task.batch.files;
+    return task.piece.file <= files[std::min(files.size(), files_.capacity()) - 1];
   }
 
   void note_left(const Task& task, std::shared_ptr<File> file) noexcept {
+    if (!keeps_open(task)) file.reset();
     const Piece& piece = task.piece;
     const std::scoped_lock lock(mutex_);
-    task.batch.left.push_back({std::move(file), piece.offset, piece.bytes, piece.destination});
+    task.batch.left.push_back(
+        {&files_, piece.file, piece.offset, piece.bytes, piece.destination, std::move(file)});
   }
 
   /// One piece from slot to device, unless it could not be read.
@@ -262,9 +267,12 @@ class BatchReader final : public Reader {
     return --batch.unread == 0 && !batch.error;
   }
 
-  /// After the last read, because data read before a change cannot be trusted either.
+  /// After the last read, because data read before a change cannot be trusted either; so not yet
+  /// where something was left. Nothing else uses what was left now.
   void check_files(Batch& batch) {
+    std::ranges::sort(batch.left, {}, &LeftRange::file);
     for (const std::uint32_t file : batch.files) {
+      if (std::ranges::binary_search(batch.left, file, {}, &LeftRange::file)) continue;
       attempt({batch, {.file = file}, after_pieces},
               [&] { check_unchanged(files_.info(file), source_); });
     }
@@ -340,11 +348,13 @@ class BatchReader final : public Reader {
 }  // namespace
 
 void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to) {
-  source::read(range.file->buffered(), range.file->info().path, range.offset + skip, to);
+  const auto opened = range.kept_open ? nullptr : range.files->open(range.file);
+  const File& file = opened ? *opened : *range.kept_open;
+  source::read(file.buffered(), file.info().path, range.offset + skip, to);
 }
 
 void check_unchanged(const LeftRange& range, const source::Source& source) {
-  check_unchanged(range.file->info(), source);
+  check_unchanged(range.files->info(range.file), source);
 }
 
 std::unique_ptr<Reader> make_reader(const ReaderOptions& options, const source::Source& source,

@@ -31,14 +31,13 @@ File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
       source_(source),
       recorder_(recorder),
       device_(device),
-      buffered_(source.open(info.path, source::Access::cached)),
-      is_local_(mode == DirectIo::automatic && buffered_->is_local()) {
+      buffered_(source.open(info.path, source::Access::cached)) {
   require_identity(info_, buffered_->identity());
 }
 
 AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) const {
   if (mode_ != DirectIo::automatic) return {mode_ == DirectIo::on, {}};
-  if (!is_local_) return automatic_access(false, bytes, {}, prefetch_);
+  if (!buffered_->is_local()) return automatic_access(false, bytes, {}, prefetch_);
   const std::uint64_t judged =
       std::max(bytes, std::min(least_judged, info_.size - std::min(offset, info_.size)));
   return automatic_access(true, judged, buffered_->cached_bytes(offset, judged), prefetch_);

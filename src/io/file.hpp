@@ -60,7 +60,6 @@ class File {
   PathRecorder& recorder_;
   device::DeviceReads* const device_;
   const std::unique_ptr<source::Handle> buffered_;
-  const bool is_local_;
   std::once_flag direct_opened_;
   std::unique_ptr<source::Handle> direct_;
   std::once_flag on_device_opened_;

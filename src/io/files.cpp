@@ -7,9 +7,9 @@
 namespace safeshuffle::io {
 namespace {
 
-/// Files kept open: enough for the few that a wave touches, and few compared with the number that
-/// the process may open: a file may take two descriptors, and as many files again may be open for
-/// what each of three batches has left in them.
+/// Files kept open: enough for the few large ones that a wave touches, and few compared with the
+/// number that the process may open: a file may take two descriptors, and as many files again may
+/// be open for what each of three batches has left in them.
 std::size_t open_file_limit() {
   constexpr rlim_t most = 32;
   rlimit limit{};

@@ -32,15 +32,17 @@ struct ReadRange {
 };
 
 class File;
+class Files;
 
 /// A range that was left where it is, because the page cache has it: a copy to its destination, to
-/// be copied from there again, would only cost time. Keeps its file open; must not outlive the
-/// reader.
+/// be copied from there again, would only cost time. Must not outlive the reader.
 struct LeftRange {
-  std::shared_ptr<File> file;
+  Files* files = nullptr;
+  std::uint32_t file = 0;  ///< index into the files the reader was made with
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::byte* destination = nullptr;  ///< where it would have been read to
+  std::shared_ptr<File> kept_open;   ///< null: the file is opened again to read from it
 };
 
 /// Fills `to` with the bytes of the range from `skip` on. Thread-safe. Throws IoError.
@@ -87,8 +89,8 @@ class Reader {
 
   /// Starts reading all ranges; returns at once. Files are opened on first use. A failed range does
   /// not stop the others: the bytes of a failed range are unspecified.
-  /// With `may_leave`, what the page cache has of the first files is not read, see LeftRange; it
-  /// counts as landed.
+  /// With `may_leave`, what the page cache has is not read, see LeftRange; it counts as landed. The
+  /// caller then checks the files of what was left.
   virtual BatchId submit(std::span<const ReadRange> ranges, bool may_leave = false) = 0;
 
   /// Waits up to `patience` for the batch to be done. A failure is reported, not thrown.

@@ -1,6 +1,7 @@
 #include "pipeline/file_slab.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace safeshuffle::pipeline {
 namespace {
@@ -32,10 +33,10 @@ void FileSlab::read(std::uint64_t offset, std::span<std::byte> to) const {
 }
 
 void FileSlab::check_unchanged(const source::Source& source) const {
-  const io::File* last = nullptr;
+  std::optional<std::uint32_t> last;
   for (const io::LeftRange& range : left_) {
-    if (range.file.get() == last) continue;
-    last = range.file.get();
+    if (range.file == last) continue;
+    last = range.file;
     io::check_unchanged(range, source);
   }
 }

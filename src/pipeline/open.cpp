@@ -25,11 +25,12 @@ struct Found {
   Costs costs;
 };
 
+// All but the index's text, which rank 0 alone checks.
 std::string encode(const Found& found) {
   core::WireWriter out;
   for (const plan::CostField& field : plan::cost_fields) out.put(found.costs.*field.value);
   out.put(found.rules_json).put(found.listing.config_path).put(found.listing.config_json);
-  out.put(found.listing.index_path).put(found.listing.index_json);
+  out.put(found.listing.index_path);
   for (const std::string& file : found.listing.files) out.put(file);
   return out.take();
 }
@@ -42,7 +43,6 @@ Found decode_found(const std::string& bytes) {
   found.listing.config_path = in.text();
   found.listing.config_json = in.text();
   found.listing.index_path = in.text();
-  found.listing.index_json = in.text();
   while (!in.at_end()) found.listing.files.push_back(in.text());
   return found;
 }
@@ -61,61 +61,78 @@ source::Pulse pulse_of(const comm::Heartbeat& beat) {
   return {beat, [&beat](const auto& computation) { comm::beat_during(beat, computation); }};
 }
 
-// Inodes are valid for this rank only: on other nodes, the same file may have a different one.
+// A thread is worth its start for what takes milliseconds.
+format::FileHeader parse(const format::RawHeader& raw, const std::string& path,
+                         const comm::Heartbeat& beat) {
+  constexpr std::size_t long_header = std::size_t{1} << 20;
+  format::FileHeader header;
+  const auto parse_it = [&] { header = format::parse_file_header(raw, path); };
+  raw.json.size() < long_header ? parse_it() : comm::beat_during(beat, parse_it);
+  return header;
+}
+
+// Each rank reads and parses its files, because parsing takes longer than reading.
 std::string read_headers(const source::Source& source, const std::vector<std::string>& files,
                          const comm::Control& control, const comm::Heartbeat& beat,
                          std::vector<std::uint64_t>& inodes) {
   core::WireWriter out;
   out.put(core::node_id());
   for (std::size_t i = control.rank(); i < files.size(); i += control.size()) {
-    const format::RawHeader header = source::read_header(source, files[i]);
-    out.put(header.json).put(header.file_size);
-    out.put(static_cast<std::uint64_t>(header.modified_ns)).put(header.cached_share);
+    const format::FileHeader header = parse(source::read_header(source, files[i]), files[i], beat);
+    encode(header, out);
     inodes[i] = header.inode;
     beat();
   }
   return out.take();
 }
 
-// What all ranks together have read.
-struct Headers {
-  std::vector<format::RawHeader> files;
-  std::vector<std::string> nodes;  // by rank
+// The share of the files' bytes that is in the page cache.
+class CachedShare {
+ public:
+  void add(const format::FileHeader& file) {
+    bytes_ += static_cast<double>(file.file_size);
+    cached_ += file.cached_share * static_cast<double>(file.file_size);
+  }
+  double value() const { return bytes_ > 0 ? cached_ / bytes_ : 0; }
+
+ private:
+  double bytes_ = 0;
+  double cached_ = 0;
 };
 
-Headers decode_headers(const std::vector<std::string>& by_rank,
-                       const std::vector<std::uint64_t>& inodes) {
-  const std::size_t files = inodes.size();
-  Headers headers{std::vector<format::RawHeader>(files), {}};
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    core::WireReader in(by_rank[rank]);
-    headers.nodes.push_back(in.text());
-    for (std::size_t i = rank; i < files; i += by_rank.size()) {
-      format::RawHeader& header = headers.files[i];
-      header.json = in.text();
-      header.file_size = in.number();
-      header.modified_ns = static_cast<std::int64_t>(in.number());
-      header.cached_share = in.real();
-      header.inode = inodes[i];
-    }
+// What all ranks together have read, file by file.
+class Headers {
+ public:
+  Headers(const std::vector<std::string>& by_rank, const std::vector<std::uint64_t>& inodes)
+      : readers_(by_rank.begin(), by_rank.end()), inodes_(inodes) {
+    for (core::WireReader& reader : readers_) nodes_.push_back(reader.text());
   }
-  return headers;
-}
 
-double cached_share(const std::vector<format::RawHeader>& files) {
-  double bytes = 0;
-  double cached = 0;
-  for (const format::RawHeader& file : files) {
-    bytes += static_cast<double>(file.file_size);
-    cached += file.cached_share * static_cast<double>(file.file_size);
+  format::FileHeader next() {
+    format::FileHeader header = format::decode_file_header(readers_[file_ % readers_.size()]);
+    header.inode = inodes_[file_++];
+    cached_.add(header);
+    return header;
   }
-  return bytes > 0 ? cached / bytes : 0;
-}
+
+  // By rank.
+  const std::vector<std::string>& nodes() const noexcept { return nodes_; }
+
+  // Of the files up to now.
+  double cached_share() const { return cached_.value(); }
+
+ private:
+  std::vector<core::WireReader> readers_;
+  const std::vector<std::uint64_t>& inodes_;
+  std::vector<std::string> nodes_;
+  std::size_t file_ = 0;
+  CachedShare cached_;
+};
 
 // What is in the page cache of one node says nothing about the others.
 Site site_of(const Headers& headers, DeviceKind device, const Costs& costs) {
-  const std::uint32_t nodes = node_count(headers.nodes);
-  return {device, nodes, nodes == 1 ? cached_share(headers.files) : 0, costs};
+  const std::uint32_t nodes = node_count(headers.nodes());
+  return {device, nodes, nodes == 1 ? headers.cached_share() : 0, costs};
 }
 
 }  // namespace
@@ -123,16 +140,19 @@ Site site_of(const Headers& headers, DeviceKind device, const Costs& costs) {
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
                      const Options& options, DeviceKind device, comm::Control& control) {
   const std::chrono::milliseconds timeout = timeout_of(options);
+  std::string index_json;  // on rank 0
   const auto find = [&](const comm::Heartbeat& beat) -> std::string {
     if (control.rank() != 0) return {};
-    const Found found{source::discover(source, paths, pulse_of(beat)), read_rules(options.tp_plan),
-                      options.plan.site.costs};
+    Found found{source::discover(source, paths, pulse_of(beat)), read_rules(options.tp_plan),
+                options.plan.site.costs};
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = encode(found); });
+    index_json = std::move(found.listing.index_json);
     return encoded;
   };
   const auto told = comm::agree_with_heartbeat(control, timeout, find);
-  const Found found = decode_found(told.front());
+  Found found = decode_found(told.front());
+  found.listing.index_json = std::move(index_json);
 
   std::vector<std::uint64_t> inodes(found.listing.files.size());
   const auto read = [&](const comm::Heartbeat& beat) {
@@ -145,8 +165,9 @@ Opened open_together(const source::Source& source, const std::vector<std::string
   checkpoint.config_json = found.listing.config_json;
   TpPlan rules = TpPlan::replicate_all();
   comm::agree_on_computation(control, timeout, [&]() -> std::string {
-    const Headers headers = decode_headers(raw, inodes);
-    format::Contents contents = format::parse_contents(found.listing, headers.files);
+    Headers headers(raw, inodes);
+    format::Contents contents = format::join_headers(found.listing, [&] { return headers.next(); });
+    if (control.rank() == 0) format::check_index(found.listing, contents.catalog);
     site = site_of(headers, device, found.costs);
     checkpoint.cached_share = site.cached_share;
     checkpoint.catalog = std::move(contents.catalog);
@@ -162,12 +183,17 @@ Opened open_together(const source::Source& source, const std::vector<std::string
 Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
   const source::Source& files = source::files();
   const format::Listing listing = source::discover(files, paths);
-  std::vector<format::RawHeader> headers;
-  headers.reserve(listing.files.size());
-  for (const std::string& file : listing.files) headers.push_back(source::read_header(files, file));
-  format::Contents contents = format::parse_contents(listing, headers);
+  pipeline::CachedShare cached;
+  auto file = listing.files.begin();
+  format::Contents contents = format::join_headers(listing, [&] {
+    const std::string& path = *file++;
+    format::FileHeader header = format::parse_file_header(source::read_header(files, path), path);
+    cached.add(header);
+    return header;
+  });
+  format::check_index(listing, contents.catalog);
   return {std::move(contents.catalog), listing.config_json, std::move(contents.sharded_state),
-          pipeline::cached_share(headers)};
+          cached.value()};
 }
 
 Checkpoint open_checkpoint(const std::string& path) {

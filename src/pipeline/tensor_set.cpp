@@ -4,6 +4,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/name_order.hpp"
 #include "core/tensor_bytes.hpp"
 #include "pipeline/tensor_state.hpp"
 #include "plan/arena.hpp"
@@ -22,6 +23,16 @@ void append_views(TensorView view, const Target& target, const Catalog& catalog,
     view.name = alias;
     views.push_back(view);
   }
+}
+
+std::vector<TensorView> sorted_by_name(const std::vector<TensorView>& views) {
+  const auto name_of = [&](std::uint32_t i) { return views[i].name; };
+  std::vector<TensorView> sorted;
+  sorted.reserve(views.size());
+  for (const std::uint32_t i : core::NameSort(name_of).order(views.size())) {
+    sorted.push_back(views[i]);
+  }
+  return sorted;
 }
 
 }  // namespace
@@ -51,8 +62,7 @@ std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t ran
                   i},
                  target, schedule.catalog, state->views);
   }
-  std::sort(state->views.begin(), state->views.end(),
-            [](const TensorView& a, const TensorView& b) { return a.name < b.name; });
+  state->views = sorted_by_name(state->views);
   return state;
 }
 

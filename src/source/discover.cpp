@@ -50,10 +50,10 @@ std::map<std::string, std::string> files_of(const format::WeightMap& weight_map)
   return files;
 }
 
-/// Checks that a file that an index names exists; errors name `tensor`, one of the file's tensors.
-void check_indexed_file(const Source& source, const std::string& path,
-                        const std::string& tensor) try {
-  static_cast<void>(source.identify(path));
+/// The inode of a file that an index names; errors name `tensor`, one of the file's tensors.
+std::uint64_t inode_of_indexed(const Source& source, const std::string& path,
+                               const std::string& tensor) try {
+  return source.identify(path).inode;
 } catch (const IoError& error) {
   ErrorRecord record = error.record();
   record.tensor = tensor;
@@ -64,14 +64,9 @@ void check_indexed_file(const Source& source, const std::string& path,
 /// If a file had two names, each of its tensors would be in the checkpoint twice. To resolve a path
 /// takes several system calls, so only those are resolved that may name the same file.
 void refuse_repeats(const Source& source, const std::vector<std::string>& files,
-                    const Pulse& pulse) {
-  std::vector<std::uint64_t> inodes;
+                    const std::vector<std::uint64_t>& inodes, const Pulse& pulse) {
   std::unordered_map<std::uint64_t, std::size_t> names;  // by inode: how many
-  for (const std::string& file : files) {
-    inodes.push_back(source.identify(file).inode);
-    ++names[inodes.back()];
-    pulse.beat();
-  }
+  for (const std::uint64_t inode : inodes) ++names[inode];
   std::map<std::string, std::string> seen;
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (names[inodes[i]] == 1) continue;
@@ -95,21 +90,25 @@ format::Listing list_index(const Source& source, const std::string& path, const 
   listing.index_json = read_text(source, path, max_text_bytes);
   std::map<std::string, std::string> files;
   pulse.during([&] { files = files_of(format::parse_index(listing.index_json, path)); });
+  std::vector<std::uint64_t> inodes;
   for (const auto& [name, tensor] : files) {
     listing.files.push_back(format::indexed_path(path, name));
-    check_indexed_file(source, listing.files.back(), tensor);
+    inodes.push_back(inode_of_indexed(source, listing.files.back(), tensor));
     pulse.beat();
   }
   if (listing.files.empty()) refuse(path, "the index names no file");
+  refuse_repeats(source, listing.files, inodes, pulse);
   return listing;
 }
 
 format::Listing list_files(const Source& source, const std::vector<std::string>& paths,
                            const Pulse& pulse) {
+  std::vector<std::uint64_t> inodes;
   for (const std::string& path : paths) {
-    static_cast<void>(source.identify(path));
+    inodes.push_back(source.identify(path).inode);
     pulse.beat();
   }
+  refuse_repeats(source, paths, inodes, pulse);
   format::Listing listing;
   listing.files = paths;
   add_config_beside(source, paths.front(), listing);
@@ -173,7 +172,6 @@ format::Listing discover(const Source& source, const std::vector<std::string>& p
                          const Pulse& pulse) {
   format::Listing listing = list_paths(source, paths, pulse);
   if (listing.index_path.empty()) format::order_shards(listing.files);
-  refuse_repeats(source, listing.files, pulse);
   return listing;
 }
 

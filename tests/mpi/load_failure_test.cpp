@@ -1,6 +1,7 @@
 // Loads that fail: all ranks throw the same error.
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <stdexcept>
@@ -115,6 +116,45 @@ TEST_CASE("a missing checkpoint is rank 0's IoError on all ranks", "[load]") {
   const auto error = common_error([&] { load(model.path() + "/nothing", comm, replicated()); });
   REQUIRE(error);
   CHECK(error->kind == ErrorKind::io);
+  CHECK(error->rank == 0);
+}
+
+TEST_CASE("a malformed header is the same FormatError on all ranks, of the one that reads it",
+          "[load]") {
+  const std::uint32_t files = 2 * world_size();
+  const SharedModel model(plain_model(files));
+  const Communicator& comm = shared_group();
+  for (std::uint32_t file = 0; file < files; ++file) {
+    const std::string path = model_file(model.path(), file);
+    const auto begin_header_with = [&](char byte) {
+      model.directory.fill([&] {
+        std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
+        bytes.seekp(8);
+        bytes.put(byte);
+      });
+    };
+    begin_header_with('!');
+    const auto error = common_error([&] { load(model.path(), comm, replicated()); });
+    begin_header_with('{');
+    REQUIRE(error);
+    CHECK(error->kind == ErrorKind::format);
+    CHECK(error->file == path);
+    CHECK(error->offset == 8);
+    CHECK(error->rank == static_cast<std::int32_t>(file % world_size()));
+  }
+}
+
+TEST_CASE("an index that disagrees with the headers is a FormatError on all ranks", "[load]") {
+  const SharedModel model(plain_model(2));
+  model.directory.fill([&] {
+    const std::filesystem::path named = model_file(model.path(), 1);
+    std::ofstream(model.path() + "/model.safetensors.index.json")
+        << R"({"weight_map":{"absent":)" << named.filename() << "}}";
+  });
+  const auto error = common_error([&] { load(model.path(), shared_group(), replicated()); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::format);
+  CHECK(error->tensor == "absent");
   CHECK(error->rank == 0);
 }
 

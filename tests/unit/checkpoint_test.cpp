@@ -6,10 +6,13 @@
 #include <string>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
 
+#include "core/tensor_bytes.hpp"
+#include "core/wire.hpp"
 #include "source/discover.hpp"
 #include "source/files.hpp"
 #include "support/catch.hpp"
@@ -42,9 +45,13 @@ constexpr const char* usual_index = "model.safetensors.index.json";
 
 Catalog open(const std::vector<std::string>& paths) {
   const Listing listing = discover(paths);
-  std::vector<format::RawHeader> headers;
-  for (const std::string& file : listing.files) headers.push_back(read_header(file));
-  return parse_contents(listing, headers).catalog;
+  auto file = listing.files.begin();
+  Catalog catalog = format::join_headers(listing, [&] {
+                      const std::string& path = *file++;
+                      return format::parse_file_header(read_header(path), path);
+                    }).catalog;
+  format::check_index(listing, catalog);
+  return catalog;
 }
 
 std::string index_of(const std::string& weight_map) {
@@ -472,4 +479,66 @@ TEST_CASE("reading a header refuses files that cannot have one", "[format][check
   CHECK(code_of(testing::header_length(0)) == FormatErrc::header_empty);
   CHECK(code_of(testing::header_length(1) + "") == FormatErrc::header_past_end);
   CHECK(code_of("version https://git-lfs.github.com/spec/v1") == FormatErrc::header_too_large);
+}
+
+TEST_CASE("a header arrives at other ranks as it was sent, but for the inode", "[checkpoint]") {
+  format::FileHeader sent{.file_size = 1'000'000'000'000,
+                          .data_start = 300,
+                          .modified_ns = -5,
+                          .inode = 7,
+                          .cached_share = 0.25,
+                          .tensors = {},
+                          .shard_record = "{}"};
+  const std::vector<Shape> shapes{{}, {0, 127}, {128, 1, 1}, {std::uint64_t{1} << 33}, {3, 0}};
+  std::uint64_t offset = sent.data_start;
+  for (const Shape& shape : shapes) {
+    TensorInfo tensor;
+    tensor.name = std::string(70 * sent.tensors.size(), 'n');
+    tensor.dtype = sent.tensors.size() % 2 == 0 ? DType::U64 : DType::F4;
+    tensor.shape = shape;
+    tensor.bytes = core::tensor_bytes(shape, tensor.dtype);
+    tensor.file_offset = offset;
+    offset += tensor.bytes;
+    sent.tensors.push_back(tensor);
+  }
+  core::WireWriter out;
+  format::encode(sent, out);
+  format::encode({}, out);
+  const std::string bytes = out.take();
+  core::WireReader in(bytes);
+  const format::FileHeader received = format::decode_file_header(in);
+  CHECK(received.file_size == sent.file_size);
+  CHECK(received.data_start == sent.data_start);
+  CHECK(received.modified_ns == sent.modified_ns);
+  CHECK(received.inode == 0);
+  CHECK(received.cached_share == sent.cached_share);
+  CHECK(received.shard_record == sent.shard_record);
+  REQUIRE(received.tensors.size() == sent.tensors.size());
+  for (std::size_t i = 0; i < sent.tensors.size(); ++i) {
+    CHECK(received.tensors[i].name == sent.tensors[i].name);
+    CHECK(received.tensors[i].dtype == sent.tensors[i].dtype);
+    CHECK(received.tensors[i].shape == sent.tensors[i].shape);
+    CHECK(received.tensors[i].file_offset == sent.tensors[i].file_offset);
+    CHECK(received.tensors[i].bytes == sent.tensors[i].bytes);
+  }
+  CHECK(format::decode_file_header(in).tensors.empty());
+  CHECK(in.at_end());
+  for (std::size_t length = 0; length + 1 < bytes.size(); length += 7) {
+    core::WireReader cut(std::string_view(bytes).substr(0, length));
+    CHECK_THROWS_AS((format::decode_file_header(cut), format::decode_file_header(cut)),
+                    TransportError);
+  }
+}
+
+TEST_CASE("short numbers take as many bytes as they need", "[wire]") {
+  constexpr std::uint64_t most = ~std::uint64_t{0};
+  const std::vector<std::pair<std::uint64_t, std::size_t>> numbers{
+      {0, 1}, {127, 1}, {128, 2}, {16'383, 2}, {16'384, 3}, {most, 10}};
+  for (const auto& [number, size] : numbers) {
+    const std::string bytes = core::WireWriter().put_short(number).take();
+    CHECK(bytes.size() == size);
+    CHECK(core::WireReader(bytes).short_number() == number);
+  }
+  CHECK_THROWS_AS(core::WireReader("\x80").short_number(), TransportError);
+  CHECK_THROWS_AS(core::WireReader(std::string(11, '\x80')).short_number(), TransportError);
 }

@@ -70,6 +70,20 @@ TEST_CASE("one file on many ranks is striped", "[choice]") {
   CHECK(has(plan, "; 0 % of the files known to be cached"));
 }
 
+TEST_CASE("small files are not all opened by all ranks", "[choice]") {
+  const auto chosen = [](std::size_t files, std::uint64_t columns) {
+    const Made tensor{{}, DType::U8, {64, columns}};
+    std::vector<std::vector<Made>> contents(files, {tensor});
+    for (std::size_t i = 0; i < files; ++i) contents[i].front().name = numbered("t", i);
+    PlanOptions options;
+    options.site = cached();
+    return make_plan(make_catalog(contents), std::vector<Placement>(files, cut(0, 64)), 4, options)
+        .assignment();
+  };
+  CHECK(chosen(1024, 512) == Assignment::round_robin);
+  CHECK(chosen(16, 64 * 512) == Assignment::sliced);  // the same bytes
+}
+
 TEST_CASE("slices are read from the page cache of one node, on the host", "[choice]") {
   const std::vector<std::uint64_t> rows(4, 64);
   const Placement split = cut(0, 64);

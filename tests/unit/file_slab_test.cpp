@@ -7,7 +7,7 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "io/file.hpp"
+#include "io/files.hpp"
 #include "io/path_recorder.hpp"
 #include "source/files.hpp"
 #include "support/catch.hpp"
@@ -24,30 +24,30 @@ constexpr std::uint64_t slab_bytes = 10'000;
 /// only.
 struct Bench {
   Bench() {
-    file = std::make_shared<io::File>(info, DirectIo::off, source::files(), recorder);
     std::ifstream(info.path, std::ios::binary)
         .read(reinterpret_cast<char*>(slab.data()), slab_bytes);
     std::vector<io::LeftRange> left;
     for (const auto& [begin, bytes] : {std::pair{1000, 2000}, {3000, 1000}, {9000, 1000}}) {
-      left.push_back({file, static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(bytes),
-                      slab.data() + begin});
+      left.push_back({&files, 0, static_cast<std::uint64_t>(begin),
+                      static_cast<std::uint64_t>(bytes), slab.data() + begin,
+                      begin == 1000 ? files.open(0) : nullptr});
       std::fill_n(slab.begin() + begin, bytes, std::byte{0});
     }
-    files.emplace(slab.data(), std::move(left));
+    in_file.emplace(slab.data(), std::move(left));
   }
 
   bool reads(std::uint64_t offset, std::uint64_t bytes) const {
     std::vector<std::byte> read(bytes);
-    files->read(offset, read);
+    in_file->read(offset, read);
     return testing::is_sample(read, 0, offset);
   }
 
   ScratchDirectory directory;
   FileInfo info = testing::write_sample(directory.file("a"), 0, slab_bytes);
   io::PathRecorder recorder;
-  std::shared_ptr<io::File> file;
+  io::Files files{{info}, {}, source::files(), recorder, nullptr};
   std::vector<std::byte> slab{slab_bytes};
-  std::optional<pipeline::FileSlab> files;
+  std::optional<pipeline::FileSlab> in_file;
 };
 
 }  // namespace
@@ -67,9 +67,9 @@ TEST_CASE("any part of a slab can be read, wherever it is", "[slab]") {
 
 TEST_CASE("a file that shrinks under a slab is an error", "[slab]") {
   const Bench bench;
-  CHECK_NOTHROW(bench.files->check_unchanged(source::files()));
+  CHECK_NOTHROW(bench.in_file->check_unchanged(source::files()));
   std::filesystem::resize_file(bench.info.path, 9500);
   CHECK(bench.reads(0, 9500));
   CHECK_THROWS_AS(bench.reads(9000, 600), IoError);
-  CHECK_THROWS_AS(bench.files->check_unchanged(source::files()), IoError);
+  CHECK_THROWS_AS(bench.in_file->check_unchanged(source::files()), IoError);
 }

@@ -11,11 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "safeshuffle/error.hpp"
+#include "safeshuffle/loader.hpp"
 
 #include "core/posix_file.hpp"
-#include "format/checkpoint.hpp"
-#include "source/discover.hpp"
-#include "source/files.hpp"
 #include "support/catch.hpp"
 #include "synth/contents.hpp"
 #include "synth/file_set.hpp"
@@ -68,11 +66,7 @@ std::string text_of(const fs::path& path) {
 }
 
 Catalog catalog_of(const fs::path& directory) {
-  const format::Listing listing = source::discover(source::files(), {directory.string()});
-  std::vector<format::RawHeader> headers;
-  for (const std::string& file : listing.files)
-    headers.push_back(source::read_header(source::files(), file));
-  return format::parse_contents(listing, headers).catalog;
+  return open_checkpoint(directory.string()).catalog;
 }
 
 std::vector<std::byte> bytes_of(DType dtype, std::size_t bytes, std::uint64_t seed = 0) {
