@@ -109,7 +109,8 @@ std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
   }
   batches_[slab].reset();
   for (const io::Activity& activity : status.activities) {
-    clock_.note(track_of(activity.worker), "wave " + std::to_string(wave), activity.begin, activity.end);
+    clock_.note(track_of(activity.worker), "wave " + std::to_string(wave), activity.begin,
+                activity.end);
   }
   if (!status.left.empty()) {
     source_.emplace(buffers_->slabs[slab].get(), std::move(status.left));
