@@ -20,8 +20,8 @@ struct Opened {
   std::vector<std::string> inputs;  ///< paths of all files that rank 0 found or read
 };
 
-/// Collective. Rank 0 finds the files, reads the rules and checks the index; rank r reads and parses
-/// the headers of files r, r + N, … All ranks throw the same error. `device`: of the group.
+/// Collective. Rank 0 finds the files, reads the rules and checks the index; rank r reads and
+/// parses the headers of files r, r + N, … All ranks throw the same error. `device`: of the group.
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
                      const Options& options, DeviceKind device, comm::Control& control);
 

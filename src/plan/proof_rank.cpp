@@ -319,8 +319,8 @@ class RankProof {
 
   // Of the class being checked.
   std::uint32_t rank_ = 0;
-  std::vector<std::uint64_t> shares_;   // by geometry
-  std::vector<std::uint64_t> places_;   // by tensor
+  std::vector<std::uint64_t> shares_;  // by geometry
+  std::vector<std::uint64_t> places_;  // by tensor
   std::uint64_t arena_bytes_ = 0;
   std::uint64_t landing_bytes_ = 0;
   std::vector<std::uint64_t> written_;  // by tensor, bytes of shares
