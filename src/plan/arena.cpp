@@ -9,6 +9,7 @@ namespace safeshuffle::plan {
 std::vector<std::uint32_t> arena_order(const Schedule& schedule) {
   std::vector<bool> placed(schedule.targets.size());
   std::vector<std::uint32_t> order;
+  order.reserve(schedule.targets.size());
   const auto place = [&](std::uint32_t target) {
     if (placed[target]) return;
     placed[target] = true;

@@ -61,8 +61,22 @@ void for_each_read(const Schedule& schedule, Visit visit) {
   }
 }
 
+// Growing lists would take up to twice the memory.
+void reserve(Reads& reads, const Schedule& schedule,
+             const std::vector<std::uint32_t>& rank_of_file) {
+  std::vector<std::size_t> count(reads.size());
+  const auto tensors = schedule.catalog.tensors();
+  for (std::uint32_t i = 0; i < tensors.size(); ++i) {
+    if (is_read(schedule, i)) ++count[rank_of_file[tensors[i].file]];
+  }
+  for (std::size_t reader = 0; reader < reads.size(); ++reader) {
+    reads[reader].reserve(count[reader]);
+  }
+}
+
 Reads assign_files(const Schedule& schedule, const std::vector<std::uint32_t>& rank_of_file) {
   Reads reads(schedule.world);
+  reserve(reads, schedule, rank_of_file);
   for_each_read(schedule, [&](std::uint32_t tensor, const Segments& segments) {
     const std::uint32_t file = schedule.catalog.tensors()[tensor].file;
     reads[rank_of_file[file]].push_back(

@@ -42,6 +42,8 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
 void fill(Schedule& schedule, const plan::Geometries& geometries, std::uint64_t window) {
   schedule.window = window;
   schedule.waves = 0;
+  schedule.reads = {};  // of the window, or the assignment, before
+  schedule.arena_order = {};
   schedule.reads = plan::assign(schedule);
   for (auto& reads : schedule.reads) {
     schedule.waves = std::max(schedule.waves, plan::number_waves(schedule, reads));

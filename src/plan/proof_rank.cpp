@@ -58,7 +58,7 @@ class RankProof {
         groups_(read_groups(schedule)),
         transfers_(schedule),
         items_(schedule),
-        in_broadcast_(tensors_.size(), not_held),
+        in_broadcast_(is_sliced(schedule) ? 0 : tensors_.size(), not_held),
         in_landing_(anything_lands(schedule) ? tensors_.size() : 0),
         broadcast_bytes_(groups_.size(), not_held) {}
 
@@ -93,12 +93,10 @@ class RankProof {
   // from its place to the same place.
   void check_class(const RankClass& ranks) {
     rank_ = ranks.first;
-    offsets_ = arena_offsets(schedule_, rank_);
-    places_ = places_of_tensors(schedule_, offsets_);
     arena_bytes_ = landing_bytes_ = std::numeric_limits<std::uint64_t>::max();
     for (std::uint32_t rank = ranks.first; rank < ranks.end; ++rank) note_memory(rank);
     find_shares();
-    check_targets();
+    place_targets();
     written_.assign(tensors_.size(), 0);
     landed_.assign(schedule_.world, 0);
     runs_.clear();
@@ -123,19 +121,24 @@ class RankProof {
     return shard >= ranks.first && shard < ranks.end;
   }
 
-  void check_targets() {
-    std::vector<Range> ranges;
-    ranges.reserve(schedule_.arena_order.size());
+  void place_targets() {
+    const std::vector<std::uint64_t> offsets = arena_offsets(schedule_, rank_);
+    check_targets(offsets);
+    places_ = places_of_tensors(schedule_, offsets);
+  }
+
+  void check_targets(const std::vector<std::uint64_t>& offsets) {
+    std::uint64_t end = 0;
     for (const std::uint32_t target : schedule_.arena_order) {
       const std::uint64_t bytes = shard_bytes(schedule_, target, rank_, columns_);
       if (bytes == 0) continue;
-      if (offsets_[target] % arena_alignment != 0 ||
-          !core::in_bounds(offsets_[target], bytes, arena_bytes_)) {
+      if (offsets[target] % arena_alignment != 0 ||
+          !core::in_bounds(offsets[target], bytes, arena_bytes_)) {
         fail_proof(name(target), "it is misaligned or ends after the arena");
       }
-      ranges.push_back({offsets_[target], offsets_[target] + bytes});
+      require(offsets[target] >= end, "two tensors overlap in an arena");
+      end = offsets[target] + bytes;
     }
-    require(disjoint(std::move(ranges)), "two tensors overlap in an arena");
   }
 
   void check_group(std::size_t index, const RankClass& ranks) {
@@ -316,9 +319,8 @@ class RankProof {
 
   // Of the class being checked.
   std::uint32_t rank_ = 0;
-  std::vector<std::uint64_t> shares_;   // by geometry
-  std::vector<std::uint64_t> offsets_;  // by target
-  std::vector<std::uint64_t> places_;   // by tensor
+  std::vector<std::uint64_t> shares_;  // by geometry
+  std::vector<std::uint64_t> places_;  // by tensor
   std::uint64_t arena_bytes_ = 0;
   std::uint64_t landing_bytes_ = 0;
   std::vector<std::uint64_t> written_;  // by tensor, bytes of shares
