@@ -69,6 +69,10 @@ MAKE = {"cold": make_cold, "warm": make_warm}
 
 def touch_memory(size):
     """Writes that much memory and gives it back: the host of a virtual machine takes free memory, and what it has taken
-    is slow to use for whoever comes next."""
-    memory = ctypes.create_string_buffer(size)
-    ctypes.memset(memory, 1, size)
+    is slow to use for whoever comes next. It takes blocks of a huge page and more, which only those get again who use
+    huge pages. So these are written, then as much in small pages."""
+    for pages in (mmap.MADV_HUGEPAGE, mmap.MADV_NOHUGEPAGE):
+        with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) as memory:
+            memory.madvise(pages)
+            for at in range(0, size, BUFFER_BYTES):
+                memory.write(bytes(min(BUFFER_BYTES, size - at)))
