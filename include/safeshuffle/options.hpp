@@ -169,8 +169,7 @@ struct Options {
   /// A fallback is an error (FallbackError) instead of a line in the report.
   bool strict = false;
 
-  /// Record every span of every phase in the report (RankReport::spans), some dozens of bytes per
-  /// wave.
+  /// Record what works when in the report (RankReport::spans), some hundreds of bytes per wave.
   bool trace = false;
 
   /// Called on the loading thread after every wave and at most every 100 ms in between; by `verify`

@@ -176,7 +176,6 @@ std::optional<Ranges> CachedBefore::now(std::uint32_t file) const {
   return handle ? cached_ranges(*handle, files_[file].size) : std::nullopt;
 }
 
-template <typename Drop>
 std::uint64_t CachedBefore::drop_gained(std::uint32_t file, plan::Range range,
                                         Drop drop_part) const {
   const Ranges* const before = of(file);

@@ -56,7 +56,7 @@ class CachedBefore {
 
  private:
   std::unique_ptr<source::Handle> open(std::uint32_t file) const;
-  template <typename Drop>
+  using Drop = std::uint64_t (*)(const source::Handle&, plan::Range);
   std::uint64_t drop_gained(std::uint32_t file, plan::Range range, Drop drop_part) const;
 
   const source::Source& source_;

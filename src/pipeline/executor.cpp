@@ -164,7 +164,7 @@ void Executor::pack(const std::vector<PackItem>& items, std::uint32_t wave) {
   attempt([&] {
     packer_->pack(items, {buffers_->slabs[plan::slab_of(schedule_, wave)].get(),
                           buffers_->arena.get(), buffers_->pack_buffer.get(), source});
-    if (!items.empty()) queue_trace_.note("pack " + std::to_string(wave));
+    if (!items.empty()) queue_trace_.note("pack", wave);
     if (source != nullptr) source->check_unchanged(source_);
   });
 }
@@ -175,7 +175,7 @@ void Executor::unpack(const std::vector<PackItem>& items, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
   attempt([&] {
     packer_->pack(items, {landing(), buffers_->arena.get(), nullptr});
-    queue_trace_.note("unpack " + std::to_string(wave));
+    queue_trace_.note("unpack", wave);
   });
 }
 
@@ -211,7 +211,7 @@ bool Executor::exchange(Transfers& transfers, std::uint32_t wave) {
       !exchange(std::move(transfers.relays), "the exchange between replicas " + of_wave)) {
     return false;
   }
-  attempt([&] { queue_trace_.note("exchange " + std::to_string(wave)); });
+  attempt([&] { queue_trace_.note("exchange", wave); });
   return true;
 }
 

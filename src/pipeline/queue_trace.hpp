@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,10 +25,10 @@ class QueueTrace {
   }
 
   /// What has been enqueued since `begin`, or since the last `note`. Throws TransportError.
-  void note(std::string name) {
+  void note(const char* work, std::uint32_t wave) {
     if (!begin_) return;
     std::shared_ptr<const device::QueueMark> end = queue_.mark();
-    work_.push_back({std::move(name), std::move(begin_), end});
+    work_.push_back({work + (" " + std::to_string(wave)), std::move(begin_), end});
     begin_ = std::move(end);
   }
 

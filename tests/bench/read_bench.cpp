@@ -12,10 +12,10 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <sys/resource.h>
 #include <vector>
 
 #include "core/deadline.hpp"
+#include "core/process.hpp"
 #include "device/host/host_device.hpp"
 #include "io/reader.hpp"
 #include "source/files.hpp"
@@ -74,15 +74,6 @@ io::ReaderOptions parse(const std::string& text) {
           std::stoull(fields[3]) << 10};
 }
 
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 void wait_for(io::Reader& reader, io::BatchId batch) {
   io::BatchStatus status;
   while (!status.done) status = reader.poll(batch, std::chrono::milliseconds(1));
@@ -92,7 +83,7 @@ void wait_for(io::Reader& reader, io::BatchId batch) {
 Sample measure(const io::ReaderOptions& options, const std::vector<FileInfo>& files,
                device::Device& device, const std::array<std::shared_ptr<std::byte>, 2>& slabs) {
   std::uint64_t bytes = 0;
-  const double cpu = cpu_seconds();
+  const double cpu = core::cpu_seconds();
   const core::Clock::time_point start = core::Clock::now();
   {
     const auto staging = device.make_staging(options.chunk, 1);
@@ -109,7 +100,7 @@ Sample measure(const io::ReaderOptions& options, const std::vector<FileInfo>& fi
     bytes = reader->path().direct_bytes + reader->path().buffered_bytes;
   }
   const double seconds = core::seconds_since(start);
-  return {static_cast<double>(bytes) * 1e-9 / seconds, cpu_seconds() - cpu};
+  return {static_cast<double>(bytes) * 1e-9 / seconds, core::cpu_seconds() - cpu};
 }
 
 std::string spread(const std::vector<Sample>& samples, double Sample::*field) {
