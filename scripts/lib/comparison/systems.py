@@ -73,6 +73,12 @@ def sample(seconds, size, ranks, note=""):
     }
 
 
+def ways_of(report):
+    """How a load was assigned, and read. Reports of older commits, which --against measures, have fewer fields."""
+    assigned = [report["assignment"]] if "assignment" in report else []
+    return assigned + sorted({rank["io"]["path"] for rank in report["ranks"]})
+
+
 class Safeshuffle:
     """The command with its defaults, under mpirun."""
 
@@ -111,8 +117,7 @@ class Safeshuffle:
         ranks = [rank | {"peak_anonymous_bytes": None, "read_bytes": None} for rank in report["ranks"]]
         for rank, seen in zip(ranks, watched):
             rank |= seen
-        reading = ", ".join(sorted({rank["io"]["path"] for rank in report["ranks"]}))
-        return sample(report["seconds"], case.bytes, ranks, f"{report['assignment']}, {reading}")
+        return sample(report["seconds"], case.bytes, ranks, ", ".join(ways_of(report)))
 
 
 class Peer:
