@@ -193,6 +193,12 @@ def kill(process):
         os.killpg(process.pid, signal.SIGKILL)
 
 
+def failure_of_command(said):
+    """The first line that safeshuffle says under mpirun, which says more about it afterwards."""
+    own = [line for line in said.splitlines() if line.startswith("safeshuffle: ")]
+    return (own or [last_line(said)])[0] if said.strip() else "it says nothing"
+
+
 def failure(said):
     """The line that tells most of a Python program's last words."""
     lines = [line for line in said.splitlines() if line and not line[0].isspace() and ":" in line]
@@ -287,7 +293,7 @@ class MemoryCopy:
                  "--progress", "none"],
                 capture_output=True, text=True, check=False, env=safeshuffle.environment() | {"XDG_CACHE_HOME": cache})
         if probed.returncode != 0:
-            raise NotRun(f"failed: {last_line(probed.stderr)}")
+            raise NotRun(f"failed: {failure_of_command(probed.stderr)}")
         measured = {entry["name"]: entry for entry in json.loads(probed.stdout)["measurements"]}
         rate = measured["memory_copy_fresh"]["bytes_per_second"]["median"] * case.ranks
         return sample(case.bytes / rate, case.bytes, [])
