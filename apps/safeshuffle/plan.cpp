@@ -56,6 +56,7 @@ Json rank_json(const Plan& plan, const RankSummary& rank) {
   return {{"rank", rank.rank},
           {"files", file_names(plan, rank)},
           {"read_bytes", rank.read_bytes},
+          {"sliced_bytes", rank.sliced_bytes},
           {"sent_bytes", rank.sent_bytes},
           {"received_bytes", rank.received_bytes},
           {"kept_bytes", rank.kept_bytes},

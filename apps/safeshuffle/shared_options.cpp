@@ -21,7 +21,7 @@ Choices<Assignment> assignments() {
   Choices<Assignment> choices;
   for (const Assignment assignment :
        {Assignment::automatic, Assignment::round_robin, Assignment::balanced, Assignment::striped,
-        Assignment::sliced}) {
+        Assignment::sliced, Assignment::mixed}) {
     choices.emplace_back(name(assignment), assignment);
   }
   return choices;

@@ -21,6 +21,7 @@ enum class Assignment : std::uint8_t {
   balanced,     ///< whole files, largest first, each to the rank with the fewest bytes so far
   striped,      ///< every file is divided into `world` ranges of tensors; for few or skewed files
   sliced,       ///< every rank reads what it keeps itself; nothing is exchanged
+  mixed,        ///< sliced where the slices are contiguous and large; the other tensors, striped
   automatic,    ///< round-robin, unless another is at least 5 % faster by the costs of the site
 };
 
@@ -50,8 +51,8 @@ struct PlanOptions {
   Site site;
 
   /// Copies of the model, each on as many ranks: of T ranks each, rank r has shard r mod T of
-  /// replica r / T. Each stored byte is read once for all of them, unless `sliced`. Must divide the
-  /// world size.
+  /// replica r / T. Each stored byte is read once for all of them, unless it is sliced. Must divide
+  /// the world size.
   std::uint32_t replicas = 1;
 
   /// Conversion of floating-point tensors.

@@ -25,7 +25,8 @@ struct Schedule;
 struct RankSummary {
   std::uint32_t rank = 0;
   std::vector<std::uint32_t> files;     ///< indices of the files it reads from, ascending
-  std::uint64_t read_bytes = 0;         ///< from storage; an upper bound if `sliced`
+  std::uint64_t read_bytes = 0;         ///< from storage; of tensors that are sliced, at most
+  std::uint64_t sliced_bytes = 0;       ///< of them, those of tensors that are sliced
   std::uint64_t sent_bytes = 0;         ///< to other ranks, relayed ones too; a broadcast counts
                                         ///< once per receiver
   std::uint64_t received_bytes = 0;     ///< from other ranks
@@ -81,8 +82,8 @@ class Plan {
 
   /// Proves from the plan alone that every byte of every target is written exactly once, with the
   /// stored byte or the zero that belongs there, and that every needed stored byte is read exactly
-  /// once, or, if `sliced`, once by each rank that keeps it. Throws PlanError naming the first
-  /// tensor that fails.
+  /// once, or, if its tensor is sliced, once by each rank that keeps it. Throws PlanError naming
+  /// the first tensor that fails.
   void prove() const;
 
   const plan::Schedule& schedule() const noexcept { return *schedule_; }

@@ -91,10 +91,11 @@ void HeaderEvents::null() {
   if (level_ != Level::header || !in_metadata_) refuse_value();
 }
 
-void HeaderEvents::begin_top_level_value(std::string& name) {
+// A copy has just the memory it needs, and leaves the parser its own.
+void HeaderEvents::begin_top_level_value(const std::string& name) {
   in_metadata_ = name == "__metadata__";
   if (!in_metadata_) {
-    entries.emplace_back().tensor.name = std::move(name);
+    entries.emplace_back().tensor.name = name;
     entries.back().key = text_.string_offset();
     seen_ = {};
   } else if (std::exchange(metadata_seen_, true)) {
@@ -102,8 +103,8 @@ void HeaderEvents::begin_top_level_value(std::string& name) {
   }
 }
 
-void HeaderEvents::begin_metadata_value(std::string& name) {
-  const auto [entry, inserted] = metadata.try_emplace(std::move(name));
+void HeaderEvents::begin_metadata_value(const std::string& name) {
+  const auto [entry, inserted] = metadata.try_emplace(name);
   if (!inserted) {
     fail(FormatErrc::duplicate_key, text_.string_offset(),
          "metadata key " + in_quotes(entry->first) + " appears twice");

@@ -46,8 +46,8 @@ class HeaderEvents final : public JsonEvents {
   enum class Level { outside, header, metadata, entry, array };
   enum Field : std::size_t { dtype, shape, data_offsets, field_count };
 
-  void begin_top_level_value(std::string& name);
-  void begin_metadata_value(std::string& name);
+  void begin_top_level_value(const std::string& name);
+  void begin_metadata_value(const std::string& name);
   void begin_field(const std::string& name);
   void finish_offsets();
   void finish_entry();

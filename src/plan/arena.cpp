@@ -17,10 +17,10 @@ std::vector<std::uint32_t> arena_order(const Schedule& schedule) {
   };
   for (const ReadGroup& group : read_groups(schedule)) {
     for (const bool replicated : {false, true}) {
-      for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
-        const std::uint32_t tensor = schedule.reads[group.reader][i].tensor;
-        if (schedule.lands[tensor] || is_replicated(schedule, tensor) != replicated) continue;
-        place(uses_of(schedule, tensor).front().target);
+      for (const Read& read : group.reads) {
+        if (schedule.lands[read.tensor]) continue;
+        if (is_replicated(schedule, read.tensor) != replicated) continue;
+        place(uses_of(schedule, read.tensor).front().target);
       }
     }
   }

@@ -21,6 +21,8 @@ std::string_view name(Assignment assignment) noexcept {
       return "striped";
     case Assignment::sliced:
       return "sliced";
+    case Assignment::mixed:
+      return "mixed";
     case Assignment::automatic:
       break;
   }
@@ -36,21 +38,26 @@ using Reads = std::vector<std::vector<Read>>;  // [reader]
 
 constexpr std::uint32_t nobody = std::numeric_limits<std::uint32_t>::max();
 
-// Of tensors that are read.
+bool is_dealt(const Schedule& schedule, std::uint32_t tensor) {
+  return is_read(schedule, tensor) && !schedule.sliced[tensor];
+}
+
+// Of tensors that are dealt to ranks.
 std::vector<std::uint64_t> bytes_per_file(const Schedule& schedule) {
   std::vector<std::uint64_t> bytes(schedule.catalog.files().size());
   const auto tensors = schedule.catalog.tensors();
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
-    if (is_read(schedule, i)) bytes[tensors[i].file] += tensors[i].bytes;
+    if (is_dealt(schedule, i)) bytes[tensors[i].file] += tensors[i].bytes;
   }
   return bytes;
 }
 
-// Calls visit(tensor, segments) for every tensor that is read, in catalog order.
+// Calls visit(tensor, segments) for every tensor that is read and is sliced, or is not, in catalog
+// order.
 template <class Visit>
-void for_each_read(const Schedule& schedule, Visit visit) {
+void for_each_read(const Schedule& schedule, bool sliced, Visit visit) {
   for (std::uint32_t i = 0; i < schedule.cuts.size(); ++i) {
-    if (!is_read(schedule, i)) continue;
+    if (!is_read(schedule, i) || schedule.sliced[i] != sliced) continue;
     const Segments segments(schedule.cuts[i], schedule.window);
     if (segments.count() > std::numeric_limits<std::uint32_t>::max()) {
       throw PlanError(
@@ -67,20 +74,23 @@ void reserve(Reads& reads, const Schedule& schedule,
   std::vector<std::size_t> count(reads.size());
   const auto tensors = schedule.catalog.tensors();
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
-    if (is_read(schedule, i)) ++count[rank_of_file[tensors[i].file]];
+    if (is_dealt(schedule, i)) ++count[rank_of_file[tensors[i].file]];
   }
   for (std::size_t reader = 0; reader < reads.size(); ++reader) {
     reads[reader].reserve(count[reader]);
   }
 }
 
+Read whole_read(std::uint32_t tensor, const Segments& segments) {
+  return {tensor, 0, static_cast<std::uint32_t>(segments.count()), 0};
+}
+
 Reads assign_files(const Schedule& schedule, const std::vector<std::uint32_t>& rank_of_file) {
   Reads reads(schedule.world);
   reserve(reads, schedule, rank_of_file);
-  for_each_read(schedule, [&](std::uint32_t tensor, const Segments& segments) {
+  for_each_read(schedule, false, [&](std::uint32_t tensor, const Segments& segments) {
     const std::uint32_t file = schedule.catalog.tensors()[tensor].file;
-    reads[rank_of_file[file]].push_back(
-        {tensor, 0, static_cast<std::uint32_t>(segments.count()), 0});
+    reads[rank_of_file[file]].push_back(whole_read(tensor, segments));
   });
   return reads;
 }
@@ -146,7 +156,7 @@ class Striping {
         reads_(schedule.world) {}
 
   Reads run() && {
-    for_each_read(schedule_, [&](std::uint32_t tensor, const Segments& segments) {
+    for_each_read(schedule_, false, [&](std::uint32_t tensor, const Segments& segments) {
       const std::uint32_t file = schedule_.catalog.tensors()[tensor].file;
       const auto count = static_cast<std::uint32_t>(segments.count());
       for (std::uint32_t first = 0; first < count;) {
@@ -190,13 +200,9 @@ class Striping {
 }  // namespace
 
 std::vector<std::vector<Read>> assign(const Schedule& schedule) {
-  if (is_sliced(schedule)) {
-    const std::vector<std::uint32_t> one_list(schedule.catalog.files().size());
-    Reads reads = assign_files(schedule, one_list);
-    reads.resize(1);
-    return reads;
+  if (schedule.assignment == Assignment::striped || schedule.assignment == Assignment::mixed) {
+    return Striping(schedule).run();
   }
-  if (schedule.assignment == Assignment::striped) return Striping(schedule).run();
   if (schedule.assignment == Assignment::balanced) {
     return assign_files(schedule, balanced_files(bytes_per_file(schedule), schedule.world));
   }
@@ -204,6 +210,15 @@ std::vector<std::vector<Read>> assign(const Schedule& schedule) {
   return assign_files(schedule,
                       shards ? owners_of_files(schedule, *std::move(shards))
                              : round_robin_files(schedule.catalog.files().size(), schedule.world));
+}
+
+std::vector<Read> assign_slices(const Schedule& schedule) {
+  std::vector<Read> reads;
+  reads.reserve(static_cast<std::size_t>(std::ranges::count(schedule.sliced, true)));
+  for_each_read(schedule, true, [&](std::uint32_t tensor, const Segments& segments) {
+    reads.push_back(whole_read(tensor, segments));
+  });
+  return reads;
 }
 
 }  // namespace safeshuffle::plan

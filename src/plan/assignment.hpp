@@ -8,9 +8,12 @@
 
 namespace safeshuffle::plan {
 
-/// What each rank reads, in reading order, by `schedule.assignment`: every segment of
-/// every tensor that is read belongs to one rank. Waves are left at 0. Throws PlanError if a tensor
-/// has too many segments to count.
+/// What each rank reads of tensors that are exchanged, in reading order, by `schedule.assignment`:
+/// every segment of each belongs to one rank. Waves are left at 0. Throws PlanError if a tensor has
+/// too many segments to count.
 std::vector<std::vector<Read>> assign(const Schedule& schedule);
+
+/// What all ranks read: the tensors that are sliced. Likewise.
+std::vector<Read> assign_slices(const Schedule& schedule);
 
 }  // namespace safeshuffle::plan

@@ -12,6 +12,8 @@
 
 #include "plan/cost_fields.hpp"
 #include "plan/estimate.hpp"
+#include "plan/fill.hpp"
+#include "plan/waves.hpp"
 
 namespace safeshuffle::plan {
 namespace {
@@ -34,14 +36,47 @@ bool exchanges(const Schedule& schedule) {
                              [](const RankSummary& rank) { return rank.received_bytes != 0; });
 }
 
+// Reading less takes about as long.
+constexpr std::uint64_t smallest_slice = std::uint64_t{256} << 10;
+
+// Whether slices of a tensor are as good to read as the whole: what each rank keeps is contiguous,
+// or nearly so, and none of it is small.
+bool divides_well(const Schedule& schedule, std::uint32_t tensor) {
+  if (is_replicated(schedule, tensor)) return false;
+  const std::uint64_t bytes = schedule.catalog.tensors()[tensor].bytes;
+  std::uint64_t sum = 0;
+  std::uint64_t least = bytes;
+  RankColumns columns;
+  RankColumns scratch;
+  for_each_receiver(schedule, tensor, columns, [&](std::uint32_t rank, const RankColumns&) {
+    const std::uint64_t slice = read_part(schedule, tensor, {0, bytes}, rank, scratch).size();
+    sum += slice;
+    least = std::min(least, slice);
+  });
+  return least >= smallest_slice && static_cast<double>(schedule.replicas * sum) <=
+                                        (1 + tolerance) * static_cast<double>(bytes);
+}
+
+// By geometry.
+std::vector<bool> dividing_well(const Schedule& schedule, const Geometries& geometries) {
+  std::vector<bool> divides(geometries.example.size());
+  for (std::size_t i = 0; i < divides.size(); ++i) {
+    divides[i] = geometries.tensors[i] != 0 && divides_well(schedule, geometries.example[i]);
+  }
+  return divides;
+}
+
 // What may be faster than round-robin, by which the schedule is filled: nothing if every rank reads
-// just what it keeps. From storage, no other mode reads less than round-robin, so slices are for
-// files that are cached.
-std::vector<Assignment> alternatives(const Schedule& schedule, const Site& site) {
+// just what it keeps. From storage, no mode reads less than round-robin, so slices of all tensors
+// are for files that are cached.
+std::vector<Assignment> alternatives(const Schedule& schedule, const Geometries& geometries,
+                                     const Site& site) {
   if (!exchanges(schedule)) return {};
   std::vector<Assignment> found;
   if (is_skewed(schedule)) found = {Assignment::balanced, Assignment::striped};
   if (site.nodes == 1 && site.cached_share > 0) found.push_back(Assignment::sliced);
+  const std::vector<bool> divide = dividing_well(schedule, geometries);
+  if (std::ranges::find(divide, true) != divide.end()) found.push_back(Assignment::mixed);
   return found;
 }
 
@@ -91,21 +126,30 @@ void check_site(const Site& site) {
   }
 }
 
+void set_assignment(Schedule& schedule, const Geometries& geometries, Assignment assignment) {
+  schedule.assignment = assignment;
+  std::vector<bool> sliced(geometries.example.size(), assignment == Assignment::sliced);
+  if (assignment == Assignment::mixed) sliced = dividing_well(schedule, geometries);
+  for (std::size_t tensor = 0; tensor < schedule.sliced.size(); ++tensor) {
+    schedule.sliced[tensor] = sliced[geometries.of_tensor[tensor]];
+  }
+}
+
 void choose_assignment(Schedule& schedule, const Geometries& geometries, const Site& site,
-                       const std::function<void()>& fill) {
+                       std::uint64_t window) {
   std::vector<Candidate> candidates;
   const auto consider = [&](Assignment assignment) {
-    schedule.assignment = assignment;
-    fill();
+    set_assignment(schedule, geometries, assignment);
+    fill(schedule, geometries, window);
     candidates.push_back({assignment, estimate_seconds(schedule, geometries, site)});
   };
   consider(Assignment::round_robin);
-  for (const Assignment other : alternatives(schedule, site)) consider(other);
+  for (const Assignment other : alternatives(schedule, geometries, site)) consider(other);
 
   const Candidate& chosen = best(candidates);
   if (schedule.assignment != chosen.assignment) {
-    schedule.assignment = chosen.assignment;
-    fill();
+    set_assignment(schedule, geometries, chosen.assignment);
+    fill(schedule, geometries, window);
   }
   schedule.assignment_reason = reason_for(chosen, candidates, site);
 }

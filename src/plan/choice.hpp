@@ -1,7 +1,7 @@
 // Selects the assignment of a load by what it costs.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 
 #include "safeshuffle/options.hpp"
 
@@ -13,9 +13,12 @@ namespace safeshuffle::plan {
 /// Throws ConfigError.
 void check_site(const Site& site);
 
+/// Sets the assignment, and which tensors are sliced with it.
+void set_assignment(Schedule& schedule, const Geometries& geometries, Assignment assignment);
+
 /// Sets the assignment and the reason for it: round-robin, unless another is at least 5 % faster.
-/// `fill` fills in the schedule for its assignment; it is last called for the one that is chosen.
+/// Fills the schedule for it.
 void choose_assignment(Schedule& schedule, const Geometries& geometries, const Site& site,
-                       const std::function<void()>& fill);
+                       std::uint64_t window);
 
 }  // namespace safeshuffle::plan

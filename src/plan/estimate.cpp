@@ -19,12 +19,12 @@ double seconds_for(double bytes, double rate) {
   return rate > 0 ? bytes / rate : 0;
 }
 
-// Stored bytes that each rank of a replica keeps.
+// Stored bytes that each rank of a replica keeps of tensors that are sliced.
 std::vector<double> kept_bytes(const Schedule& schedule, const Geometries& geometries) {
   std::vector<double> kept(schedule.replica_size);
   std::vector<RankRun> runs;
   for (std::size_t i = 0; i < geometries.example.size(); ++i) {
-    if (geometries.tensors[i] == 0) continue;
+    if (geometries.tensors[i] == 0 || !schedule.sliced[geometries.example[i]]) continue;
     rank_runs(schedule, geometries.example[i], runs);
     const std::uint64_t rows = schedule.cuts[geometries.example[i]].rows;
     for (const RankRun& run : runs) {
@@ -41,10 +41,8 @@ class Estimate {
       : schedule_(schedule),
         site_(site),
         costs_(with_defaults(site.costs, site.device)),
-        nodes_(nodes_of(schedule, site)) {
-    // The host packs slices straight from the page cache, and passes over what it does not keep.
-    if (is_sliced(schedule) && !on_gpus()) kept_ = kept_bytes(schedule, geometries);
-  }
+        nodes_(nodes_of(schedule, site)),
+        kept_(kept_bytes(schedule, geometries)) {}
 
   double seconds() const {
     double slowest = 0;
@@ -89,10 +87,13 @@ class Estimate {
     return bytes;
   }
 
+  // The host packs slices straight from the page cache, and passes over what it does not keep.
   double cached_bytes(const RankSummary& rank) const {
-    const double read = kept_.empty() ? static_cast<double>(rank.read_bytes)
-                                      : kept_[shard_index(schedule_, rank.rank)];
-    return site_.cached_share * read;
+    const auto read = static_cast<double>(rank.read_bytes);
+    const double passed_over = on_gpus() ? 0
+                                         : static_cast<double>(rank.sliced_bytes) -
+                                               kept_[shard_index(schedule_, rank.rank)];
+    return site_.cached_share * (read - passed_over);
   }
 
   // Of one rank, while all others that read do so as well.
@@ -120,7 +121,7 @@ class Estimate {
   const Site& site_;
   const Costs costs_;
   const std::vector<Node> nodes_;
-  std::vector<double> kept_;  // by shard, where that is what is read
+  const std::vector<double> kept_;  // by shard
 };
 
 }  // namespace

@@ -101,6 +101,7 @@ bool same_geometry(const Schedule& schedule, std::uint32_t a, std::uint32_t b) {
   const auto tensors = schedule.catalog.tensors();
   return tensors[a].dtype == tensors[b].dtype && schedule.dtypes[a] == schedule.dtypes[b] &&
          schedule.cuts[a] == schedule.cuts[b] && schedule.lands[a] == schedule.lands[b] &&
+         schedule.sliced[a] == schedule.sliced[b] &&
          std::ranges::equal(uses_of(schedule, a), uses_of(schedule, b),
                             [&](const Use& x, const Use& y) { return same_use(schedule, x, y); });
 }

@@ -133,12 +133,14 @@ std::uint64_t hash_of(const Schedule& schedule) {
   hasher.add(schedule.world);
   hasher.add(schedule.replicas);
   hasher.add(schedule.waves);
+  hasher.add(schedule.exchanged_waves);
   hasher.add(schedule.window);
   for (const FileInfo& file : schedule.catalog.files()) hasher.add(file.size);
   for (const TensorInfo& tensor : schedule.catalog.tensors()) add(hasher, tensor);
   for (const Target& target : schedule.targets) add(hasher, target);
   for (const DType dtype : schedule.dtypes) hasher.add(dtype);
   for (const auto& reads : schedule.reads) add(hasher, reads);
+  add(hasher, schedule.slices);
   for (const std::uint32_t tensor : schedule.arena_order) hasher.add(tensor);
   return hasher.digest();
 }

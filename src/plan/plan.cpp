@@ -10,15 +10,14 @@
 #include "core/defaults.hpp"
 #include "core/text.hpp"
 #include "plan/arena.hpp"
-#include "plan/assignment.hpp"
 #include "plan/choice.hpp"
 #include "plan/cut.hpp"
+#include "plan/fill.hpp"
 #include "plan/geometry.hpp"
 #include "plan/hash.hpp"
 #include "plan/landing.hpp"
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
-#include "plan/summary.hpp"
 #include "plan/targets.hpp"
 #include "plan/warnings.hpp"
 #include "plan/waves.hpp"
@@ -36,20 +35,6 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   plan::check_site(options.site);
   plan::check_targets(schedule.catalog, schedule.targets, schedule.replica_size);
   plan::check_names(schedule.catalog, schedule.targets);
-}
-
-// Everything that depends on the window.
-void fill(Schedule& schedule, const plan::Geometries& geometries, std::uint64_t window) {
-  schedule.window = window;
-  schedule.waves = 0;
-  schedule.reads = {};  // of the window, or the assignment, before
-  schedule.arena_order = {};
-  schedule.reads = plan::assign(schedule);
-  for (auto& reads : schedule.reads) {
-    schedule.waves = std::max(schedule.waves, plan::number_waves(schedule, reads));
-  }
-  schedule.arena_order = plan::arena_order(schedule);
-  plan::summarize(schedule, geometries);
 }
 
 const RankSummary& neediest(const Schedule& schedule) {
@@ -110,6 +95,7 @@ void cut(Schedule& schedule, DTypePolicy dtype) {
   schedule.dtypes.reserve(tensors);
   schedule.cuts.reserve(tensors);
   schedule.lands.reserve(tensors);
+  schedule.sliced.resize(tensors);
   for (std::uint32_t i = 0; i < tensors; ++i) {
     schedule.dtypes.push_back(converted(schedule.catalog.tensors()[i].dtype, dtype));
     schedule.cuts.push_back(plan::cut_of(schedule, i));
@@ -122,12 +108,11 @@ void cut(Schedule& schedule, DTypePolicy dtype) {
 void fill_within(Schedule& schedule, const PlanOptions& options) {
   const plan::Geometries geometries = plan::find_geometries(schedule);
   plan::check_unpacking(schedule, geometries.example);
-  const auto fill_whole_window = [&] { fill(schedule, geometries, options.window); };
-  schedule.assignment = options.assignment;
   if (options.assignment == Assignment::automatic) {
-    plan::choose_assignment(schedule, geometries, options.site, fill_whole_window);
+    plan::choose_assignment(schedule, geometries, options.site, options.window);
   } else {
-    fill_whole_window();
+    plan::set_assignment(schedule, geometries, options.assignment);
+    plan::fill(schedule, geometries, options.window);
   }
   if (options.memory_budget == 0) return;
   const std::uint64_t budget = left_for_plan(options);
@@ -136,8 +121,8 @@ void fill_within(Schedule& schedule, const PlanOptions& options) {
   while (neediest(schedule).peak_device_bytes > budget) {
     if (schedule.window == smallest) fail_budget(schedule, options);
     const bool hopeless = neediest(schedule).arena_bytes > budget;
-    fill(schedule, geometries,
-         hopeless ? smallest : std::max(smallest, std::bit_floor(schedule.window - 1)));
+    plan::fill(schedule, geometries,
+               hopeless ? smallest : std::max(smallest, std::bit_floor(schedule.window - 1)));
   }
 }
 

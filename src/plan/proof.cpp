@@ -41,8 +41,8 @@ void prove(const Schedule& schedule) {
   require(schedule.dtypes.size() == schedule.catalog.tensors().size() &&
               schedule.lands.size() == schedule.catalog.tensors().size() &&
               schedule.cuts.size() == schedule.catalog.tensors().size() &&
-              schedule.reads.size() == (is_sliced(schedule) ? 1 : schedule.world) &&
-              schedule.ranks.size() == schedule.world,
+              schedule.sliced.size() == schedule.catalog.tensors().size() &&
+              schedule.reads.size() == schedule.world && schedule.ranks.size() == schedule.world,
           "its tables have the wrong sizes");
   check_targets(schedule.catalog, schedule.targets, schedule.replica_size);
   require(schedule.uses == uses_of_targets(schedule.targets) &&

@@ -6,8 +6,9 @@
 namespace safeshuffle::plan {
 
 /// Proves that
-///  1. every needed stored byte is read exactly once, if `sliced` by each rank that keeps it, into
-///     its own place in a slab;
+///  1. every needed stored byte is read exactly once, if its tensor is sliced by each rank that
+///  keeps
+///     it, into its own place in a slab;
 ///  2. targets, and runs, do not overlap in any arena;
 ///  3. every send has a matching receive, and all ranks list the same broadcasts;
 ///  4. every byte of a target that a rank must hold (by its placement and composition alone) is

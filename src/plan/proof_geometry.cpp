@@ -34,8 +34,9 @@ class GeometryProof {
       while (readers != segment_readers_.end() && readers->first == i) ++readers;
       if (geometries_.tensors[i] != 0) check_geometry(i, {first, readers});
     }
-    if (is_sliced(schedule_)) return;  // nothing is packed to be sent
-    for (const ReadGroup& group : read_groups(schedule_)) check_pack_buffer(group);
+    for (const ReadGroup& group : read_groups(schedule_)) {
+      if (is_exchanged(schedule_, group.wave)) check_pack_buffer(group);
+    }
   }
 
  private:
@@ -72,7 +73,7 @@ class GeometryProof {
       check_replicated(tensor, segments, indices);
       return;
     }
-    if (is_sliced(schedule_)) {
+    if (schedule_.sliced[tensor]) {
       for_each_segment_share(schedule_, tensor, indices,
                              [&](std::uint32_t rank, const RankColumns& columns, std::size_t i) {
                                check_segment(tensor, segments, indices[i], rank, columns);
@@ -99,7 +100,7 @@ class GeometryProof {
     for (const std::uint64_t index : indices) {
       const Range segment = segments.bytes(index);
       set_segment(tensor, segment, 0, columns_);
-      if (is_sliced(schedule_)) set_part(0);
+      if (schedule_.sliced[tensor]) set_part(0);
       check_own(0);
       if (!lands()) {
         const Run broadcast = transfers_.run_from(slab_, 0, 0, true, places_);
@@ -123,9 +124,9 @@ class GeometryProof {
       const Range segment = segments.bytes(line * segments.per_line() + index);
       for (const std::uint64_t slab_offset : {std::uint64_t{0}, std::uint64_t{1}}) {
         set_segment(tensor, segment, slab_offset, columns);
-        if (is_sliced(schedule_)) set_part(rank);
+        if (schedule_.sliced[tensor]) set_part(rank);
         check_own(rank);
-        if (!is_sliced(schedule_)) check_sent(rank);
+        if (!schedule_.sliced[tensor]) check_sent(rank);
       }
       if (line == 0) break;
     }
@@ -226,12 +227,11 @@ class GeometryProof {
   // For whole tensors.
   void check_pack_buffer(const ReadGroup& group) {
     std::uint64_t bytes = 0;
-    for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
-      const std::uint32_t tensor = schedule_.reads[group.reader][i].tensor;
-      if (is_segmented(tensor) || is_replicated(schedule_, tensor)) continue;
+    for (const Read& read : group.reads) {
+      if (is_segmented(read.tensor) || is_replicated(schedule_, read.tensor)) continue;
+      const std::uint64_t own = share_bytes(schedule_, read.tensor, group.reader, columns_);
       bytes +=
-          whole_load_[geometries_.of_tensor[tensor]] -
-          core::align_up(share_bytes(schedule_, tensor, group.reader, columns_), arena_alignment);
+          whole_load_[geometries_.of_tensor[read.tensor]] - core::align_up(own, arena_alignment);
     }
     require_pack_bytes(bytes, group.reader);
   }

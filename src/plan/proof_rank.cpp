@@ -58,7 +58,7 @@ class RankProof {
         groups_(read_groups(schedule)),
         transfers_(schedule),
         items_(schedule),
-        in_broadcast_(is_sliced(schedule) ? 0 : tensors_.size(), not_held),
+        in_broadcast_(schedule.exchanged_waves == 0 ? 0 : tensors_.size(), not_held),
         in_landing_(anything_lands(schedule) ? tensors_.size() : 0),
         broadcast_bytes_(groups_.size(), not_held) {}
 
@@ -99,10 +99,12 @@ class RankProof {
     place_targets();
     written_.assign(tensors_.size(), 0);
     landed_.assign(schedule_.world, 0);
+    slices_landed_ = 0;
     runs_.clear();
     for (std::size_t i = 0; i < groups_.size(); ++i) check_group(i, ranks);
     require(disjoint(runs_), "two runs overlap in an arena");
-    require(std::accumulate(landed_.begin(), landed_.end(), std::uint64_t{0}) <= landing_bytes_,
+    const std::uint64_t landed = std::accumulate(landed_.begin(), landed_.end(), std::uint64_t{0});
+    require(std::max(landed, slices_landed_) <= landing_bytes_,
             "a run ends after the landing buffer");
     check_written();
   }
@@ -143,8 +145,9 @@ class RankProof {
 
   void check_group(std::size_t index, const RankClass& ranks) {
     const ReadGroup& group = groups_[index];
-    const std::uint32_t tensor = schedule_.reads[group.reader][group.first].tensor;
-    const std::uint32_t reader = is_sliced(schedule_) ? rank_ : group.reader;
+    const std::uint32_t tensor = group.reads.front().tensor;
+    const bool exchanged = is_exchanged(schedule_, group.wave);
+    const std::uint32_t reader = exchanged ? group.reader : rank_;
     const Segments segments(schedule_.cuts[tensor], schedule_.window);
     if (segments.count() > 1) {
       note_segmented(tensor, segments, reader);
@@ -153,11 +156,11 @@ class RankProof {
     slab_at(schedule_, group.wave, reader, slab_);
     const bool has_reader = includes(ranks, reader);
     if (has_reader) check_own(reader);
-    if (!is_sliced(schedule_)) {
+    if (exchanged) {
       if (!has_reader || ranks.end - ranks.first > 1) check_received(reader);
       check_broadcast(reader, broadcast_bytes_[index]);
     }
-    check_landing(reader);
+    note_landed(most_landed(tensor, reader), check_landing(reader));
     for (const Segment& segment : slab_.segments) {
       written_[segment.tensor] += share(segment.tensor);
     }
@@ -177,16 +180,21 @@ class RankProof {
     const std::uint64_t bytes = share(tensor);
     if (schedule_.lands[tensor]) {
       const std::uint64_t largest = converted_bytes(schedule_, tensor, segments.step());
-      note_landed(reader, std::min(bytes, largest));
+      note_landed(most_landed(tensor, reader), std::min(bytes, largest));
     } else if (written_[tensor] == 0) {
       note_run(places_[tensor], bytes);
     }
     written_[tensor] = bytes;
   }
 
-  // Runs of different readers may land in one wave; those of one reader, in different ones.
-  void note_landed(std::uint32_t reader, std::uint64_t bytes) {
-    landed_[reader] = std::max(landed_[reader], core::align_up(bytes, arena_alignment));
+  // Runs of different readers may land in one wave; those of one reader, in different ones, and so
+  // do slices.
+  std::uint64_t& most_landed(std::uint32_t tensor, std::uint32_t reader) {
+    return schedule_.sliced[tensor] ? slices_landed_ : landed_[reader];
+  }
+
+  static void note_landed(std::uint64_t& most, std::uint64_t bytes) {
+    most = std::max(most, core::align_up(bytes, arena_alignment));
   }
 
   void note_run(std::uint64_t offset, std::uint64_t bytes) {
@@ -228,8 +236,8 @@ class RankProof {
     return bytes;
   }
 
-  // What lands, of a slab of whole tensors: the reader's own share as well.
-  void check_landing(std::uint32_t reader) {
+  // What lands, of a slab of whole tensors: the reader's own share as well. Returns its bytes.
+  std::uint64_t check_landing(std::uint32_t reader) {
     std::uint64_t bytes = 0;
     for (const bool replicated : {false, true}) {
       const Route route{replicated, true};
@@ -241,7 +249,7 @@ class RankProof {
       require(packed.bytes == run.bytes, "what lands is not what was packed for it");
       if (run.bytes != 0) check_landed(packed, route);
     }
-    note_landed(reader, bytes);
+    return bytes;
   }
 
   // Shares land one after the other, aligned.
@@ -325,6 +333,7 @@ class RankProof {
   std::uint64_t landing_bytes_ = 0;
   std::vector<std::uint64_t> written_;  // by tensor, bytes of shares
   std::vector<std::uint64_t> landed_;   // by reader, the most in any wave
+  std::uint64_t slices_landed_ = 0;
   std::vector<Range> runs_;
 
   Slab slab_;  // scratch

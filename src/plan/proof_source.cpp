@@ -25,10 +25,12 @@ class SourceProof {
 
   void check() {
     check_files();
-    for (const auto& reads : schedule_.reads) check_reads(reads);
+    require(schedule_.exchanged_waves <= schedule_.waves, "it has too few waves");
+    check_slices();
+    for (const auto& reads : schedule_.reads) check_exchanged(reads);
     check_all_read();
     for (const ReadGroup& group : read_groups(schedule_)) {
-      is_sliced(schedule_) ? check_slices(group) : check_group(group, group.reader);
+      is_exchanged(schedule_, group.wave) ? check_group(group, group.reader) : check_slices(group);
     }
   }
 
@@ -67,10 +69,27 @@ class SourceProof {
     if (!right) fail_proof(tensors_[tensor].name, "its segments are not the whole tensor");
   }
 
+  void check_slices() {
+    check_reads(schedule_.slices, schedule_.exchanged_waves, schedule_.waves);
+    require(parts_.empty(), "a part of a tensor is sliced");
+    for (const Read& read : schedule_.slices) {
+      if (schedule_.sliced[read.tensor]) continue;
+      fail_proof(tensors_[read.tensor].name, "it is not sliced, but all ranks read it");
+    }
+  }
+
+  void check_exchanged(const std::vector<Read>& reads) {
+    check_reads(reads, 0, schedule_.exchanged_waves);
+    for (const Read& read : reads) {
+      if (!schedule_.sliced[read.tensor]) continue;
+      fail_proof(tensors_[read.tensor].name, "it is sliced, but one rank reads it for the others");
+    }
+  }
+
   // Whole tensors may share a wave with those before; otherwise each segment has one to itself.
-  void check_reads(const std::vector<Read>& reads) {
-    std::uint64_t free_from = 0;  // the first wave after the reads so far
-    bool open = false;            // whether the last wave can take more
+  void check_reads(const std::vector<Read>& reads, std::uint64_t first_wave, std::uint64_t waves) {
+    std::uint64_t free_from = first_wave;  // the first wave after the reads so far
+    bool open = false;                     // whether the last wave can take more
     for (const Read& read : reads) {
       require(read.tensor < tensors_.size(), "an unknown tensor is read");
       const std::string& name = tensors_[read.tensor].name;
@@ -83,7 +102,7 @@ class SourceProof {
       if (!shares && read.wave < free_from) fail_proof(name, "its wave is taken");
       free_from = std::uint64_t{read.wave} + read.segments;
       open = count == 1;
-      if (free_from > schedule_.waves) fail_proof(name, "it is read after the last wave");
+      if (free_from > waves) fail_proof(name, "it is read after the last wave");
       read.segments == count ? note_whole(read.tensor) : parts_.push_back(read);
     }
   }
@@ -117,7 +136,7 @@ class SourceProof {
   // Every rank reads its part. Tensors of one geometry that are read in segments differ by where
   // they lie in their files only.
   void check_slices(const ReadGroup& group) {
-    const std::uint32_t tensor = schedule_.reads.front()[group.first].tensor;
+    const std::uint32_t tensor = group.reads.front().tensor;
     const bool repeats = Segments(schedule_.cuts[tensor], schedule_.window).count() > 1 &&
                          geometries_.example[geometries_.of_tensor[tensor]] != tensor;
     const std::uint32_t ranks = repeats ? 1 : schedule_.replica_size;
@@ -125,9 +144,9 @@ class SourceProof {
   }
 
   // Of the slabs of a reader; if all ranks read, those of its twins have the same.
-  std::uint64_t slab_capacity(std::uint32_t reader) const {
+  std::uint64_t slab_capacity(std::uint32_t reader, bool exchanged) const {
     std::uint64_t capacity = schedule_.ranks[reader].slab_bytes;
-    if (!is_sliced(schedule_)) return capacity;
+    if (exchanged) return capacity;
     for (std::uint32_t replica = 0; replica < schedule_.replicas; ++replica) {
       const std::uint32_t twin = twin_of(schedule_, reader, replica);
       capacity = std::min(capacity, schedule_.ranks[twin].slab_bytes);
@@ -137,21 +156,20 @@ class SourceProof {
 
   // The slabs of a read of many segments differ by a multiple of the segment's bytes only.
   void check_group(const ReadGroup& group, std::uint32_t reader) {
-    const std::span<const Read> reads =
-        std::span(reads_of(schedule_, reader)).subspan(group.first, group.count);
-    const std::uint64_t capacity = slab_capacity(reader);
-    check_slab(reads, reader, 0, capacity);
-    const Read& read = reads.front();
+    const bool exchanged = is_exchanged(schedule_, group.wave);
+    const std::uint64_t capacity = slab_capacity(reader, exchanged);
+    check_slab(group.reads, reader, 0, capacity);
+    const Read& read = group.reads.front();
     const Segments segments(schedule_.cuts[read.tensor], schedule_.window);
     if (segments.count() == 1) return;
     require(core::page_bytes - 1 + segments.step() <= capacity, "a segment ends after the slab");
     for (const std::uint32_t index : {std::min(1U, read.segments - 1), read.segments - 1}) {
-      check_slab(reads, reader, index, capacity);
+      check_slab(group.reads, reader, index, capacity);
     }
-    if (!is_sliced(schedule_)) return;
+    if (exchanged) return;
     columns_.assign(schedule_, read.tensor, reader);
     for (const std::uint64_t index : representative_segments(segments, columns_)) {
-      check_slab(reads, reader, static_cast<std::uint32_t>(index), capacity);
+      check_slab(group.reads, reader, static_cast<std::uint32_t>(index), capacity);
     }
   }
 
@@ -169,7 +187,7 @@ class SourceProof {
         found = {next->begin, next->end};
         ++next;
       }
-      const bool right = is_sliced(schedule_)
+      const bool right = schedule_.sliced[read.tensor]
                              ? has_all_kept(read.tensor, reader, found, expected)
                              : found.begin == expected.begin && found.end == expected.end;
       require(right, "a slab has another segment than its read");

@@ -75,29 +75,29 @@ struct Schedule {
   std::vector<DType> dtypes;             ///< by tensor: element type after the load
   std::vector<Cut> cuts;                 ///< by tensor: cut_of
   std::vector<bool> lands;               ///< by tensor: whether shares of it land, and are unpacked
+  std::vector<bool> sliced;  ///< by tensor: whether every rank reads what it keeps of it; otherwise
+                             ///< one does, or several in parts, and it is exchanged
   std::uint32_t world = 1;
   std::uint32_t replicas = 1;
   std::uint32_t replica_size = 1;  ///< ranks of one replica; world = replicas × replica_size
   std::uint32_t waves = 0;
+  std::uint32_t exchanged_waves = 0;  ///< the first waves; in the others, ranks read slices
   std::uint64_t window = 0;
   std::uint32_t slabs =
       3;  ///< of each rank: while one is packed and exchanged, the others are read
   Assignment assignment = Assignment::round_robin;  ///< never `automatic`
   std::string assignment_reason;                    ///< see Plan::assignment_reason; not hashed
-  std::vector<std::vector<Read>> reads;             ///< [reader], in reading order; see reads_of
+  std::vector<std::vector<Read>> reads;  ///< [reader], in reading order: of what is exchanged
+  std::vector<Read> slices;  ///< in the reading order of all ranks: whole tensors, of which each
+                             ///< rank reads its own part; see read_part
   std::vector<std::uint32_t> arena_order;  ///< all targets that have bytes, in the order of arenas
   std::vector<RankSummary> ranks;
   std::uint64_t hash = 0;
 };
 
-/// Whether every rank reads what it keeps, and nothing is exchanged. All ranks then have the same
-/// list of reads, of whole tensors, of which each reads its own part: see read_part.
-inline bool is_sliced(const Schedule& schedule) noexcept {
-  return schedule.assignment == Assignment::sliced;
-}
-
-inline const std::vector<Read>& reads_of(const Schedule& schedule, std::uint32_t reader) {
-  return schedule.reads[is_sliced(schedule) ? 0 : reader];
+/// Whether ranks exchange what they read for a wave. Otherwise they read slices.
+inline bool is_exchanged(const Schedule& schedule, std::uint32_t wave) noexcept {
+  return wave < schedule.exchanged_waves;
 }
 
 /// The uses of one stored tensor.

@@ -1,7 +1,10 @@
 #include "plan/summary.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/arithmetic.hpp"
@@ -53,14 +56,15 @@ class Summarizer {
     sum_shards();
     sum_shares();
     const std::vector<ReadGroup> groups = read_groups(schedule_);
-    if (is_sliced(schedule_)) {
-      sum_slices(groups);
-    } else {
-      for (const ReadGroup& group : groups) add_group(group);
-      add_segments();
-      add_passed_on();
-    }
-    add_landing(groups);
+    const auto first_slices = std::ranges::find_if(
+        groups, [&](const ReadGroup& group) { return !is_exchanged(schedule_, group.wave); });
+    const std::span<const ReadGroup> exchanged(groups.begin(), first_slices);
+    const std::span<const ReadGroup> sliced(first_slices, groups.end());
+    for (const ReadGroup& group : exchanged) add_group(group);
+    add_segments();
+    add_passed_on();
+    add_slices(sliced);
+    add_landing(exchanged, sliced);
     for (RankSummary& rank : schedule_.ranks) {
       rank.peak_device_bytes = rank.arena_bytes + schedule_.slabs * rank.slab_bytes +
                                rank.pack_bytes + rank.landing_bytes;
@@ -78,7 +82,7 @@ class Summarizer {
   struct SegmentRead {
     std::uint32_t geometry = 0;
     std::uint32_t reader = 0;
-    std::uint32_t read = 0;
+    const Read* read = nullptr;
   };
 
   // What ranks end up with, but for shards that are shares.
@@ -92,7 +96,8 @@ class Summarizer {
     }
   }
 
-  // Until a rank is found to read some of it itself, it receives its share of everything.
+  // Until a rank is found to read some of it itself, it receives its share of all that is
+  // exchanged.
   void sum_shares() {
     RankSums shares(schedule_.replica_size);
     RankSums kept(schedule_.replica_size);
@@ -105,7 +110,7 @@ class Summarizer {
       rank_runs(schedule_, example, runs);
       for (const RankRun& run : runs) {
         const std::uint64_t ranks = replicated ? schedule_.world : run.end - run.first;
-        shares.add(run, geometries_.tensors[i] * run.share_bytes);
+        if (!schedule_.sliced[example]) shares.add(run, geometries_.tensors[i] * run.share_bytes);
         if (is_target(schedule_, example)) {
           kept.add(run, geometries_.tensors[i] * run.share_bytes);
           arena.add(run, geometries_.tensors[i] * aligned(run.share_bytes));
@@ -125,35 +130,42 @@ class Summarizer {
     }
   }
 
-  // Every rank reads what it keeps, and receives nothing.
-  void sum_slices(std::span<const ReadGroup> groups) {
+  // Of each tensor that is sliced, every rank reads what it keeps.
+  void add_slices(std::span<const ReadGroup> groups) {
+    if (groups.empty()) return;
     std::uint64_t slab_bytes = 0;
-    for (const ReadGroup& group : groups) {
-      slab_bytes = std::max(slab_bytes, largest_slab(group));
-    }
-    std::vector<std::uint64_t> read(geometries_.example.size());  // bytes of one tensor
+    for (const ReadGroup& group : groups) slab_bytes = std::max(slab_bytes, largest_slab(group));
     std::map<std::vector<bool>, std::vector<std::uint32_t>>
         files;  // by the geometries that are read
     for (RankSummary& rank : schedule_.ranks) {
-      rank.received_bytes = 0;
-      rank.slab_bytes = slab_bytes;
-      for (std::size_t i = 0; i < read.size(); ++i) {
-        if (geometries_.tensors[i] == 0) continue;
-        read[i] = bytes_read_of(geometries_.example[i], rank.rank);
-        rank.read_bytes += geometries_.tensors[i] * read[i];
+      rank.slab_bytes = std::max(rank.slab_bytes, slab_bytes);
+      std::vector<bool> is_read(geometries_.example.size());
+      for (std::size_t i = 0; i < is_read.size(); ++i) {
+        const std::uint32_t example = geometries_.example[i];
+        if (geometries_.tensors[i] == 0 || !schedule_.sliced[example]) continue;
+        const std::uint64_t bytes = slice_bytes(schedule_, example, rank.rank, columns_);
+        rank.sliced_bytes += geometries_.tensors[i] * bytes;
+        is_read[i] = bytes != 0;
       }
-      std::vector<bool> is_read;
-      for (const std::uint64_t bytes : read) is_read.push_back(bytes != 0);
+      rank.read_bytes += rank.sliced_bytes;
       const auto [found, is_new] = files.try_emplace(is_read);
       if (is_new) found->second = files_with(is_read);
-      rank.files = found->second;
+      add_files(found->second, rank);
     }
   }
 
-  // From which tensors of these geometries are read.
+  // Both ascend.
+  static void add_files(const std::vector<std::uint32_t>& files, RankSummary& rank) {
+    std::vector<std::uint32_t> all;
+    all.reserve(std::max(files.size(), rank.files.size()));
+    std::ranges::set_union(files, rank.files, std::back_inserter(all));
+    rank.files = std::move(all);
+  }
+
+  // From which slices of these geometries are read.
   std::vector<std::uint32_t> files_with(const std::vector<bool>& geometries) const {
     std::vector<std::uint32_t> files;
-    for (const Read& read : schedule_.reads.front()) {
+    for (const Read& read : schedule_.slices) {
       if (!geometries[geometries_.of_tensor[read.tensor]]) continue;
       const std::uint32_t file = schedule_.catalog.tensors()[read.tensor].file;
       if (files.empty() || files.back() != file) files.push_back(file);
@@ -164,49 +176,25 @@ class Summarizer {
   // For any rank: what lies between two parts may leave up to two pages of the slab unused.
   std::uint64_t largest_slab(const ReadGroup& group) const {
     std::uint64_t bytes = 0;
-    for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
-      const std::uint32_t tensor = schedule_.reads.front()[i].tensor;
-      bytes += Segments(schedule_.cuts[tensor], schedule_.window).step() + 2 * core::page_bytes;
+    for (const Read& read : group.reads) {
+      bytes +=
+          Segments(schedule_.cuts[read.tensor], schedule_.window).step() + 2 * core::page_bytes;
     }
     return core::align_up(bytes, core::page_bytes);
   }
 
-  // Of the segments that the rank reads of a line (see Segments), all but the first and the last
-  // are read alike.
-  std::uint64_t bytes_read_of(std::uint32_t tensor, std::uint32_t rank) {
-    columns_.assign(schedule_, tensor, rank);
-    if (columns_.row_bytes() == 0) return 0;
-    const Segments segments(schedule_.cuts[tensor], schedule_.window);
-    std::uint64_t first = 0;
-    std::uint64_t last = segments.per_line() - 1;
-    if (segments.within_rows()) {
-      first = columns_.columns().front().begin / segments.step();
-      last = (columns_.columns().back().end - 1) / segments.step();
-    }
-    const auto part = [&](std::uint64_t segment) {
-      return read_part(schedule_, tensor, segments.bytes(segment), rank, columns_).size();
-    };
-    std::uint64_t bytes = part(first);
-    if (last != first) bytes += part(last);
-    if (last - first > 1) bytes += (last - first - 1) * part(first + 1);
-    return segments.lines() * bytes;
-  }
-
   void add_group(const ReadGroup& group) {
-    const std::vector<Read>& reads = schedule_.reads[group.reader];
     RankSummary& reader = schedule_.ranks[group.reader];
     slab_at(schedule_, group.wave, group.reader, slab_);
     for (const FileRange& range : slab_.file_ranges) note_file(reader, range.file);
-    const std::uint32_t tensor = reads[group.first].tensor;
+    const std::uint32_t tensor = group.reads.front().tensor;
     if (Segments(schedule_.cuts[tensor], schedule_.window).count() > 1) {
-      segment_reads_.push_back({geometries_.of_tensor[tensor], group.reader, group.first});
+      segment_reads_.push_back({geometries_.of_tensor[tensor], group.reader, &group.reads.front()});
       return;
     }
     reader.slab_bytes = std::max(reader.slab_bytes, slab_bytes(slab_));
     std::uint64_t packed = 0;
-    for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
-      packed += add_whole(reader, reads[i].tensor);
-    }
+    for (const Read& read : group.reads) packed += add_whole(reader, read.tensor);
     reader.pack_bytes = std::max(reader.pack_bytes, packed);
   }
 
@@ -260,7 +248,7 @@ class Summarizer {
     load.sort();
     for (const SegmentRead& read : reads) {
       RankSummary& reader = schedule_.ranks[read.reader];
-      add_read(reader, schedule_.reads[read.reader][read.read], segments, totals);
+      add_read(reader, *read.read, segments, totals);
       if (is_replicated(schedule_, example)) continue;
       const std::uint64_t packed = load.most([&](std::size_t i) {
         return share_in_run(example, columns_, segments.bytes(indices[i]));
@@ -315,31 +303,35 @@ class Summarizer {
     }
   }
 
-  // Each reader's slabs may need the most in different waves; the sum is enough for all.
-  void add_landing(std::span<const ReadGroup> groups) {
+  // Each reader's slabs may need the most in different waves; the sum is enough for all. Of slices,
+  // only a rank's own land.
+  void add_landing(std::span<const ReadGroup> exchanged, std::span<const ReadGroup> sliced) {
     if (!anything_lands(schedule_)) return;
-    std::vector<std::vector<std::uint64_t>> most(schedule_.world,
-                                                 std::vector<std::uint64_t>());  // [reader][shard]
-    for (const ReadGroup& group : groups) {
-      std::vector<std::uint64_t>& of_reader = most[group.reader];
-      const std::vector<std::uint64_t> landing = landing_of(group);
-      of_reader.resize(landing.size());
-      std::transform(landing.begin(), landing.end(), of_reader.begin(), of_reader.begin(),
-                     [](std::uint64_t a, std::uint64_t b) { return std::max(a, b); });
-    }
-    for (const std::vector<std::uint64_t>& of_reader : most) {
-      if (of_reader.empty()) continue;
-      for (RankSummary& rank : schedule_.ranks) {
-        rank.landing_bytes += of_reader[shard_index(schedule_, rank.rank)];
+    std::vector<std::vector<std::uint64_t>> most(schedule_.world);  // [reader][shard]
+    for (const ReadGroup& group : exchanged) note_landing(group, most[group.reader]);
+    std::vector<std::uint64_t> of_slices;  // [shard]
+    for (const ReadGroup& group : sliced) note_landing(group, of_slices);
+    for (RankSummary& rank : schedule_.ranks) {
+      const std::uint32_t shard = shard_index(schedule_, rank.rank);
+      for (const std::vector<std::uint64_t>& of_reader : most) {
+        if (!of_reader.empty()) rank.landing_bytes += of_reader[shard];
       }
+      if (!of_slices.empty()) rank.landing_bytes = std::max(rank.landing_bytes, of_slices[shard]);
     }
+  }
+
+  void note_landing(const ReadGroup& group, std::vector<std::uint64_t>& most) {
+    const std::vector<std::uint64_t> landing = landing_of(group);
+    most.resize(landing.size());
+    std::ranges::transform(landing, most, most.begin(),
+                           [](std::uint64_t a, std::uint64_t b) { return std::max(a, b); });
   }
 
   // By shard: the most of a landing buffer that one slab of the group takes.
   std::vector<std::uint64_t> landing_of(const ReadGroup& group) {
     RankSums landing(schedule_.replica_size);
-    for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
-      const std::uint32_t tensor = schedule_.reads[group.reader][i].tensor;
+    for (const Read& read : group.reads) {
+      const std::uint32_t tensor = read.tensor;
       if (!schedule_.lands[tensor]) continue;
       const Segments segments(schedule_.cuts[tensor], schedule_.window);
       const std::uint64_t largest = converted_bytes(schedule_, tensor, segments.step());

@@ -133,18 +133,17 @@ Outgoing TransferPlanner::outgoing(std::uint32_t wave) {
   Outgoing outgoing;
   slab_at(schedule_, wave, rank_, slab_);
   transfers_.pack_own(slab_, rank_, places_, outgoing.items);
-  pack_sends(outgoing);
+  if (is_exchanged(schedule_, wave)) pack_sends(outgoing);
   if (lands_) pack_landing(wave, outgoing);
   return outgoing;
 }
 
 // Of what this rank gets.
-bool TransferPlanner::is_reader(std::uint32_t rank) const noexcept {
-  return rank == rank_ || !is_sliced(schedule_);
+bool TransferPlanner::is_reader(std::uint32_t wave, std::uint32_t rank) const noexcept {
+  return rank == rank_ || is_exchanged(schedule_, wave);
 }
 
 void TransferPlanner::pack_sends(Outgoing& outgoing) {
-  if (is_sliced(schedule_)) return;
   std::uint64_t free_from = 0;
   const std::uint32_t first = rank_ - shard_index(schedule_, rank_);
   for (std::uint32_t peer = first; peer < first + schedule_.replica_size; ++peer) {
@@ -172,7 +171,7 @@ void TransferPlanner::pack_landing(std::uint32_t wave, Outgoing& outgoing) {
 
 Incoming TransferPlanner::incoming(std::uint32_t wave) {
   Incoming incoming;
-  const bool exchanges = schedule_.world > 1 && !is_sliced(schedule_);
+  const bool exchanges = schedule_.world > 1 && is_exchanged(schedule_, wave);
   if (exchanges) {
     for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
       slab_at(schedule_, wave, reader, slab_);
@@ -234,7 +233,7 @@ void TransferPlanner::for_each_landing(std::uint32_t wave, Visit visit) {
   std::uint64_t free_from = 0;
   for (const bool replicated : {false, true}) {
     for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
-      if (!is_reader(reader)) continue;
+      if (!is_reader(wave, reader)) continue;
       slab_at(schedule_, wave, reader, slab_);
       const Run run = transfers_.landing_run(slab_, reader, rank_, replicated, free_from);
       if (run.bytes == 0) continue;

@@ -108,7 +108,7 @@ class TransferPlanner {
   std::vector<Zeros> zeros() const;
 
  private:
-  bool is_reader(std::uint32_t rank) const noexcept;
+  bool is_reader(std::uint32_t wave, std::uint32_t rank) const noexcept;
   void pack_sends(Outgoing& outgoing);
   void pack_landing(std::uint32_t wave, Outgoing& outgoing);
   void add_in_place(std::uint32_t reader, Incoming& incoming);

@@ -50,11 +50,21 @@ std::span<const Read> candidates(const std::vector<Read>& reads, std::uint32_t w
   return {begin, end};
 }
 
+void append_groups(std::span<const Read> reads, std::uint32_t reader,
+                   std::vector<ReadGroup>& groups) {
+  while (!reads.empty()) {
+    const auto other_wave = [&](const Read& read) { return read.wave != reads.front().wave; };
+    const auto end = std::ranges::find_if(reads, other_wave);
+    const auto count = static_cast<std::size_t>(end - reads.begin());
+    groups.push_back({reads.front().wave, reader, reads.first(count)});
+    reads = reads.subspan(count);
+  }
+}
+
 }  // namespace
 
 Range read_part(const Schedule& schedule, std::uint32_t tensor, const Range& segment,
                 std::uint32_t rank, RankColumns& columns) {
-  if (!is_sliced(schedule)) return segment;
   columns.assign(schedule, tensor, rank);
   if (columns.row_bytes() == 0) return {segment.begin, segment.begin};
   const std::uint64_t row_bytes = schedule.cuts[tensor].row_bytes;
@@ -66,8 +76,31 @@ Range read_part(const Schedule& schedule, std::uint32_t tensor, const Range& seg
   return segment.size() < smallest_part ? segment : Range{begin, end};
 }
 
-std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads) {
-  std::uint64_t waves = 0;
+// Of the segments that the rank reads of a line (see Segments), all but the first and the last are
+// read alike.
+std::uint64_t slice_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
+                          RankColumns& columns) {
+  columns.assign(schedule, tensor, rank);
+  if (columns.row_bytes() == 0) return 0;
+  const Segments segments(schedule.cuts[tensor], schedule.window);
+  std::uint64_t first = 0;
+  std::uint64_t last = segments.per_line() - 1;
+  if (segments.within_rows()) {
+    first = columns.columns().front().begin / segments.step();
+    last = (columns.columns().back().end - 1) / segments.step();
+  }
+  const auto part = [&](std::uint64_t segment) {
+    return read_part(schedule, tensor, segments.bytes(segment), rank, columns).size();
+  };
+  std::uint64_t bytes = part(first);
+  if (last != first) bytes += part(last);
+  if (last - first > 1) bytes += (last - first - 1) * part(first + 1);
+  return segments.lines() * bytes;
+}
+
+std::uint32_t number_waves(const Schedule& schedule, std::uint32_t first_free,
+                           std::vector<Read>& reads) {
+  std::uint64_t waves = first_free;
   std::uint64_t room = 0;  // left in the last slab
   for (Read& read : reads) {
     const TensorInfo& tensor = schedule.catalog.tensors()[read.tensor];
@@ -89,14 +122,15 @@ std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads) {
 void slab_at(const Schedule& schedule, std::uint32_t wave, std::uint32_t reader, Slab& slab) {
   slab.file_ranges.clear();
   slab.segments.clear();
+  const bool exchanged = is_exchanged(schedule, wave);
   RankColumns columns;
-  for (const Read& read : candidates(reads_of(schedule, reader), wave)) {
-    const std::uint32_t segment = wave - read.wave;
-    if (segment >= read.segments) continue;
-    const Segments segments(schedule.cuts[read.tensor], schedule.window);
+  for (const Read& read : candidates(exchanged ? schedule.reads[reader] : schedule.slices, wave)) {
+    const std::uint32_t index = wave - read.wave;
+    if (index >= read.segments) continue;
+    const Range segment = Segments(schedule.cuts[read.tensor], schedule.window)
+                              .bytes(std::uint64_t{read.first_segment} + index);
     const Range part =
-        read_part(schedule, read.tensor,
-                  segments.bytes(std::uint64_t{read.first_segment} + segment), reader, columns);
+        exchanged ? segment : read_part(schedule, read.tensor, segment, reader, columns);
     if (part.size() == 0) continue;
     append(schedule.catalog.tensors()[read.tensor], read.tensor, part, slab);
   }
@@ -121,14 +155,9 @@ std::uint64_t wave_bytes(const Schedule& schedule, std::uint32_t wave) {
 std::vector<ReadGroup> read_groups(const Schedule& schedule) {
   std::vector<ReadGroup> groups;
   for (std::uint32_t reader = 0; reader < schedule.reads.size(); ++reader) {
-    const std::vector<Read>& reads = schedule.reads[reader];
-    for (std::uint32_t i = 0; i < reads.size(); ++i) {
-      if (i == 0 || reads[i - 1].wave != reads[i].wave) {
-        groups.push_back({reads[i].wave, reader, i, 0});
-      }
-      ++groups.back().count;
-    }
+    append_groups(schedule.reads[reader], reader, groups);
   }
+  append_groups(schedule.slices, 0, groups);
   std::sort(groups.begin(), groups.end(), [](const ReadGroup& a, const ReadGroup& b) {
     return std::tie(a.wave, a.reader) < std::tie(b.wave, b.reader);
   });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "plan/schedule.hpp"
@@ -9,15 +10,20 @@
 
 namespace safeshuffle::plan {
 
-/// Gives every read of one rank its wave: whole tensors, in order, into as few slabs as the window
-/// allows, each segment of a larger tensor into one of its own. Returns the number of waves. Throws
-/// PlanError if they cannot be counted.
-std::uint32_t number_waves(const Schedule& schedule, std::vector<Read>& reads);
+/// Gives every read of one rank its wave, from the first one that is free: whole tensors, in order,
+/// into as few slabs as the window allows, each segment of a larger tensor into one of its own.
+/// Returns the next wave that is free. Throws PlanError if they cannot be counted.
+std::uint32_t number_waves(const Schedule& schedule, std::uint32_t first_free,
+                           std::vector<Read>& reads);
 
-/// What `rank` reads of a segment of a tensor: if every rank reads what it keeps, a range around
-/// that, as far as it is in one row, and otherwise all. `columns` is scratch memory.
+/// What `rank` reads of a segment of a tensor that is sliced: a range around what it keeps, as far
+/// as that is in one row, and otherwise all. `columns` is scratch memory.
 Range read_part(const Schedule& schedule, std::uint32_t tensor, const Range& segment,
                 std::uint32_t rank, RankColumns& columns);
+
+/// The same of all segments: how many bytes.
+std::uint64_t slice_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
+                          RankColumns& columns);
 
 /// What `reader` reads for `wave`; empty where it has nothing to read. Reuses the memory of `slab`.
 /// A slab may exceed the window by less than a page per range, for congruence with file offsets.
@@ -34,17 +40,15 @@ std::uint64_t slab_bytes(const Slab& slab);
 /// Stored bytes that all ranks read for `wave`.
 std::uint64_t wave_bytes(const Schedule& schedule, std::uint32_t wave);
 
-/// Reads [first, first + count) of `reader`, which begin in the same slab: whole tensors, or one
-/// read of several segments, of which only the first lies there.
+/// Reads that begin in the same slab: whole tensors, or one read of several segments, of which only
+/// the first lies there.
 struct ReadGroup {
   std::uint32_t wave = 0;
-  std::uint32_t reader = 0;
-  std::uint32_t first = 0;
-  std::uint32_t count = 0;
+  std::uint32_t reader = 0;     ///< 0 if all ranks read
+  std::span<const Read> reads;  ///< of the schedule's
 };
 
-/// All reads in groups, ordered by (wave, reader). If all ranks have the same list, as if there
-/// were one reader.
+/// All reads in groups, ordered by (wave, reader).
 std::vector<ReadGroup> read_groups(const Schedule& schedule);
 
 }  // namespace safeshuffle::plan

@@ -106,7 +106,8 @@ TEST_CASE("a load that drops the cache behind it leaves the page cache as it was
   const ColdModel cold;
   if (!cold.cold) return;
   PlanOptions planned;
-  planned.assignment = GENERATE(Assignment::round_robin, Assignment::striped, Assignment::sliced);
+  planned.assignment =
+      GENERATE(Assignment::round_robin, Assignment::striped, Assignment::sliced, Assignment::mixed);
   planned.window = GENERATE(std::uint64_t{300} << 10, std::uint64_t{64} << 20);
   Options options;
   options.direct = GENERATE(DirectIo::off, DirectIo::automatic);
@@ -178,7 +179,8 @@ TEST_CASE("a load that prefetches leaves all that it reads in the page cache",
   const ColdModel cold;
   if (!cold.cold) return;
   PlanOptions planned;
-  planned.assignment = GENERATE(Assignment::round_robin, Assignment::striped, Assignment::sliced);
+  planned.assignment =
+      GENERATE(Assignment::round_robin, Assignment::striped, Assignment::sliced, Assignment::mixed);
   Options options;
   options.prefetch = true;
   const Report report = load(cold.model.plan(planned), shared_group(), options).report();

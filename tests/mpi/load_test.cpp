@@ -20,12 +20,36 @@ TEST_CASE("random models arrive byte for byte", "[load]") {
   const SharedModel model(testing::random_model(seed), seed);
   const Communicator& comm = shared_group();
   PlanOptions options = with_window(seed % 3 == 0 ? 4096 : 65536);
-  options.assignment = static_cast<Assignment>(seed % 5);
+  options.assignment = static_cast<Assignment>(seed % 6);
   options.dtype = static_cast<DTypePolicy>(seed / 4 % 4);
   const TensorSet loaded = load(model.plan(options), comm);
   const bool right = is_right(loaded, comm.rank());
   verify(loaded, comm);
   CHECK(right);
+}
+
+TEST_CASE("some tensors are sliced, the others exchanged, in one load", "[load]") {
+  const std::uint64_t rows = 300 * 1024 * std::uint64_t{world_size()};
+  std::vector<std::vector<Made>> files;
+  std::vector<Placement> placements;
+  for (std::size_t i = 0; i < 3; ++i) {
+    files.push_back({{numbered("a rows", i), DType::BF16, {rows}},
+                     {numbered("b columns", i), DType::BF16, {7, 1024}},
+                     {numbered("c whole", i), DType::F32, {5000}}});
+    for (const Placement& placement : {cut(0, rows), cut(1, 1024, true), whole()}) {
+      placements.push_back(placement);
+    }
+  }
+  const SharedModel model({make_catalog(files), placements});
+  const Communicator& comm = shared_group();
+  PlanOptions options = with_window(GENERATE(std::uint64_t{100} << 10, std::uint64_t{64} << 20));
+  options.assignment = Assignment::mixed;
+  options.dtype = GENERATE(DTypePolicy::keep, DTypePolicy::f16);
+  const Plan plan = model.plan(options);
+  CHECK(plan.ranks()[comm.rank()].sliced_bytes == 3 * std::uint64_t{600} * 1024);
+  const TensorSet loaded = load(plan, comm);
+  CHECK(is_right(loaded, comm.rank()));
+  verify(loaded, comm);
 }
 
 TEST_CASE("a load by path finds, places and loads", "[load]") {

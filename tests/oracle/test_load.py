@@ -78,6 +78,8 @@ CASES = [
     Case(3, "sliced", "f16", 4 * KIB),
     Case(5, "sliced", "keep", 64 * KIB),
     Case(8, "sliced", "f16", MIB, "--direct off", replicas=2),
+    Case(2, "mixed", "keep", MIB),
+    Case(4, "mixed", "f16", 64 * KIB, "--direct on"),
     Case(2, "round-robin", "keep", 64 * KIB, replicas=2),
     Case(4, "round-robin", "keep", 4 * KIB, "--direct on", replicas=2),
     Case(4, "striped", "f16", 64 * KIB, only=("*.colwise.*", "*row*"), replicas=4),

@@ -9,7 +9,7 @@ import command
 import placement
 import sample
 
-ASSIGNMENTS = ("round-robin", "balanced", "striped", "sliced", "auto")
+ASSIGNMENTS = ("round-robin", "balanced", "striped", "sliced", "mixed", "auto")
 COUNTS = ("read_bytes", "sent_bytes", "received_bytes", "kept_bytes")
 
 

@@ -93,7 +93,7 @@ TEST_CASE("slices are read from the page cache of one node, on the host", "[choi
   CHECK(planned(rows, 4, {}, split).assignment() == Assignment::round_robin);
   Site nodes = cached();
   nodes.nodes = 2;
-  CHECK(planned(rows, 4, nodes, split).assignment() == Assignment::round_robin);
+  CHECK(planned(rows, 4, nodes).assignment() == Assignment::round_robin);
   CHECK(planned(rows, 1, cached(), split).assignment() == Assignment::round_robin);
 }
 
@@ -107,6 +107,33 @@ TEST_CASE("files that one of several nodes would read alone are striped", "[choi
   const Plan plan = make_plan(make_catalog(files), {64, whole()}, 4, options);
   CHECK(plan.assignment() == Assignment::striped);
   CHECK_FALSE(has(plan, "cached"));
+}
+
+TEST_CASE("what divides into slices is not exchanged where storage is faster", "[choice]") {
+  // Two thirds are split along dim 0, one third along dim 1.
+  std::vector<std::vector<Made>> files(4);
+  std::vector<Placement> placements;
+  for (std::size_t i = 0; i < 12; ++i) {
+    files[i / 3].push_back({numbered("t", i), DType::U8, {64, mi}});
+    placements.push_back(i % 3 == 2 ? cut(1, mi) : cut(0, 64));
+  }
+  const auto chosen = [&](const Site& site) {
+    PlanOptions options;
+    options.site = site;
+    const Plan plan = make_plan(make_catalog(files), placements, 4, options);
+    plan.prove();
+    return plan.assignment();
+  };
+  Site site;
+  CHECK(chosen(site) == Assignment::round_robin);
+  site.costs.read_cold_direct_rank = site.costs.read_cold_direct_node = 20e9;
+  CHECK(chosen(site) == Assignment::mixed);
+  site.cached_share = 1;
+  CHECK(chosen(site) == Assignment::sliced);
+  site.device = DeviceKind::cuda;
+  CHECK(chosen(site) == Assignment::round_robin);
+  site.costs.exchange = 5e9;  // no NVLink
+  CHECK(chosen(site) == Assignment::mixed);
 }
 
 TEST_CASE("between GPUs, whole tensors are broadcast rather than read by each", "[choice]") {

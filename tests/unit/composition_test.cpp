@@ -12,6 +12,7 @@
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 #include "support/in_memory_load.hpp"
+#include "support/random_slices.hpp"
 #include "support/random_targets.hpp"
 #include "support/sanitizers.hpp"
 
@@ -65,6 +66,9 @@ TEST_CASE("random targets: plans are proved and loads are right", "[composition]
     const Plan plan = make_plan(model.catalog, model.targets, world, options);
     CHECK_NOTHROW(plan.prove());
     CHECK(InMemoryLoad(plan.schedule()).result_is_right());
+    const Schedule mixed = with_random_slices(plan, seed);
+    CHECK_NOTHROW(plan::prove(mixed));
+    CHECK(InMemoryLoad(mixed).result_is_right());
     CHECK(sum_of(plan, &RankSummary::sent_bytes) == sum_of(plan, &RankSummary::received_bytes));
   }
 }

@@ -28,8 +28,8 @@ constexpr double scale_limit_seconds = 1;
 #endif
 
 constexpr Assignment assignments[] = {Assignment::round_robin, Assignment::balanced,
-                                      Assignment::striped, Assignment::sliced,
-                                      Assignment::automatic};
+                                      Assignment::striped,     Assignment::sliced,
+                                      Assignment::mixed,       Assignment::automatic};
 
 PlanOptions options(Assignment assignment, std::uint64_t window, DTypePolicy dtype) {
   PlanOptions result;

@@ -10,6 +10,8 @@
 #include "safeshuffle/plan.hpp"
 #include "safeshuffle/target.hpp"
 
+#include "plan/fill.hpp"
+#include "plan/geometry.hpp"
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
 #include "plan/transfers.hpp"
@@ -148,6 +150,44 @@ TEST_CASE("parts of large tensors arrive where they belong", "[sliced]") {
   CHECK(InMemoryLoad(plan.schedule()).result_is_right());
 }
 
+TEST_CASE("what divides well is sliced, all else is striped", "[sliced]") {
+  const auto mi = std::uint64_t{1} << 20;
+  // In the order of files and offsets.
+  const Catalog catalog = make_catalog({{{"rows", DType::U8, {4 * mi}},
+                                         {"columns", DType::U8, {4, mi}},
+                                         {"both", DType::U8, {4 * mi}},
+                                         {"own", DType::U8, {mi}},
+                                         {"small", DType::U8, {mi / 2}}}});
+  PlanOptions options;
+  options.assignment = Assignment::mixed;
+  const Plan plan = make_plan(
+      catalog,
+      {cut(0, 4 * mi), cut(1, mi), whole(), whole(Placement::Kind::single, 1), cut(0, mi / 2)}, 4,
+      options);
+  CHECK_NOTHROW(plan.prove());
+  CHECK(plan.assignment() == Assignment::mixed);
+  CHECK(plan.schedule().sliced == std::vector<bool>{true, false, false, true, false});
+  std::uint64_t read = 0;
+  for (const RankSummary& rank : plan.ranks()) {
+    CHECK(rank.sliced_bytes == mi + (rank.rank == 1 ? mi : 0));
+    CHECK(rank.sliced_bytes + rank.sent_bytes + rank.received_bytes > mi);
+    read += rank.read_bytes;
+  }
+  CHECK(read == plan.needed_bytes());
+  CHECK(InMemoryLoad(plan.schedule()).result_is_right());
+}
+
+TEST_CASE("with replicas, slices would be read several times", "[sliced]") {
+  PlanOptions options;
+  options.assignment = Assignment::mixed;
+  options.replicas = 2;
+  const auto mi = std::uint64_t{1} << 20;
+  const Plan plan =
+      make_plan(make_catalog({{{"rows", DType::U8, {4 * mi}}}}), {cut(0, 4 * mi)}, 4, options);
+  CHECK_NOTHROW(plan.prove());
+  for (const RankSummary& rank : plan.ranks()) CHECK(rank.sliced_bytes == 0);
+}
+
 TEST_CASE("planning takes no longer with a small window", "[sliced]") {
   // 2^28 segments for each of 1024 ranks: one after the other, they would take hours.
   const Catalog catalog = make_catalog({{{"a", DType::U8, {1 << 20, 1 << 20}}}});
@@ -175,11 +215,16 @@ TEST_CASE("a rank alone reads the same as round-robin", "[sliced]") {
 TEST_CASE("a broken sliced schedule is not proved", "[sliced]") {
   using plan::Schedule;
   const std::vector<std::function<void(Schedule&)>> faults{
-      [](Schedule& s) { s.reads[0].pop_back(); },
-      [](Schedule& s) { s.reads[0][0].tensor = 1; },
-      [](Schedule& s) { s.reads[0].push_back(s.reads[0].back()); },
+      [](Schedule& s) { s.slices.pop_back(); },
+      [](Schedule& s) { s.slices[0].tensor = 1; },
+      [](Schedule& s) { s.slices.push_back(s.slices.back()); },
+      [](Schedule& s) { s.reads[0].push_back(s.slices.back()); },
       [](Schedule& s) { s.reads.emplace_back(); },
-      [](Schedule& s) { s.reads[0][1].wave += 1; },
+      [](Schedule& s) { s.slices[1].wave += 1; },
+      [](Schedule& s) { s.exchanged_waves = 1; },
+      [](Schedule& s) { s.exchanged_waves = s.waves + 1; },
+      [](Schedule& s) { s.sliced[0] = false; },
+      [](Schedule& s) { s.sliced.pop_back(); },
       [](Schedule& s) { s.ranks[2].slab_bytes /= 4; },
       [](Schedule& s) { s.ranks[3].arena_bytes -= 1; },
       [](Schedule& s) { s.arena_order.pop_back(); },
@@ -187,6 +232,37 @@ TEST_CASE("a broken sliced schedule is not proved", "[sliced]") {
   };
   for (std::size_t i = 0; i < faults.size(); ++i) {
     Schedule schedule = sliced(4).schedule();
+    CHECK_NOTHROW(plan::prove(schedule));
+    faults[i](schedule);
+    CAPTURE(i);
+    CHECK_THROWS_AS(plan::prove(schedule), PlanError);
+  }
+}
+
+TEST_CASE("a broken schedule of slices and exchanges is not proved", "[sliced]") {
+  using plan::Schedule;
+  // Of the tensors, "rows" and "own" are sliced; "columns" and "both" are read by ranks 0 and 1.
+  const auto mixed = [] {
+    Schedule schedule = sliced(2).schedule();
+    schedule.assignment = Assignment::mixed;
+    schedule.sliced = {true, false, false, true};
+    plan::fill(schedule, plan::find_geometries(schedule), schedule.window);
+    return schedule;
+  };
+  const std::vector<std::function<void(Schedule&)>> faults{
+      [](Schedule& s) { s.slices.push_back(s.reads[0][0]); },
+      [](Schedule& s) { s.reads[1].push_back(s.slices[0]); },
+      [](Schedule& s) { s.reads[0].clear(); },
+      [](Schedule& s) { s.slices.clear(); },
+      [](Schedule& s) { s.exchanged_waves -= 1; },
+      [](Schedule& s) { s.exchanged_waves += 1; },
+      [](Schedule& s) { s.sliced[0] = false; },
+      [](Schedule& s) { s.sliced[1] = true; },
+      [](Schedule& s) { std::swap(s.slices[0].wave, s.reads[0][0].wave); },
+      [](Schedule& s) { s.ranks[0].pack_bytes = 0; },
+  };
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    Schedule schedule = mixed();
     CHECK_NOTHROW(plan::prove(schedule));
     faults[i](schedule);
     CAPTURE(i);

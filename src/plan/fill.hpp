@@ -1,0 +1,15 @@
+// Fills in a schedule once its tensors are cut and its assignment is set.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/geometry.hpp"
+#include "plan/schedule.hpp"
+
+namespace safeshuffle::plan {
+
+/// Everything that depends on the window or the assignment: reads, waves, the order of arenas, and
+/// summaries. Replaces what was there. Throws PlanError if segments or waves cannot be counted.
+void fill(Schedule& schedule, const Geometries& geometries, std::uint64_t window);
+
+}  // namespace safeshuffle::plan
