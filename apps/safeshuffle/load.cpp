@@ -62,7 +62,7 @@ void add_io_options(CLI::App& parser, Options& options) {
   parser.add_flag("--prefetch", options.prefetch,
                   "Leave what is read in the page cache, for the next start");
   parser.add_flag("--drop-cache-behind", options.drop_cache_behind,
-                  "Drop what the load brings into the page cache from there again");
+                  "Drop from the page cache what the load brings into it");
   add_count(parser, "--threads", "N", options.threads, core::most_reader_threads,
             "Reader threads per rank")
       ->default_str(default_threads_text());
