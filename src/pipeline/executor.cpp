@@ -120,7 +120,7 @@ void Executor::read_ahead(std::uint32_t wave) {
 void Executor::start_reading(std::uint32_t wave, const Transfers& transfers) {
   if (error_) return;
   const bool may_leave = device_->reads_to_pack() && !transfers.sends_from_slab;
-  attempt([&] { reader_.start(wave, may_leave); });
+  attempt([&] { reader_.start(wave, transfers.in_place, may_leave); });
 }
 
 void Executor::await_reading(std::uint32_t wave) {
@@ -144,7 +144,9 @@ Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
   plan::Outgoing outgoing = planner_.outgoing(wave);
   plan::Incoming incoming = planner_.incoming(wave);
-  return {.items = std::move(outgoing.items),
+  auto in_place = plan::take_in_place(outgoing, reader_.in_place_rule());
+  return {.in_place = std::move(in_place),
+          .items = std::move(outgoing.items),
           .sends_from_slab = std::ranges::find(outgoing.sends, plan::RunMemory::slab,
                                                &plan::Run::memory) != outgoing.sends.end(),
           .exchange = {.sends = messages(outgoing.sends, wave),

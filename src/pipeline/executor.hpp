@@ -56,6 +56,7 @@ class Executor {
 
  private:
   struct Transfers {
+    std::vector<plan::InPlaceBlock> in_place;  // not among the items
     std::vector<PackItem> items;
     bool sends_from_slab = false;
     comm::Exchange exchange;

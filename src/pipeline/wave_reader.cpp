@@ -72,18 +72,27 @@ void WaveReader::make_reader(const source::Source& source, const io::ReaderOptio
   reading_ = {core::allowed_cpus(), reader_->path().threads, options.chunk};
 }
 
-void WaveReader::start(std::uint32_t wave, bool may_leave) {
+plan::InPlaceRule WaveReader::in_place_rule() const {
+  constexpr std::uint64_t none = ~std::uint64_t{0};
+  return {.smallest = options_.io == IoEngine::gds ? none : reading_.chunk,
+          .congruent = pinned_bytes() == 0};
+}
+
+void WaveReader::start(std::uint32_t wave, std::span<const plan::InPlaceBlock> in_place,
+                       bool may_leave) {
   const std::uint32_t slab = plan::slab_of(schedule_, wave);
   batches_[slab].reset();
   plan::slab_at(schedule_, wave, rank_, slab_);
   if (slab_.file_ranges.empty()) return;
   std::vector<io::ReadRange> ranges;
   ranges.reserve(slab_.file_ranges.size());
-  for (const plan::FileRange& range : slab_.file_ranges) {
-    ranges.push_back({range.file, range.file_offset, range.bytes,
-                      buffers_->slabs[slab].get() + range.slab_offset});
+  for (const auto& [range, in_arena] : plan::place_ranges(slab_.file_ranges, in_place)) {
+    std::byte* const memory = (in_arena ? buffers_->arena : buffers_->slabs[slab]).get();
+    ranges.push_back({range.file, range.file_offset, range.bytes, memory + range.slab_offset,
+                      may_leave && !in_arena});
+    if (in_arena) in_place_bytes_ += range.bytes;
   }
-  batches_[slab] = reader_->submit(ranges, may_leave);
+  batches_[slab] = reader_->submit(ranges);
 }
 
 std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,

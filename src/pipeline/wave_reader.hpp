@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -18,6 +19,7 @@
 #include "io/reader.hpp"
 #include "pipeline/file_slab.hpp"
 #include "pipeline/phase_clock.hpp"
+#include "plan/in_place.hpp"
 #include "plan/schedule.hpp"
 #include "source/source.hpp"
 
@@ -53,9 +55,14 @@ class WaveReader {
   WaveReader(const WaveReader&) = delete;
   WaveReader& operator=(const WaveReader&) = delete;
 
-  /// Starts reading a wave into its slab, which must be free. With `may_leave`, what the page cache
-  /// has stays in its files: see `source`.
-  void start(std::uint32_t wave, bool may_leave);
+  /// What can be read in place. On the host, direct reads need congruent memory, and cuFile knows
+  /// the slabs only. Shorter blocks would cost more, in reads of their unaligned ends, than a copy
+  /// within the device.
+  plan::InPlaceRule in_place_rule() const;
+
+  /// Starts reading a wave into its slab, which must be free, but for `in_place`. With `may_leave`,
+  /// what the page cache has of the rest stays in its files: see `source`.
+  void start(std::uint32_t wave, std::span<const plan::InPlaceBlock> in_place, bool may_leave);
 
   /// Waits until a wave that was started has landed; calls `meanwhile` now and then. Returns what
   /// went wrong: a read that failed, one that made no progress within the time-out, or, with
@@ -68,6 +75,7 @@ class WaveReader {
 
   io::IoPath io_path() const { return reader_->path(); }
   double busy_seconds() const { return reader_->busy_seconds(); }
+  std::uint64_t in_place_bytes() const noexcept { return in_place_bytes_; }
   std::uint64_t pinned_bytes() const { return staging_->pinned_bytes(); }
   const Reading& reading() const noexcept { return reading_; }
 
@@ -98,6 +106,7 @@ class WaveReader {
   std::unique_ptr<io::Reader> reader_;
   Reading reading_;
   plan::Slab slab_;  // scratch
+  std::uint64_t in_place_bytes_ = 0;
   // By plan::slab_of the wave; empty if nothing is read.
   std::vector<std::optional<io::BatchId>> batches_;
   std::optional<FileSlab> source_;
