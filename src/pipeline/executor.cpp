@@ -51,11 +51,12 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
       source_(source),
       queue_(device_->make_queue()),
       queue_trace_(*queue_, clock_),
+      reader_(source, schedule_, comm.rank(), device_, options, sharers, clock),
       buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()], schedule_.slabs)),
       packer_(device_->make_packer(*queue_)),
-      reader_(source, schedule_, comm.rank(), device_, buffers_, options, sharers, clock),
       planner_(schedule_, comm.rank()),
       last_report_(core::Clock::now()) {
+  reader_.open(buffers_);
   for (std::uint32_t wave = 0; wave < std::min(waves_ahead(), schedule_.waves); ++wave) {
     transfers_.push_back(plan_transfers(wave));
   }

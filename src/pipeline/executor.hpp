@@ -98,9 +98,9 @@ class Executor {
   // First: throws while a stream is captured, before anything is allocated.
   std::unique_ptr<device::Queue> queue_;
   QueueTrace queue_trace_;
+  WaveReader reader_;  // its ring is allocated beside what follows
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Packer> packer_;
-  WaveReader reader_;
   plan::TransferPlanner planner_;
   std::deque<Transfers> transfers_;  // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
