@@ -143,7 +143,8 @@ void check_apart_from_source(const fs::path& directory, const Catalog& catalog) 
   }
 }
 
-// Rejects files that a load of the directory would read in addition to the shards, or instead.
+// Rejects what belongs to another checkpoint, which would be one with the shards, or be hidden by
+// them.
 void check_entry(const fs::path& path, std::uint32_t world) {
   const std::string name = path.filename().string();
   const std::optional<std::uint32_t> rank = shard_rank(name);
@@ -153,7 +154,7 @@ void check_entry(const fs::path& path, std::uint32_t world) {
   }
   const bool part = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
   if (!part || name.starts_with('.')) return;
-  refuse(path, "would be loaded as part of the saved checkpoint; remove it or save elsewhere");
+  refuse(path, "belongs to another checkpoint; remove it or save elsewhere");
 }
 
 void check_entries(const fs::path& directory, std::uint32_t world) try {

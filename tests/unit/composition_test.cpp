@@ -60,6 +60,7 @@ TEST_CASE("random targets: plans are proved and loads are right", "[composition]
     PlanOptions options = small_windows();
     options.assignment = seed % 5 == 0   ? Assignment::striped
                          : seed % 5 == 1 ? Assignment::sliced
+                         : seed % 5 == 2 ? Assignment::balanced
                                          : Assignment::round_robin;
     options.replicas = replicas;
     CAPTURE(seed, world, replicas);
