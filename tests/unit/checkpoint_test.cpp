@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "safeshuffle/error.hpp"
+#include "safeshuffle/loader.hpp"
 
 #include "core/tensor_bytes.hpp"
 #include "core/wire.hpp"
