@@ -48,6 +48,7 @@ class Plot:
     x: str = ""
     y: str = ""
     series: str = ""
+    launch: bool = False  # of phases: also what the command takes besides the load
     where: dict = dataclasses.field(default_factory=dict)
 
 
@@ -200,6 +201,9 @@ def check_plot(path, value, where, axes):
     if len(set(named)) < len(named):
         plot.refuse("", "has one axis in two roles")
     checked = Plot(kind, plot.take_text("title"), where=check_where(plot, axes), **taken)
+    if kind == "phases":
+        launch = plot.take("launch", lambda value: isinstance(value, bool), "true or false", False)
+        checked = dataclasses.replace(checked, launch=launch)
     plot.finish()
     return checked
 

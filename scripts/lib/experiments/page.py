@@ -21,7 +21,8 @@ CAPTIONS = {
               "“launch” is what the whole command took besides: starting processes and MPI, and ending them.",
     "heatmap": "Median GB/s: the darker, the faster. The best cell of each panel is framed.",
     "timeline": "One further run with --trace. Above: the phase that the loading thread of each rank is in. Below, in "
-                "grey: times with reads in progress in other threads. Clocks start when each rank starts to load.",
+                "grey: times with reads in progress in other threads. In gaps outputs are prepared, which does not count. "
+                "Clocks start when each rank starts to load.",
 }
 READING = """
 <p><b>GB/s</b> is the bytes of the tensors that are stored, each counted once, by the seconds of the slowest rank, from
