@@ -110,7 +110,8 @@ class Checker:
         return self.take(key, lambda value: isinstance(value, str) and value, "a text", "", required)
 
     def take_words(self, key, words, default):
-        return tuple(self.take(key, lambda value: is_list(value, lambda word: word in words),
+        """The list may be empty if it is by default."""
+        return tuple(self.take(key, lambda value: is_list(value, lambda word: word in words) or value == list(default),
                                f"a list of different ones of {', '.join(words)}", default))
 
     def finish(self):
