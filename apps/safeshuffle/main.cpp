@@ -27,7 +27,8 @@ void run(int argc, char** argv) {
   parser.require_subcommand(1);
   const Commands commands{{"inspect", add_inspect(parser)}, {"plan", add_plan(parser)},
                           {"load", add_load(parser)},       {"make", add_make(parser)},
-                          {"probe", add_probe(parser)},     {"rules", add_rules(parser)}};
+                          {"probe", add_probe(parser)},     {"rules", add_rules(parser)},
+                          {"bench", add_bench(parser)}};
   refuse_missing_values(parser);
   try {
     parser.parse(argc, argv);

@@ -3,7 +3,6 @@
 import ctypes
 import mmap
 import os
-import sys
 
 BUFFER_BYTES = 8 << 20
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -11,6 +10,10 @@ LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+
+
+class Unprepared(Exception):
+    """Files are not as they should be before a run, which then must not be called cold, or warm."""
 
 
 def checked(result, what):
@@ -53,7 +56,7 @@ def make_cold(files):
         os.close(descriptor)
     share = resident_share(files)
     if share > 0:
-        sys.exit(f"not cold: {share:.1%} of the files stay in the page cache")
+        raise Unprepared(f"not cold: {share:.1%} of the files stay in the page cache")
 
 
 def make_warm(files):
@@ -61,7 +64,7 @@ def make_warm(files):
         read_plainly(files)
         if resident_share(files) == 1:
             return
-    sys.exit("not warm: the files do not stay in the page cache")
+    raise Unprepared("not warm: the files do not stay in the page cache")
 
 
 MAKE = {"cold": make_cold, "warm": make_warm}
@@ -71,8 +74,15 @@ def touch_memory(size):
     """Writes that much memory and gives it back: the host of a virtual machine takes free memory, and what it has taken
     is slow to use for whoever comes next. It takes blocks of a huge page and more, which only those get again who use
     huge pages. So these are written, then as much in small pages."""
+    block = bytes(BUFFER_BYTES)
     for pages in (mmap.MADV_HUGEPAGE, mmap.MADV_NOHUGEPAGE):
         with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) as memory:
             memory.madvise(pages)
             for at in range(0, size, BUFFER_BYTES):
-                memory.write(bytes(min(BUFFER_BYTES, size - at)))
+                memory.write(block[:size - at])
+
+
+def prepare(files, state):
+    """For a run: writes as much memory as a load of the files takes, then makes them cold or warm."""
+    touch_memory(2 * sum(path.stat().st_size for path in files))
+    MAKE[state](files)

@@ -23,6 +23,7 @@
 #include "core/directory_lock.hpp"
 #include "core/leftovers.hpp"
 #include "core/new_directory.hpp"
+#include "core/page.hpp"
 #include "core/random.hpp"
 #include "core/system_call.hpp"
 #include "core/wire.hpp"
@@ -79,13 +80,14 @@ std::map<std::string, std::string> metadata(const std::vector<const TensorView*>
   return metadata;
 }
 
+// Data begins at a page, so that it can be read in place: see plan::InPlaceRule.
 format::HeaderLayout layout(const std::vector<const TensorView*>& views, const TensorSet& model) {
   std::vector<format::TensorSpec> specs;
   for (const TensorView* view : views) {
     specs.push_back(
         {std::string(view->name), view->dtype, {view->shape.begin(), view->shape.end()}});
   }
-  return format::layout_header(specs, metadata(views, model));
+  return format::layout_header(specs, metadata(views, model), core::page_bytes);
 }
 
 void write_tensor(pipeline::FileWriter& writer, std::size_t index, const TensorSet& model,
