@@ -18,6 +18,7 @@
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "option.hpp"
+#include "shared_options.hpp"
 #include "size.hpp"
 
 namespace safeshuffle::app {
@@ -108,9 +109,8 @@ void add_machine_options(CLI::App& parser, MachineOptions& options) {
       ->type_name("MACHINE")
       ->default_str("this one")
       ->excludes(device);
-  parser.add_option("--nodes", options.nodes, "Number of nodes that the ranks are on")
-      ->type_name("N")
-      ->check(CLI::Range(1, 65536).description(""))
+  add_count(parser, "--nodes", "N", options.nodes, most_ranks,
+            "Number of nodes that the ranks are on")
       ->default_str("as few as have a GPU for each; on the host 1");
   add_choice<CacheState>(
       parser, "--cache", "STATE", options.cache,
