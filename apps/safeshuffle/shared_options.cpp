@@ -86,11 +86,9 @@ void add_plan_options(CLI::App& parser, Options& options) {
                "Leave out tensors whose names match; repeatable");
   add_pipeline_stage(parser, options.selection.stage);
   add_dtype(parser, options.plan.dtype, "Convert F16, BF16 and F32 tensors");
-  parser
-      .add_option("--replicas", options.plan.replicas,
-                  "Load D copies, each on a D-th of the ranks; files are read once for all")
-      ->type_name("D")
-      ->capture_default_str();
+  add_count(parser, "--replicas", "D", options.plan.replicas, most_ranks,
+            "Load D copies, each on a D-th of the ranks, reading files once for all")
+      ->default_str(std::to_string(options.plan.replicas));
   add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),
              "Which rank reads which files");
   add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave",

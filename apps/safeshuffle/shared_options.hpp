@@ -15,7 +15,10 @@
 
 namespace safeshuffle::app {
 
-/// --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --assign, --window,
+/// Of a group; more than any has.
+inline constexpr std::uint32_t most_ranks = 65536;
+
+/// --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --replicas, --assign, --window,
 /// --memory-budget.
 void add_plan_options(CLI::App& parser, Options& options);
 

@@ -65,7 +65,7 @@ struct CacheUse {
   std::uint64_t before = 0;   ///< before any rank reads a tensor; what reading headers brought too
   std::uint64_t after = 0;    ///< at the end of the load
   std::uint64_t dropped = 0;  ///< with Options::drop_cache_behind: dropped behind the load
-  std::uint64_t unknown = 0;  ///< of files of which the system does not tell, which were left alone
+  std::uint64_t unknown = 0;  ///< left alone: the system does not say whether they are cached
 };
 
 /// One rank's part. Times in seconds, sizes in bytes.

@@ -158,6 +158,9 @@ TEST_CASE("a record that is not valid is refused, naming the file", "[sharded_st
                                 with("{}", "0", "2", "true"),
                                 with(R"({"a": 1})"),
                                 with(R"({"a": {}})"),
+                                R"({"world": 2, )" + with("{}").substr(1),
+                                with(R"({"a": {"shape": [4,2], "shape": [4,2], "axis": 0, )"
+                                     R"("intervals": [[1,2]]}})"),
                                 shard("[4,2]", "-1", "[[1,2]]"),
                                 shard("[4,2]", "4294967296", "[[1,2]]"),
                                 shard("[4,2]", "false", "[[1,2]]"),
