@@ -182,10 +182,7 @@ Command add_plan(CLI::App& parser) {
       "plan", "Show what each rank would read, send and keep, and prove the plan; needs no MPI");
   sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
-  sub->add_option("--world", command->world, "Number of ranks, up to 65536")
-      ->type_name("N")
-      ->required()
-      ->check(CLI::Range(1, 65536).description(""));
+  add_world(*sub, command->world);
   sub->add_flag("--json", command->json, "Print JSON");
   add_machine_options(*sub, command->machine);
   sub->add_flag("--predict", command->predict, "Also predict how many seconds each step takes");

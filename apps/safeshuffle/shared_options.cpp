@@ -57,6 +57,13 @@ void add_pipeline_stage(CLI::App& parser, std::optional<PipelineStage>& stage) {
 
 }  // namespace
 
+void add_world(CLI::App& parser, std::uint32_t& world) {
+  parser.add_option("--world", world, "Number of ranks, up to 65536")
+      ->type_name("N")
+      ->required()
+      ->check(CLI::Range(1, 65536).description(""));
+}
+
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help) {
   add_choice<DTypePolicy>(parser, "--dtype", "TYPE", dtype,
                           {{"keep", DTypePolicy::keep},
