@@ -150,7 +150,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 7, done.stderr)  # that of the load
         self.assertEqual(len(self.results(out)["samples"]), 2)
         self.assertEqual([entry["what"] for entry in self.results(out)["not_run"]],
-                         ["warm, 1 rank, memory-budget 1MiB", "warm, 2 ranks, memory-budget 1MiB"])
+                         ["1 rank, --memory-budget 1MiB", "2 ranks, --memory-budget 1MiB"])
         self.assertIn("<h3>Not run</h3>", (out / "index.html").read_text())
 
 

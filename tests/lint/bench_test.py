@@ -4,6 +4,7 @@ usage: bench_test.py SCRIPTS
 """
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -63,7 +64,7 @@ class Validation(unittest.TestCase):
         cases = checked().cases()
         self.assertEqual(len(cases), 2 * 2 * 2)
         self.assertEqual(cases[0], {"model": "small", "ranks": 1, "cache": "cold", "dtype": "keep", "chunk": "1MiB"})
-        self.assertEqual(checked().varying(), ["ranks", "cache", "dtype"])
+        self.assertEqual(checked().distinct(), ["ranks", "cache", "dtype"])
 
     def test_quick_replaces(self):
         self.assertEqual((checked().turns, checked(quick=True).turns), (3, 1))
@@ -201,7 +202,7 @@ def result_of(some, ceilings=()):
             "samples": marked, "summary": samples.summary(marked), "timelines": []}
 
 
-FIO = {"system": "fio", "case": {"model": "small", "ranks": 2, "cache": "cold"}, "seconds": 0.25, "bytes": 10**9,
+FIO = {"system": "fio", "case": {"model": "small", "ranks": 2, "cache": "cold"}, "turn": 0, "seconds": 0.25, "bytes": 10**9,
        "gigabytes_per_second": 4.0, "note": "bs=1m"}
 
 
@@ -230,9 +231,9 @@ class Outputs(unittest.TestCase):
         self.assertIsNone(findings.ceiling_of(self.result, case(cache="warm")))
 
     def test_sentences(self):
-        fastest, speed_up, *_ = findings.sentences(self.result)
-        self.assertIn("2.00 (2.00–2.00) GB/s, most time spent reading; 50% of the ceiling, 4.00 GB/s (fio)", fastest)
-        self.assertIn("2.00 (2.00–2.00) times the GB/s of 1 rank, 100% of ideal", speed_up)
+        fastest, speed_up, *_ = findings.sentences(self.result, ["ranks"])
+        self.assertIn("2.00 GB/s, most time spent reading; 50% of the ceiling, 4.00 GB/s (fio)", fastest)
+        self.assertIn("2.00 times the GB/s of 1 rank, 100% of ideal", speed_up)
 
     def html(self):
         outputs.write(self.result, self.root)
@@ -242,7 +243,7 @@ class Outputs(unittest.TestCase):
         text = self.html()
         self.assertIn("<title>Title</title>", text)
         self.assertIn("There are no plots: matplotlib is not installed.", text)
-        self.assertIn('<td class="right">2.00 (2.00–2.00)</td>', text)
+        self.assertIn('<td class="right">2.00</td>', text)
         self.assertIn('<td class="right">50%</td>', text)
         self.assertIn("CPU &lt;x&gt;", text)  # nothing is markup by accident
         self.assertIn("<b>warm, 2 ranks</b>: no &lt;memory&gt;", text)
@@ -263,20 +264,19 @@ class Runs(unittest.TestCase):
     """What is run, without running it."""
 
     def setUp(self):
-        self.experiment = checked()
         self.loaded = []
 
-    def measurement(self, kept=None):
+    def measurement(self, kept=None, ceilings=()):
         written = []
+        self.experiment = dataclasses.replace(checked(), ceilings=ceilings)
         measured = measurement.Measurement(self.experiment, launch.Here(), "safeshuffle", ".", lambda case: None,
                                            kept or {}, lambda measured: written.append(len(measured.samples)))
         measured.written = written
         return measured
 
     def run_all(self, measured, load):
-        with mock.patch.object(measured, "ceiling_runs", return_value=[]), \
-                mock.patch.object(measured, "load", side_effect=load):
-            measured.measure(mock.Mock())
+        with mock.patch.object(measured, "load", side_effect=load), mock.patch.object(measurement, "Progress"):
+            measured.measure()
 
     def load(self, of, *further):
         self.loaded.append(of)
@@ -292,7 +292,7 @@ class Runs(unittest.TestCase):
     def test_only_what_is_missing_is_run(self):
         kept = {"samples": [sample(2.0, 0), sample(2.0, 2, ranks=2, dtype=None)]}
         measured = self.measurement(kept)
-        self.assertEqual(len(measured.missing_runs()), 8 * 3 - 2)
+        self.assertEqual(len(measured.jobs()), 8 * 3 - 2)
         self.run_all(measured, self.load)
         self.assertEqual(len(self.loaded), 8 * 3 - 2)
         self.assertEqual([one["seconds"] for one in measured.samples[:3]], [2.0, 2.0, 1.0])
@@ -307,16 +307,29 @@ class Runs(unittest.TestCase):
         self.run_all(measured, load)
         self.assertEqual(len(measured.samples), 6 * 3)
         self.assertEqual([entry["what"] for entry in measured.not_run],
-                         ["warm, 1 rank, dtype default, chunk 1MiB", "warm, 2 ranks, dtype default, chunk 1MiB"])
+                         ["1 rank, warm, --dtype default", "2 ranks, warm, --dtype default"])
         self.assertEqual((measured.failed.code, measured.not_run[0]["reason"]), (7, "no memory"))
+
+    def test_ceilings_are_measured_in_the_first_turn_and_some_later_ones(self):
+        copies = [{"system": "memory-copy", "case": {"model": "small", "ranks": 2, "cache": "warm"}, "turn": 0}]
+        for turns_in_all, kept, wanted in ((3, [], [(0, 1), (0, 2)]), (3, copies, [(0, 1)]),
+                                           (4, [], [(0, 1), (0, 2), (3, 1), (3, 2)])):
+            measured = self.measurement({"ceilings": kept}, ("memory-copy",))
+            measured.experiment = dataclasses.replace(measured.experiment, turns=turns_in_all)
+            found = []
+            with mock.patch.object(measured, "attempt"), mock.patch.object(measurement, "Progress"), \
+                    mock.patch.object(measured, "measure_ceiling",
+                                      side_effect=lambda system, case, turn: found.append((turn, case["ranks"]))):
+                measured.measure()
+            self.assertEqual(found, wanted)
 
     def test_arguments(self):
         self.assertEqual(measurement.load_arguments(case(dtype=None, threads=4)), ["--chunk", "1MiB", "--threads", "4"])
 
     def test_timelines_are_of_the_most_ranks(self):
-        found = measurement.largest_case(self.experiment, {"cache": "warm", "dtype": "keep"})
+        found = measurement.largest_case(checked(), {"cache": "warm", "dtype": "keep"})
         self.assertEqual(found, case(ranks=2, cache="warm"))
-        self.assertIsNone(measurement.largest_case(self.experiment, {"ranks": 8}))
+        self.assertIsNone(measurement.largest_case(checked(), {"ranks": 8}))
 
 
 class Identity(unittest.TestCase):

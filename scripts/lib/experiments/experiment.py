@@ -78,9 +78,9 @@ class Experiment:
         """One object per combination: values by axis."""
         return [dict(zip(self.axes, values)) for values in itertools.product(*self.axes.values())]
 
-    def varying(self):
-        """Axes with several values."""
-        return [axis for axis, values in self.axes.items() if len(values) > 1]
+    def distinct(self):
+        """Axes with several values, which tell cases apart; at least one axis."""
+        return [axis for axis, values in self.axes.items() if len(values) > 1] or ["ranks"]
 
 
 class Checker:

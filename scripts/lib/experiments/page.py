@@ -12,13 +12,13 @@ from lib.figures import median, shown
 STYLE = pathlib.Path(__file__).with_name("page.css")
 PLOTS = "plots"
 LEFT, RIGHT = "left", "right"
+UNKNOWN = "–"
 CAPTIONS = {
     "lines": "Dots are single runs, hollow ones outliers; the line joins medians, whose bars reach from the least to "
-             "the most. Dashed: ideal scaling from the fewest ranks. Dash-dotted: the ceiling.",
+             "the most. Dashed: ideal scaling from the fewest ranks.",
     "bars": "Bars are medians, the thin lines reach from the least to the most, dots are single runs, hollow ones "
-            "outliers. Dash-dotted: the ceiling.",
-    "phases": "Median seconds that the loading thread of a rank spent in each phase, on average over the ranks. "
-              "“launch” is what the whole command took besides: starting processes and MPI, and ending them.",
+            "outliers.",
+    "phases": "Median seconds that the loading thread of a rank spent in each phase, on average over the ranks.",
     "heatmap": "Median GB/s: the darker, the faster. The best cell of each panel is framed.",
     "timeline": "One further run with --trace. Above: the phase that the loading thread of each rank is in. Below, in "
                 "grey: times with reads in progress in other threads. In gaps outputs are prepared, which does not count. "
@@ -50,7 +50,9 @@ def cell(tag, text, align):
 
 
 def table(headings, rows, classes=None):
-    """`headings`: pairs of text and alignment."""
+    """`headings`: pairs of text and alignment. Columns in which nothing is known are left out."""
+    kept = [at for at in range(len(headings)) if any(row[at] != UNKNOWN for row in rows)]
+    headings, rows = [headings[at] for at in kept], [[row[at] for at in kept] for row in rows]
     head = "".join(cell("th", text, align) for text, align in headings)
     lines = []
     for at, row in enumerate(rows):
@@ -70,15 +72,11 @@ def shown_value(value):
 
 
 def shown_share(share):
-    return "–" if share is None else f"{share:.0%}"
-
-
-def axes_of(experiment):
-    return experiment.varying() or ["ranks"]
+    return UNKNOWN if share is None else f"{share:.0%}"
 
 
 def summary_table(result, experiment):
-    axes = axes_of(experiment)
+    axes = experiment.distinct()
     headings = [(axis, LEFT) for axis in axes] + [
         ("GB/s", RIGHT), ("seconds", RIGHT), ("× fewest ranks", RIGHT), ("of ceiling", RIGHT), ("CPU s", RIGHT),
         ("resident, GB", RIGHT), ("bound by", LEFT), ("assigned", LEFT), ("read", LEFT), ("runs", RIGHT)]
@@ -94,7 +92,7 @@ def summary_table(result, experiment):
 
 
 def phase_table(result, experiment):
-    axes = axes_of(experiment)
+    axes = experiment.distinct()
     headings = [(axis, LEFT) for axis in axes] + [(name, RIGHT) for name in ("launch", *samples.PHASES)]
     rows = [[*(shown_value(entry["case"][axis]) for axis in axes),
              *(median(entry[f"{name}_seconds"], 3) for name in ("launch", *samples.PHASES))]
@@ -103,7 +101,7 @@ def phase_table(result, experiment):
 
 
 def sample_table(result, experiment):
-    axes = axes_of(experiment)
+    axes = experiment.distinct()
     headings = [(axis, LEFT) for axis in axes] + [("turn", RIGHT), ("GB/s", RIGHT), ("seconds", RIGHT),
                                                   ("command, s", RIGHT), ("bound by", LEFT), ("", LEFT)]
     ordered = sorted(result["samples"], key=lambda one: ([str(value) for value in one["case"].values()], one["turn"]))
@@ -152,13 +150,22 @@ def plot_path(directory, at, plot, suffix="svg"):
     return pathlib.Path(directory) / PLOTS / f"{at + 1}-{plot.kind}.{suffix}"
 
 
-def figures_of(directory, experiment):
+def caption(result, plot):
+    parts = [CAPTIONS[plot.kind]]
+    if plot.launch:
+        parts.append("“launch” is what the whole command took besides: starting processes and MPI, and ending them.")
+    if result["ceilings"] and plot.kind in ("lines", "bars"):
+        parts.append("Dash-dotted: the ceiling.")
+    return " ".join(parts)
+
+
+def figures_of(directory, result, experiment):
     found = []
     for at, plot in enumerate(experiment.plots):
         path = plot_path(directory, at, plot)
         if path.exists():
             found.append(f'<figure><img src="{image(path)}" alt="{escape(plot.title)}"><figcaption><b>'
-                         f"{escape(plot.title)}.</b> {CAPTIONS[plot.kind]}</figcaption></figure>")
+                         f"{escape(plot.title)}.</b> {caption(result, plot)}</figcaption></figure>")
     return "".join(found)
 
 
@@ -173,13 +180,13 @@ def details(summary, content):
 
 
 def section(directory, result, experiment):
-    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in findings.sentences(result))
+    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in findings.sentences(result, experiment.distinct()))
     note = f"<p>{escape(experiment.note)}</p>" if experiment.note else ""
     definition = f"<pre>{escape(json.dumps(experiment.definition, indent=1))}</pre>"
     return "".join([
         f'<h2 id="{escape(experiment.name)}">{escape(experiment.title)}</h2>',
         f'<p class="question">{escape(experiment.question)}</p>{note}<ul class="findings">{listed}</ul>',
-        figures_of(directory, experiment),
+        figures_of(directory, result, experiment),
         "<h3>Figures</h3>", summary_table(result, experiment), not_run(result), ceiling_table(result),
         model_table(result),
         details("Seconds by phase", phase_table(result, experiment)),
