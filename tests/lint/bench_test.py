@@ -64,7 +64,7 @@ class Validation(unittest.TestCase):
         cases = checked().cases()
         self.assertEqual(len(cases), 2 * 2 * 2)
         self.assertEqual(cases[0], {"model": "small", "ranks": 1, "cache": "cold", "dtype": "keep", "chunk": "1MiB"})
-        self.assertEqual(checked().distinct(), ["ranks", "cache", "dtype"])
+        self.assertEqual(checked().distinct(), ["cache", "ranks", "dtype"])
 
     def test_quick_replaces(self):
         self.assertEqual((checked().turns, checked(quick=True).turns), (3, 1))
@@ -96,7 +96,7 @@ class Validation(unittest.TestCase):
 
     def test_errors_in_plots(self):
         plot = {"kind": "lines", "title": "Rates", "x": "ranks"}
-        self.refused(r"^e\.json: plots\[0\]\.x: \"threads\" is not an axis of this experiment: model, ranks, cache",
+        self.refused(r"^e\.json: plots\[0\]\.x: \"threads\" is not an axis of this experiment: model, cache, ranks",
                      plots=[plot | {"x": "threads"}])
         self.refused(r"^e\.json: plots\[0\]\.kind: \"pie\" is not one of", plots=[plot | {"kind": "pie"}])
         self.refused(r"^e\.json: plots\[0\]\.y: is not a key", plots=[plot | {"y": "cache"}])
@@ -307,7 +307,7 @@ class Runs(unittest.TestCase):
         self.run_all(measured, load)
         self.assertEqual(len(measured.samples), 6 * 3)
         self.assertEqual([entry["what"] for entry in measured.not_run],
-                         ["1 rank, warm, --dtype default", "2 ranks, warm, --dtype default"])
+                         ["warm, 1 rank, --dtype default", "warm, 2 ranks, --dtype default"])
         self.assertEqual((measured.failed.code, measured.not_run[0]["reason"]), (7, "no memory"))
 
     def test_ceilings_are_measured_in_the_first_turn_and_some_later_ones(self):
@@ -370,6 +370,8 @@ class Launchers(unittest.TestCase):
         said = "warning\nsafeshuffle: error: no such file\n----\nmpirun has exited\n"
         self.assertEqual(safeshuffle.message_of(said), "no such file")
         self.assertEqual(safeshuffle.message_of("killed\n"), "killed")
+        framed = "-----\nThere are not enough\n  slots.\n\nOthers say more.\n-----\n"
+        self.assertEqual(safeshuffle.message_of(framed), "There are not enough slots.")
         self.assertEqual(safeshuffle.message_of(""), "it says nothing")
 
 

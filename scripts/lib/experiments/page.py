@@ -78,24 +78,24 @@ def shown_share(share):
 def summary_table(result, experiment):
     axes = experiment.distinct()
     headings = [(axis, LEFT) for axis in axes] + [
-        ("GB/s", RIGHT), ("seconds", RIGHT), ("× fewest ranks", RIGHT), ("of ceiling", RIGHT), ("CPU s", RIGHT),
-        ("resident, GB", RIGHT), ("bound by", LEFT), ("assigned", LEFT), ("read", LEFT), ("runs", RIGHT)]
+        ("GB/s", RIGHT), ("seconds", RIGHT), ("× fewest ranks", RIGHT), ("of ceiling", RIGHT),
+        ("bound by", LEFT), ("assigned", LEFT), ("read", LEFT), ("runs", RIGHT)]
     rows = []
     for entry in result["summary"]:
         outliers = f", {entry['outliers']} outl." if entry["outliers"] else ""
         rows.append([*(shown_value(entry["case"][axis]) for axis in axes), shown(entry["gigabytes_per_second"]),
                      shown(entry["seconds"], 3), shown(entry["speed_up"]),
-                     shown_share(findings.share_of_ceiling(result, entry)), median(entry["cpu_seconds"], 2),
-                     median(entry["peak_resident_bytes"], 2, 1e9), entry["bottleneck"], entry["assignment"],
+                     shown_share(findings.share_of_ceiling(result, entry)), entry["bottleneck"], entry["assignment"],
                      entry["io"], f"{entry['runs']}{outliers}"])
     return table(headings, rows)
 
 
 def phase_table(result, experiment):
     axes = experiment.distinct()
-    headings = [(axis, LEFT) for axis in axes] + [(name, RIGHT) for name in ("launch", *samples.PHASES)]
+    headings = [(axis, LEFT) for axis in axes] + [(name, RIGHT) for name in ("launch", *samples.PHASES, "CPU s", "resident, GB")]
     rows = [[*(shown_value(entry["case"][axis]) for axis in axes),
-             *(median(entry[f"{name}_seconds"], 3) for name in ("launch", *samples.PHASES))]
+             *(median(entry[f"{name}_seconds"], 3) for name in ("launch", *samples.PHASES)),
+             median(entry["cpu_seconds"], 2), median(entry["peak_resident_bytes"], 2, 1e9)]
             for entry in result["summary"]]
     return table(headings, rows)
 
@@ -189,7 +189,7 @@ def section(directory, result, experiment):
         figures_of(directory, result, experiment),
         "<h3>Figures</h3>", summary_table(result, experiment), not_run(result), ceiling_table(result),
         model_table(result),
-        details("Seconds by phase", phase_table(result, experiment)),
+        details("Seconds by phase, CPU time and memory", phase_table(result, experiment)),
         details(f"All {len(result['samples'])} samples", sample_table(result, experiment)),
         details("The experiment", definition),
         details("Environment", environment(result)),

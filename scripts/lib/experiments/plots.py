@@ -251,7 +251,7 @@ def draw_stack(axes, at, entry, names):
         seconds = entry[f"{name}_seconds"]["median"]
         axes.barh(at, seconds, 0.66, left=left, color=PHASE_COLOURS[name], zorder=2, edgecolor="white", linewidth=0.5)
         left += seconds
-    axes.text(left, at, f" {left:.2f} s", va="center", ha="left", fontsize=9)
+    axes.text(left, at, f" {left:.3g} s", va="center", ha="left", fontsize=9)
     return left
 
 
