@@ -21,7 +21,7 @@ foreach(interop IN ITEMS DLPACK MPI NCCL)
 endforeach()
 
 # To read and to start from; the library has its own copy inside.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/tp
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/tp ${PROJECT_SOURCE_DIR}/configs/machines
   DESTINATION ${CMAKE_INSTALL_DATADIR}/safeshuffle FILES_MATCHING PATTERN "*.json")
 
 if(TARGET safeshuffle_command)

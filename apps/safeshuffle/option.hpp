@@ -26,14 +26,14 @@ CLI::Option* add_size(CLI::App& parser, const std::string& name, std::uint64_t& 
 
 /// Adds an option that sets `value`, whose current value is the default, to one of `choices`.
 template <class Value>
-void add_choice(CLI::App& parser, const std::string& name, const std::string& metavar, Value& value,
-                const Choices<Value>& choices, const std::string& help) {
+CLI::Option* add_choice(CLI::App& parser, const std::string& name, const std::string& metavar,
+                        Value& value, const Choices<Value>& choices, const std::string& help) {
   const auto set = [&value, name, choices](const std::string& text) {
     const Value* chosen = find_choice(choices, text);
     if (chosen == nullptr) refuse_choice(name, text, list_of(choices));
     value = *chosen;
   };
-  add_value(parser, name, metavar, set, help + ": " + list_of(choices))
+  return add_value(parser, name, metavar, set, help + ": " + list_of(choices))
       ->default_str(std::string(name_of(choices, value)));
 }
 

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "safeshuffle/loader.hpp"
+#include "safeshuffle/prediction.hpp"
 
 #include "commands.hpp"
-#include "core/defaults.hpp"
-#include "option.hpp"
+#include "machine.hpp"
 #include "output.hpp"
 #include "pipeline/placement_json.hpp"
 #include "shared_options.hpp"
@@ -31,8 +32,15 @@ struct PlanCommand {
   std::vector<std::string> paths;
   std::uint32_t world = 1;
   bool json = false;
-  DeviceKind device = DeviceKind::host;
+  bool predict = false;
+  MachineOptions machine;
   Options options;
+};
+
+// How long the plan takes, and where.
+struct Prediction {
+  Cluster cluster;
+  StepSeconds seconds;
 };
 
 // Without directories; the list of all files has the full paths.
@@ -67,8 +75,27 @@ Json rank_json(const Plan& plan, const RankSummary& rank) {
           {"peak_device_bytes", rank.peak_device_bytes}};
 }
 
+Json prediction_json(const Prediction& prediction) {
+  const StepSeconds& seconds = prediction.seconds;
+  Json json{{"machine", prediction.cluster.machine.name},
+            {"nodes", prediction.cluster.nodes},
+            {"cached_share", prediction.cluster.cached_share},
+            {"seconds",
+             {{"open", seconds.open},
+              {"allocate", seconds.allocate},
+              {"read", seconds.read},
+              {"host_to_device", seconds.host_to_device},
+              {"pack", seconds.pack},
+              {"exchange", seconds.exchange},
+              {"waves", seconds.waves},
+              {"total", seconds.total}}},
+            {"assumptions", assumptions_json(prediction.cluster.machine)}};
+  return json;
+}
+
 // Printed only after the proof: an unprovable plan is an error.
-void print_json(const Plan& plan, const Selection& selection) {
+void print_json(const Plan& plan, const Selection& selection,
+                const std::optional<Prediction>& prediction) {
   Json json{{"world", plan.world()},
             {"replicas", plan.replicas()},
             {"assignment", name(plan.assignment())},
@@ -83,10 +110,33 @@ void print_json(const Plan& plan, const Selection& selection) {
             {"ranks", Json::array()}};
   if (selection.stage) json["pipeline_stage"] = pipeline::stage_json(*selection.stage);
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
+  if (prediction) json["prediction"] = prediction_json(*prediction);
   print_result(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-void print_table(const Plan& plan) {
+std::string prediction_text(const Plan& plan, const Prediction& prediction) {
+  const StepSeconds& seconds = prediction.seconds;
+  Table table({{"seconds", Align::left},
+               {"open"},
+               {"allocate"},
+               {"read"},
+               {"host to device"},
+               {"pack"},
+               {"exchange"},
+               {"waves"},
+               {"total"}});
+  std::vector<std::string> cells{"predicted"};
+  for (const double step : {seconds.open, seconds.allocate, seconds.read, seconds.host_to_device,
+                            seconds.pack, seconds.exchange, seconds.waves, seconds.total}) {
+    cells.push_back(fmt::format("{:.3f}", step));
+  }
+  table.add(cells);
+  return fmt::format("\n{}{}: {:.2f} GB/s; steps overlap\n", table.text(),
+                     text_of(prediction.cluster),
+                     static_cast<double>(plan.needed_bytes()) / seconds.total / 1e9);
+}
+
+void print_table(const Plan& plan, const std::optional<Prediction>& prediction) {
   Table table({{"rank"}, {"files"}, {"read"}, {"sent"}, {"received"}, {"kept"}, {"peak device"}});
   for (const RankSummary& rank : plan.ranks()) {
     table.add({std::to_string(rank.rank), std::to_string(rank.files.size()),
@@ -107,29 +157,21 @@ void print_table(const Plan& plan) {
   }
   print_result(assignment_line(plan.assignment(), plan.assignment_reason()));
   print_result(fmt::format("proof: ok; plan hash: {:016x}\n", plan.hash()));
-}
-
-// With the window that a load onto the device uses. The page cache is as it would be if all ranks
-// were started here and now.
-PlanOptions plan_options(const PlanCommand& command, double cached_share) {
-  PlanOptions options = command.options.plan;
-  options.site.device = command.device;
-  options.site.cached_share = cached_share;
-  if (options.window == 0 && command.device == DeviceKind::cuda) {
-    options.window = core::gpu_defaults.window;
-  }
-  return options;
+  if (prediction) print_result(prediction_text(plan, *prediction));
 }
 
 void plan(const PlanCommand& command) {
-  Checkpoint checkpoint = open_checkpoint(command.paths);
-  const TpPlan rules = select_tp_plan(command.options, checkpoint, command.world);
-  auto targets = select_targets(checkpoint, rules, command.options, command.world);
-  const Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), command.world,
-                              plan_options(command, checkpoint.cached_share));
+  const OnCluster planned = plan_on_cluster(command.paths, command.world, command.machine,
+                                            command.options, command.predict);
+  const Plan& plan = planned.plan;
   plan.prove();
   print_warnings(plan.warnings());
-  command.json ? print_json(plan, command.options.selection) : print_table(plan);
+  std::optional<Prediction> prediction;
+  if (command.predict) {
+    prediction = {planned.cluster, predict(plan, site_of(planned.cluster))};
+  }
+  command.json ? print_json(plan, command.options.selection, prediction)
+               : print_table(plan, prediction);
 }
 
 }  // namespace
@@ -145,9 +187,8 @@ Command add_plan(CLI::App& parser) {
       ->required()
       ->check(CLI::Range(1, 65536).description(""));
   sub->add_flag("--json", command->json, "Print JSON");
-  add_choice<DeviceKind>(*sub, "--device", "DEVICE", command->device,
-                         {{"host", DeviceKind::host}, {"cuda", DeviceKind::cuda}},
-                         "Device whose default window to use");
+  add_machine_options(*sub, command->machine);
+  sub->add_flag("--predict", command->predict, "Also predict how many seconds each step takes");
   add_plan_options(*sub, command->options);
   return [command] { plan(*command); };
 }

@@ -54,6 +54,19 @@ struct Costs {
   bool operator==(const Costs&) const = default;
 };
 
+/// What the steps of a load take, in seconds: of each, what the rank takes that takes longest for
+/// it. Steps overlap, so the total is less than their sum.
+struct StepSeconds {
+  double open = 0;            ///< opening the files
+  double allocate = 0;        ///< providing the memory of the tensors, on first touch; on the host
+  double read = 0;            ///< from storage and from the page cache
+  double host_to_device = 0;  ///< GPUs only
+  double pack = 0;            ///< on the host, of what is not packed as it is read
+  double exchange = 0;        ///< sending and receiving
+  double waves = 0;           ///< what waves take besides moving data
+  double total = 0;           ///< from the first read to the last tensor
+};
+
 /// Estimates for a machine that has not been probed: a server with one local NVMe disk and memory
 /// of several channels; with GPUs, PCIe 5 and NVLink. For planning only: no ceiling in a report is
 /// one of them. `automatic` counts as the host.

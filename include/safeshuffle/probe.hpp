@@ -7,10 +7,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "safeshuffle/communicator.hpp"
 #include "safeshuffle/costs.hpp"
+#include "safeshuffle/prediction.hpp"
 #include "safeshuffle/report.hpp"
 
 namespace safeshuffle {
@@ -143,6 +145,10 @@ std::optional<KeptProbe> find_probe(const ProbePlace& place, const std::string& 
 /// Options::timeout.
 ProbePlace place_of(const Communicator& comm, const std::string& path,
                     std::chrono::milliseconds timeout = std::chrono::minutes(5));
+
+/// The machine in the JSON text of a probe, for predictions; what was not measured has the defaults
+/// of its device. Pure. Throws as costs_from_probe.
+MachineModel machine_from_probe(std::string_view json, const std::string& name = "probe");
 
 /// Adds to the report what share of these ceilings the load reached.
 void add_ceilings(Report& report, const KeptProbe& probe);

@@ -93,6 +93,7 @@ struct RankReport {
   std::uint64_t direct_bytes = 0;         ///< read from storage with O_DIRECT
   std::uint64_t buffered_bytes = 0;       ///< read from storage through the page cache
   std::uint64_t gds_bytes = 0;            ///< of the direct ones, read straight into GPU memory
+  std::uint64_t in_place_bytes = 0;       ///< of all, read to their final place, without a slab
   /// The share of a sample of the files that it reads that was in the page cache before the first
   /// read; empty if unknown.
   std::optional<double> cached_share;

@@ -13,6 +13,7 @@
 #include "safeshuffle/options.hpp"
 #include "safeshuffle/placement.hpp"
 #include "safeshuffle/plan.hpp"
+#include "safeshuffle/prediction.hpp"
 #include "safeshuffle/probe.hpp"
 #include "safeshuffle/report.hpp"
 #include "safeshuffle/selection.hpp"

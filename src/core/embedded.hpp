@@ -15,4 +15,7 @@ struct EmbeddedFile {
 /// configs/tp/*.json; defined by the build.
 std::span<const EmbeddedFile> embedded_tp_rules();
 
+/// configs/machines/*.json; likewise.
+std::span<const EmbeddedFile> embedded_machines();
+
 }  // namespace safeshuffle::core

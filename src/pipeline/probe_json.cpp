@@ -116,6 +116,13 @@ Costs parse_costs(const JsonObject& json) {
   return costs;
 }
 
+// Of rank 0's node; informational in a probe, so never an error.
+unsigned parse_cores(const nlohmann::json& probe) {
+  const nlohmann::json::json_pointer cores("/machine/cores");
+  if (!probe.contains(cores) || !probe.at(cores).is_number_unsigned()) return 0;
+  return probe.at(cores).get<unsigned>();
+}
+
 }  // namespace
 
 ProbeText parse_probe(const placement::Document& document) {
@@ -125,7 +132,7 @@ ProbeText parse_probe(const placement::Document& document) {
     json.fail("schema_version", "is " + std::to_string(version) + ", but this safeshuffle reads " +
                                     std::to_string(schema_version) + "; probe again");
   }
-  return {parse_place(object(json, "place")), json.text("date"),
+  return {parse_place(object(json, "place")), json.text("date"), parse_cores(value),
           parse_costs(object(json, "costs"))};
 }
 

@@ -141,7 +141,7 @@ void choose_assignment(Schedule& schedule, const Geometries& geometries, const S
   const auto consider = [&](Assignment assignment) {
     set_assignment(schedule, geometries, assignment);
     fill(schedule, geometries, window);
-    candidates.push_back({assignment, estimate_seconds(schedule, geometries, site)});
+    candidates.push_back({assignment, estimate(schedule, geometries, site).total});
   };
   consider(Assignment::round_robin);
   for (const Assignment other : alternatives(schedule, geometries, site)) consider(other);

@@ -35,6 +35,19 @@ std::vector<double> kept_bytes(const Schedule& schedule, const Geometries& geome
   return kept;
 }
 
+// Of the bytes of all tensors, those whose element type changes.
+double converted_share(const Schedule& schedule, const Geometries& geometries) {
+  double all = 0;
+  double converted = 0;
+  for (std::size_t i = 0; i < geometries.example.size(); ++i) {
+    const TensorInfo& tensor = schedule.catalog.tensors()[geometries.example[i]];
+    const double bytes = static_cast<double>(geometries.tensors[i] * tensor.bytes);
+    all += bytes;
+    if (tensor.dtype != schedule.dtypes[geometries.example[i]]) converted += bytes;
+  }
+  return all > 0 ? converted / all : 0;
+}
+
 class Estimate {
  public:
   Estimate(const Schedule& schedule, const Geometries& geometries, const Site& site)
@@ -42,18 +55,19 @@ class Estimate {
         site_(site),
         costs_(with_defaults(site.costs, site.device)),
         nodes_(nodes_of(schedule, site)),
-        kept_(kept_bytes(schedule, geometries)) {}
+        kept_(kept_bytes(schedule, geometries)),
+        converted_(converted_share(schedule, geometries)) {}
 
-  double seconds() const {
-    double slowest = 0;
+  StepSeconds seconds() const {
+    StepSeconds longest;
     for (const Node& node : nodes_) {
-      for (const RankSummary& rank : node.ranks) {
-        slowest = std::max({slowest, seconds_of(rank, node),
-                            seconds_for(cold_bytes(rank), costs_.read_cold_direct_rank)});
-      }
-      slowest = std::max(slowest, seconds_for(cold_bytes(node), costs_.read_cold_direct_node));
+      for (const RankSummary& rank : node.ranks) take_longest(seconds_of(rank, node), longest);
+      const double storage = seconds_for(cold_bytes(node), costs_.read_cold_direct_node);
+      take_longest({.read = storage, .total = storage}, longest);
     }
-    return slowest + schedule_.waves * costs_.wave_seconds;
+    longest.waves = schedule_.waves * costs_.wave_seconds;
+    longest.total += longest.waves;
+    return longest;
   }
 
  private:
@@ -101,20 +115,43 @@ class Estimate {
     return std::min(costs_.read_warm_rank, costs_.read_warm_node / std::max(node.readers, 1U));
   }
 
-  // Of all but storage.
-  double seconds_of(const RankSummary& rank, const Node& node) const {
-    const auto read = static_cast<double>(rank.read_bytes);
+  static void take_longest(const StepSeconds& seconds, StepSeconds& longest) {
+    for (double StepSeconds::*step :
+         {&StepSeconds::open, &StepSeconds::allocate, &StepSeconds::read,
+          &StepSeconds::host_to_device, &StepSeconds::pack, &StepSeconds::exchange,
+          &StepSeconds::total}) {
+      longest.*step = std::max(longest.*step, seconds.*step);
+    }
+  }
+
+  // What is converted takes longer to pack, by the share of it in all tensors.
+  double pack_seconds(double bytes) const {
+    return (1 - converted_) * seconds_for(bytes, costs_.pack) +
+           converted_ * seconds_for(bytes, costs_.pack_convert);
+  }
+
+  StepSeconds seconds_of(const RankSummary& rank, const Node& node) const {
     const double cached = seconds_for(cached_bytes(rank), warm_rate(node));
-    const double exchange = seconds_for(
+    const double cold = seconds_for(cold_bytes(rank), costs_.read_cold_direct_rank);
+    StepSeconds seconds;
+    seconds.open = seconds_per_file * static_cast<double>(rank.files.size());
+    seconds.read = cold + cached;
+    seconds.exchange = seconds_for(
         static_cast<double>(std::max(rank.sent_bytes, rank.received_bytes)), costs_.exchange);
     if (on_gpus()) {
-      return std::max({cached, seconds_for(read, costs_.host_to_device),
-                       seconds_for(read, costs_.pack) + exchange});
+      const auto read = static_cast<double>(rank.read_bytes);
+      seconds.host_to_device = seconds_for(read, costs_.host_to_device);
+      seconds.pack = pack_seconds(read);
+      seconds.total = seconds.open + std::max({cold, cached, seconds.host_to_device,
+                                               seconds.pack + seconds.exchange});
+      return seconds;
     }
     // What is cached is packed as it is read.
-    const double opening = seconds_per_file * static_cast<double>(rank.files.size());
-    return opening + cached + seconds_for(cold_bytes(rank), costs_.pack) + exchange +
-           seconds_for(static_cast<double>(rank.kept_bytes), costs_.first_touch);
+    seconds.pack = pack_seconds(cold_bytes(rank));
+    seconds.allocate = seconds_for(static_cast<double>(rank.kept_bytes), costs_.first_touch);
+    seconds.total =
+        std::max(cold, seconds.open + cached + seconds.pack + seconds.exchange + seconds.allocate);
+    return seconds;
   }
 
   const Schedule& schedule_;
@@ -122,11 +159,12 @@ class Estimate {
   const Costs costs_;
   const std::vector<Node> nodes_;
   const std::vector<double> kept_;  // by shard
+  const double converted_;
 };
 
 }  // namespace
 
-double estimate_seconds(const Schedule& schedule, const Geometries& geometries, const Site& site) {
+StepSeconds estimate(const Schedule& schedule, const Geometries& geometries, const Site& site) {
   return Estimate(schedule, geometries, site).seconds();
 }
 

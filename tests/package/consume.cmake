@@ -25,10 +25,11 @@ run(${CMAKE_COMMAND} ${common} -S ${SOURCE_DIR}/tests/package/consumer -B ${WORK
     -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON -DCMAKE_DISABLE_FIND_PACKAGE_xxHash=ON)
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/consumer)
 run(${WORK_DIR}/consumer/consumer ${WORK_DIR}/consumer/one.safetensors)
-file(GLOB built_in ${SOURCE_DIR}/configs/tp/*.json)
-foreach(rules IN LISTS built_in)
-  get_filename_component(name ${rules} NAME)
-  run(${CMAKE_COMMAND} -E compare_files ${rules} ${WORK_DIR}/moved/share/safeshuffle/tp/${name})
+file(GLOB built_in RELATIVE ${SOURCE_DIR}/configs
+  ${SOURCE_DIR}/configs/tp/*.json ${SOURCE_DIR}/configs/machines/*.json)
+foreach(config IN LISTS built_in)
+  run(${CMAKE_COMMAND} -E compare_files ${SOURCE_DIR}/configs/${config}
+      ${WORK_DIR}/moved/share/safeshuffle/${config})
 endforeach()
 if(COMMAND_INSTALLED)
   run(${WORK_DIR}/moved/bin/safeshuffle inspect ${WORK_DIR}/consumer/one.safetensors)

@@ -1,0 +1,150 @@
+#include "machine.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/loader.hpp"
+#include "safeshuffle/probe.hpp"
+
+#include "core/cpus.hpp"
+#include "core/defaults.hpp"
+#include "core/machine.hpp"
+#include "core/posix_file.hpp"
+#include "core/process.hpp"
+#include "option.hpp"
+#include "size.hpp"
+
+namespace safeshuffle::app {
+namespace {
+
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 20;  // of a file
+
+std::string built_in_names() {
+  std::vector<std::string> names;
+  for (const MachineModel& machine : built_in_machines()) names.push_back(machine.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool is_probe(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  return json.is_object() && json.contains("place");
+}
+
+MachineModel read_machine(const std::string& path) {
+  const std::string text = core::read_text(path, most_bytes);
+  return is_probe(text) ? machine_from_probe(text, path) : machine_from_json(text, path);
+}
+
+MachineModel named_machine(const std::string& name) try {
+  for (MachineModel& machine : built_in_machines()) {
+    if (machine.name == name) return std::move(machine);
+  }
+  return read_machine(name);
+} catch (const IoError& error) {
+  throw ConfigError("no machine '" + name + "': neither one of " + built_in_names() +
+                    " nor a file that can be read (" + error.record().cause + ")");
+}
+
+// For as many ranks on this node, or else the next smaller number.
+std::optional<KeptProbe> kept_probe(std::uint32_t world, const std::string& path) {
+  const std::string directory = probe_directory();
+  if (directory.empty()) return {};
+  const core::Mount mount = core::mount_of(path);
+  constexpr std::uint32_t most = 1024;
+  for (std::uint32_t ranks = std::min(world, most); ranks != 0; --ranks) {
+    const ProbePlace place{core::host_name(), mount.type, mount.device, "host", ranks, 1};
+    if (auto probe = find_probe(place, directory)) return probe;
+  }
+  return {};
+}
+
+MachineModel default_machine(DeviceKind device, std::uint32_t world) {
+  MachineModel machine;
+  machine.name = "defaults";
+  machine.description = "no probe of this machine was kept";
+  machine.device = device;
+  machine.ranks_per_node = world;
+  machine.cores = static_cast<unsigned>(core::available_cores());
+  machine.costs = default_costs(device);
+  return machine;
+}
+
+MachineModel this_machine(DeviceKind device, std::uint32_t world, const std::string& path,
+                          bool measured) {
+  if (measured && device == DeviceKind::host) {
+    if (const auto probe = kept_probe(world, path)) return read_machine(probe->path);
+  }
+  return default_machine(device, world);
+}
+
+double cached_share(CacheState state, double now) {
+  return state == CacheState::now ? now : state == CacheState::warm ? 1 : 0;
+}
+
+// With the window that a load onto the device uses.
+PlanOptions planning_for(PlanOptions options, const Cluster& cluster) {
+  options.site = site_of(cluster);
+  if (options.window == 0 && cluster.machine.device == DeviceKind::cuda) {
+    options.window = core::gpu_defaults.window;
+  }
+  return options;
+}
+
+}  // namespace
+
+void add_machine_options(CLI::App& parser, MachineOptions& options) {
+  CLI::Option* device = add_choice<DeviceKind>(
+      parser, "--device", "DEVICE", options.device,
+      {{"host", DeviceKind::host}, {"cuda", DeviceKind::cuda}}, "Device of this machine");
+  parser
+      .add_option("--machine", options.machine,
+                  "Machine to plan for: " + built_in_names() + ", or the file of one or of a probe")
+      ->type_name("MACHINE")
+      ->default_str("this one")
+      ->excludes(device);
+  parser.add_option("--nodes", options.nodes, "Number of nodes that the ranks are on")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65536).description(""))
+      ->default_str("as few as have a GPU for each; on the host 1");
+  add_choice<CacheState>(
+      parser, "--cache", "STATE", options.cache,
+      {{"now", CacheState::now}, {"cold", CacheState::cold}, {"warm", CacheState::warm}},
+      "What the page cache has of the files: what it has now, nothing, or all");
+}
+
+OnCluster plan_on_cluster(const std::vector<std::string>& paths, std::uint32_t world,
+                          const MachineOptions& options, const Options& load, bool measured) {
+  Checkpoint checkpoint = open_checkpoint(paths);
+  MachineModel machine = options.machine.empty()
+                             ? this_machine(options.device, world, paths.front(), measured)
+                             : named_machine(options.machine);
+  Cluster cluster = make_cluster(std::move(machine), world, options.nodes,
+                                 cached_share(options.cache, checkpoint.cached_share));
+  const TpPlan rules = select_tp_plan(load, checkpoint, world);
+  auto targets = select_targets(checkpoint, rules, load, world);
+  Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), world,
+                        planning_for(load.plan, cluster));
+  return {std::move(plan), std::move(cluster)};
+}
+
+std::string text_of(const Cluster& cluster) {
+  return fmt::format("on {} of {} ({}), {:.0f} % of the files in the page cache",
+                     count(cluster.nodes, "node"), cluster.machine.name,
+                     cluster.machine.description, 100 * cluster.cached_share);
+}
+
+nlohmann::ordered_json assumptions_json(const MachineModel& machine) {
+  auto json = nlohmann::ordered_json::array();
+  for (const Assumption& each : machine.assumptions) {
+    json.push_back({{"name", each.name}, {"value", each.value}, {"source", each.source}});
+  }
+  return json;
+}
+
+}  // namespace safeshuffle::app
