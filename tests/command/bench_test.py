@@ -23,7 +23,7 @@ EXPERIMENT = {
     "schema_version": 1,
     "title": "A test",
     "question": "Does it work?",
-    "models": [{"like": "llama-2-70b", "scale": 0.0001}],
+    "models": [{"like": "llama-2-7b", "scale": 0.0001, "files": 4, "skew": 3}],
     "ranks": [1, 2],
     "cache": ["warm"],
     "load": {"assign": ["round-robin"]},
@@ -85,7 +85,7 @@ class Bench(unittest.TestCase):
         cls.root = Path(directory.name)
         cls.model, cls.experiment = cls.root / "model", cls.root / "own.json"
         cls.experiment.write_text(json.dumps(EXPERIMENT))
-        made = run("make", cls.model, "--like", "llama-2-70b", "--scale", "0.0001", "--sparse")
+        made = run("make", cls.model, "--like", "llama-2-7b", "--scale", "0.0001", "--sparse")
         assert made.returncode == 0, made.stderr
 
     def arguments(self, out, *further):
@@ -96,10 +96,12 @@ class Bench(unittest.TestCase):
 
     def test_from_an_experiment_to_a_page(self):
         out = self.root / "page"
-        done = bench(*self.arguments(out))
+        done = bench(self.experiment, "--dir", self.root, "--out", out, "--no-plots")
         self.assertEqual((done.returncode, done.stdout), (0, f"{out / 'index.html'}\n"), done.stderr)
         result = self.results(out)
         self.assertEqual(len(result["samples"]), 2 * 2)
+        [model] = result["models"]
+        self.assertEqual(model["files"], 4)
         for sample in result["samples"]:
             self.assertEqual(sample["assignment"], "round-robin")
             self.assertEqual(len(sample["ranks"]), sample["case"]["ranks"])

@@ -20,7 +20,8 @@ sys.path.insert(0, str(SCRIPTS))
 
 from lib import figures, safeshuffle, turns  # noqa: E402
 from lib.experiments import experiment as experiments  # noqa: E402
-from lib.experiments import findings, launch, measurement, models, outputs, page, samples, timeline  # noqa: E402
+from lib.experiments import findings, launch, measurement, models, outputs, page, plotting, samples  # noqa: E402
+from lib.experiments import timeline  # noqa: E402
 
 EXPERIMENTS = SCRIPTS.parent / "configs" / "experiments"
 DEFINITION = {
@@ -202,8 +203,8 @@ def result_of(some, ceilings=()):
             "samples": marked, "summary": samples.summary(marked), "timelines": []}
 
 
-FIO = {"system": "fio", "case": {"model": "small", "ranks": 2, "cache": "cold"}, "turn": 0, "seconds": 0.25, "bytes": 10**9,
-       "gigabytes_per_second": 4.0, "note": "bs=1m"}
+FIO = {"system": "fio", "case": {"model": "small", "ranks": 2, "cache": "cold"}, "turn": 0, "seconds": 0.25,
+       "bytes": 10**9, "gigabytes_per_second": 4.0, "note": "bs=1m"}
 
 
 class Outputs(unittest.TestCase):
@@ -211,7 +212,8 @@ class Outputs(unittest.TestCase):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.root = Path(directory.name)
-        self.result = result_of([sample(1.0, 0), sample(0.5, 0, ranks=2)], [FIO])
+        slower = FIO | {"turn": 3, "gigabytes_per_second": 3.0}
+        self.result = result_of([sample(1.0, 0), sample(0.5, 0, ranks=2)], [FIO, slower])
 
     def test_what_is_written_can_be_read(self):
         self.assertEqual(outputs.read(self.root / "out"), {})
@@ -260,16 +262,58 @@ class Outputs(unittest.TestCase):
             self.assertEqual(opened, text.count(f"</{tag}>"), tag)
 
 
+def results_of(plots, some, timelines=()):
+    result = result_of(some, [FIO])
+    definition = result["identity"]["experiment"]["definition"]
+    result["identity"]["experiment"]["definition"] = definition | {"plots": plots}
+    return result | {"timelines": list(timelines)}
+
+
+class Plots(unittest.TestCase):
+    """With whatever Python has matplotlib here."""
+
+    PLOTS = [
+        {"kind": "lines", "title": "Lines", "x": "ranks", "series": "dtype"},
+        {"kind": "bars", "title": "Bars", "x": "dtype", "series": "ranks"},
+        {"kind": "phases", "title": "Phases", "x": "ranks", "launch": True},
+        {"kind": "heatmap", "title": "Map", "x": "ranks", "y": "dtype"},
+        {"kind": "timeline", "title": "Timeline", "where": {"cache": "cold"}},
+    ]
+
+    def test_every_kind(self):
+        if plotting.find_python(print, install=False)[1]:
+            self.skipTest("matplotlib is not installed")
+        some = [sample(1.0 / ranks + 0.1 * turn, turn, ranks=ranks, dtype=dtype) for ranks in (1, 2)
+                for dtype in ("keep", None) for turn in range(2)]
+        rank = {"rank": 0, "phases": [["open", 0, 0.1], ["read", 0.1, 0.5]], "reading": [[0.1, 0.4]]}
+        with tempfile.TemporaryDirectory() as directory:
+            outputs.write(results_of(self.PLOTS, some, [{"case": case(), "ranks": [rank]}]), directory)
+            self.assertEqual(plotting.draw([Path(directory)], print, install=False), "")
+            drawn = sorted(path.name for path in Path(directory, "plots").iterdir())
+            self.assertEqual(drawn, sorted(f"{at}-{plot['kind']}.{suffix}" for at, plot in enumerate(self.PLOTS, 1)
+                                           for suffix in ("png", "svg")))
+            text = page.html([Path(directory)])
+        self.assertEqual(text.count("<img src="), len(self.PLOTS))
+        self.assertNotIn("There are no plots", text)
+
+    def test_why_there_are_none(self):
+        with mock.patch.object(plotting, "has_matplotlib", return_value=False):
+            self.assertEqual(plotting.draw([], print, install=False), "matplotlib is not installed")
+
+
 class Runs(unittest.TestCase):
     """What is run, without running it."""
 
     def setUp(self):
         self.loaded = []
+        file = tempfile.NamedTemporaryFile()
+        self.addCleanup(file.close)
+        self.command = Path(file.name)
 
     def measurement(self, kept=None, ceilings=()):
         written = []
         self.experiment = dataclasses.replace(checked(), ceilings=ceilings)
-        measured = measurement.Measurement(self.experiment, launch.Here(), "safeshuffle", ".", lambda case: None,
+        measured = measurement.Measurement(self.experiment, launch.Here(), self.command, ".", lambda case: None,
                                            kept or {}, lambda measured: written.append(len(measured.samples)))
         measured.written = written
         return measured
@@ -296,6 +340,17 @@ class Runs(unittest.TestCase):
         self.run_all(measured, self.load)
         self.assertEqual(len(self.loaded), 8 * 3 - 2)
         self.assertEqual([one["seconds"] for one in measured.samples[:3]], [2.0, 2.0, 1.0])
+
+    def test_a_command_that_is_replaced_ends_the_measurement(self):
+        def load(of, *further):
+            if len(self.loaded) == 4:
+                self.command.write_text("another")
+            return self.load(of)
+
+        measured = self.measurement()
+        with self.assertRaisesRegex(measurement.Replaced, "was replaced while it was measured"):
+            self.run_all(measured, load)
+        self.assertEqual(len(self.loaded), 5)
 
     def test_a_case_that_fails_is_told_once_and_the_others_run(self):
         def load(of, *further):

@@ -1,7 +1,7 @@
 """What the figures say, in sentences."""
 
 from lib.experiments.measurement import title_of
-from lib.figures import LEAST_SAMPLES, figures, shown
+from lib.figures import LEAST_SAMPLES, shown
 
 PHASE_WORDS = {"open": "opening files", "plan": "planning", "allocate": "allocating", "read": "reading",
                "h2d": "copying to the GPU", "pack": "packing", "exchange": "exchanging", "wait": "waiting"}
@@ -9,25 +9,25 @@ MOST_SPEED_UPS = 8
 
 
 def ceiling_of(result, case):
-    """Name and GB/s (figures) of the ceiling of a case; None if none was measured."""
+    """Name and GB/s of the ceiling of a case, the highest of all turns; None if none was measured."""
     alike = [entry for entry in result["ceilings"]
              if entry["case"]["model"] == case["model"] and entry["case"]["cache"] == case["cache"]
              and (entry["system"] == "fio" or entry["case"]["ranks"] == case["ranks"])]
     if not alike:
         return None
-    return alike[0]["system"], figures([entry["gigabytes_per_second"] for entry in alike])
+    return alike[0]["system"], max(entry["gigabytes_per_second"] for entry in alike)
 
 
 def share_of_ceiling(result, entry):
     ceiling = ceiling_of(result, entry["case"])
-    return None if ceiling is None else entry["gigabytes_per_second"]["median"] / ceiling[1]["median"]
+    return None if ceiling is None else entry["gigabytes_per_second"]["median"] / ceiling[1]
 
 
 def sentence_of_ceiling(result, entry):
     ceiling = ceiling_of(result, entry["case"])
     if ceiling is None:
         return ""
-    return f"; {share_of_ceiling(result, entry):.0%} of the ceiling, {ceiling[1]['median']:.2f} GB/s ({ceiling[0]})"
+    return f"; {share_of_ceiling(result, entry):.0%} of the ceiling, {ceiling[1]:.2f} GB/s ({ceiling[0]})"
 
 
 def fastest(result, axes):

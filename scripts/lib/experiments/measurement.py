@@ -36,6 +36,12 @@ def identity(experiment, command, launcher, directory):
     }
 
 
+def state_of(path):
+    """What changes if a file is replaced."""
+    status = pathlib.Path(path).stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def differences(one, other):
     """In what two identities differ such that samples of both cannot be compared: of the experiment, all but its words,
     plots and number of turns."""
@@ -63,6 +69,10 @@ def title_of(case, axes):
 def load_arguments(case):
     return [word for option, value in case.items() if option not in ("model", "ranks", "cache") and value is not None
             for word in (f"--{option}", str(value))]
+
+
+class Replaced(Exception):
+    """The command is no longer what was measured so far."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +117,7 @@ class Measurement:
                 for ranks in self.experiment.ranks if system.name == "memory-copy" else [max(self.experiment.ranks)]:
                     case = {"model": model.name, "ranks": ranks, "cache": cache}
                     if (system.name, case, turn) not in known:
-                        yield Job(f"turn {turn + 1}: ceiling {system.name}, {self.title(case)}",
+                        yield Job(", ".join(filter(None, [f"turn {turn + 1}: {system.name}", self.title(case)])),
                                   functools.partial(self.measure_ceiling, system, case, turn))
 
     def load_jobs(self):
@@ -141,9 +151,13 @@ class Measurement:
     def measure(self):
         jobs = self.jobs()
         progress = Progress(len(jobs))
+        command = state_of(self.command)
         for job in jobs:
             progress.step(job.title)
             job.run()
+            if state_of(self.command) != command:
+                raise Replaced(f"{self.command} was replaced while it was measured: the results of the turn are not of "
+                               "one command; measure again, with --fresh")
         progress.finish()
 
     def title(self, case):

@@ -21,8 +21,8 @@ CAPTIONS = {
     "phases": "Median seconds that the loading thread of a rank spent in each phase, on average over the ranks.",
     "heatmap": "Median GB/s: the darker, the faster. The best cell of each panel is framed.",
     "timeline": "One further run with --trace. Above: the phase that the loading thread of each rank is in. Below, in "
-                "grey: times with reads in progress in other threads. In gaps outputs are prepared, which does not count. "
-                "Clocks start when each rank starts to load.",
+                "grey: times with reads in progress in other threads. In gaps outputs are prepared, which does not "
+                "count. Clocks start when each rank starts to load.",
 }
 READING = """
 <p><b>GB/s</b> is the bytes of the tensors that are stored, each counted once, by the seconds of the slowest rank, from
@@ -34,7 +34,8 @@ model is written and given back, because the host of a virtual machine takes fre
 <p><b>Turns</b>: in each turn every case runs once, in an order that is rotated from turn to turn. Speed-ups are
 quotients of one turn, then their median: a disturbance that lasts longer than a turn falls on all cases alike.</p>
 <p><b>Ceilings</b>: <i>fio</i> is the fastest of a few sequential direct reads of the same files, for cold runs;
-<i>memory-copy</i> is one copy of every byte into new memory, by as many ranks, for warm ones.</p>
+<i>memory-copy</i> is one copy of every byte into new memory, by as many ranks, for warm ones. The highest of all turns
+counts.</p>
 <p><b>Outliers</b> are further from the median of their case than 3.5 standard deviations, estimated from the median
 absolute deviation, and than a tenth of the median; with fewer than five runs there are none. They are marked, and count
 in all figures.</p>
@@ -92,9 +93,10 @@ def summary_table(result, experiment):
 
 def phase_table(result, experiment):
     axes = experiment.distinct()
-    headings = [(axis, LEFT) for axis in axes] + [(name, RIGHT) for name in ("launch", *samples.PHASES, "CPU s", "resident, GB")]
+    names = ("launch", *samples.PHASES)
+    headings = [(axis, LEFT) for axis in axes] + [(name, RIGHT) for name in (*names, "CPU s", "resident, GB")]
     rows = [[*(shown_value(entry["case"][axis]) for axis in axes),
-             *(median(entry[f"{name}_seconds"], 3) for name in ("launch", *samples.PHASES)),
+             *(median(entry[f"{name}_seconds"], 3) for name in names),
              median(entry["cpu_seconds"], 2), median(entry["peak_resident_bytes"], 2, 1e9)]
             for entry in result["summary"]]
     return table(headings, rows)
@@ -202,10 +204,10 @@ def experiment_of(result):
 
 
 def heading(results):
-    machine = results[0]["identity"]["machine"]
+    machine, version = results[0]["identity"]["machine"], results[0]["identity"]["version"]
     title = "Scaling experiments" if len(results) > 1 else experiment_of(results[0]).title
-    return title, (f'<h1>{escape(title)}</h1><p class="soft">safeshuffle {escape(results[0]["identity"]["version"])} on '
-                   f'{escape(machine["cpu"])}, {machine["cores"]} cores; {escape(results[0]["date"][:10])}</p>')
+    return title, (f'<h1>{escape(title)}</h1><p class="soft">safeshuffle {escape(version)} on {escape(machine["cpu"])}, '
+                   f'{machine["cores"]} cores; {escape(results[0]["date"][:10])}</p>')
 
 
 def html(directories, obstacle=""):

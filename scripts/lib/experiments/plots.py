@@ -132,7 +132,7 @@ def medians(entries):
 def ceilings(panel, entries):
     """GB/s for each of the entries, or None."""
     found = [findings.ceiling_of(panel.result, entry["case"]) for entry in entries]
-    return [None if ceiling is None else ceiling[1]["median"] for ceiling in found]
+    return [None if ceiling is None else ceiling[1] for ceiling in found]
 
 
 def series_values(experiment, plot):
