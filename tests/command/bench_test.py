@@ -13,6 +13,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from launch import run
 
@@ -33,6 +34,19 @@ EXPERIMENT = {
         {"kind": "timeline", "title": "Timeline"},
     ],
 }
+SRUN = """#!/bin/sh
+[ "$1" = --version ] && exec echo slurm 1.2
+ranks=1
+while :; do
+  case $1 in
+    --ntasks=*) ranks=${1#*=} ;;
+    --*) ;;
+    *) break ;;
+  esac
+  shift
+done
+unset SLURM_JOB_ID SLURM_JOB_NUM_NODES SLURM_NTASKS
+exec """
 
 
 def bench(*arguments):
@@ -142,6 +156,27 @@ class Bench(unittest.TestCase):
         self.assertIn("has results with another experiment: use another --out, or --fresh", refused.stderr)
         self.assertEqual(bench(*self.arguments(out, "--turns", 1, "--ranks", 2, "--fresh")).returncode, 0)
         self.assertEqual({sample["case"]["ranks"] for sample in self.results(out)["samples"]}, {2})
+
+    def test_experiments_that_vary_models_need_their_own(self):
+        refused = bench("weak-scaling", "--model", self.model, "--out", self.root / "weak")
+        self.assertEqual(refused.returncode, USAGE_ERROR)
+        self.assertIn("weak-scaling varies its models: it cannot be run with --model", refused.stderr)
+
+    def test_in_a_slurm_allocation(self):
+        """With an srun that is mpirun."""
+        srun = self.root / "bin" / "srun"
+        srun.parent.mkdir()
+        srun.write_text(SRUN + os.environ["MPIEXEC"].replace("{ranks}", "$ranks") + ' "$@"\n')
+        srun.chmod(0o755)
+        out = self.root / "slurm"
+        variables = {"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2",
+                     "PATH": f"{srun.parent}:{os.environ['PATH']}"}
+        with mock.patch.dict(os.environ, variables):
+            done = bench(*self.arguments(out, "--turns", 1))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = self.results(out)
+        self.assertEqual(result["identity"]["launcher"]["name"], "srun")
+        self.assertEqual([len(sample["ranks"]) for sample in result["samples"]], [1, 2])
 
     def test_a_case_that_fails(self):
         out = self.root / "failing"
