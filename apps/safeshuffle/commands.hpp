@@ -17,5 +17,6 @@ Command add_load(CLI::App& parser);
 Command add_make(CLI::App& parser);
 Command add_probe(CLI::App& parser);
 Command add_rules(CLI::App& parser);
+Command add_simulate(CLI::App& parser);
 
 }  // namespace safeshuffle::app

@@ -183,7 +183,7 @@ Command add_plan(CLI::App& parser) {
       "plan", "Show what each rank would read, send and keep, and prove the plan; needs no MPI");
   sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
-  add_count(*sub, "--world", "N", command->world, most_ranks, "Number of ranks")->required();
+  add_world(*sub, command->world);
   sub->add_flag("--json", command->json, "Print JSON");
   add_machine_options(*sub, command->machine);
   sub->add_flag("--predict", command->predict, "Also predict how many seconds each step takes");

@@ -17,6 +17,8 @@
 namespace safeshuffle::app {
 namespace {
 
+constexpr std::uint32_t most_ranks = 65536;  // more than any group has
+
 Choices<Assignment> assignments() {
   Choices<Assignment> choices;
   for (const Assignment assignment :
@@ -56,6 +58,10 @@ void add_pipeline_stage(CLI::App& parser, std::optional<PipelineStage>& stage) {
 }
 
 }  // namespace
+
+void add_world(CLI::App& parser, std::uint32_t& world) {
+  add_count(parser, "--world", "N", world, most_ranks, "Number of ranks")->required();
+}
 
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help) {
   add_choice<DTypePolicy>(parser, "--dtype", "TYPE", dtype,

@@ -15,8 +15,8 @@
 
 namespace safeshuffle::app {
 
-/// Of a group; more than any has.
-inline constexpr std::uint32_t most_ranks = 65536;
+/// --world.
+void add_world(CLI::App& parser, std::uint32_t& world);
 
 /// --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --replicas, --assign, --window,
 /// --memory-budget.

@@ -19,6 +19,8 @@ def shown(value, digits=2, unit=1):
     if value is None:
         return "–"
     numbers = [value[name] / unit for name in ("median", "least", "most")]
+    if numbers[1] == numbers[2]:
+        return f"{numbers[0]:.{digits}f}"
     return f"{numbers[0]:.{digits}f} ({numbers[1]:.{digits}f}–{numbers[2]:.{digits}f})"
 
 

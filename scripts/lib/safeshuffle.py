@@ -33,10 +33,13 @@ class Failed(Exception):
 
 
 def message_of(said):
-    """The first line that safeshuffle says under mpirun, which says more about it afterwards."""
-    lines = [line for line in said.splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("safeshuffle: error: ")]
-    return (own or lines[-1:] or ["it says nothing"])[0].strip().removeprefix("safeshuffle: error: ")
+    """What safeshuffle says under mpirun, which says more about it afterwards; otherwise, the first paragraph."""
+    for line in said.splitlines():
+        if line.startswith("safeshuffle: error: "):
+            return line.removeprefix("safeshuffle: error: ")
+    lines = [line.strip() for line in said.splitlines() if line.strip("- ") or not line]  # without frames
+    paragraphs = " ".join(line or "\n" for line in lines).strip().split("\n")
+    return paragraphs[0].strip() or "it says nothing"
 
 
 def run(command):

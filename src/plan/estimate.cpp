@@ -11,10 +11,6 @@
 namespace safeshuffle::plan {
 namespace {
 
-// Opening a file of which the page cache has all, identifying and closing it: once to find out what
-// is cached, and once to read it.
-constexpr double seconds_per_file = 20e-6;
-
 double seconds_for(double bytes, double rate) {
   return rate > 0 ? bytes / rate : 0;
 }

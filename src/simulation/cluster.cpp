@@ -35,12 +35,11 @@ double shared_rate(const Cluster& cluster, double each_rank, unsigned threads) {
 
 void share_cores(const Cluster& cluster, Costs& costs) {
   const unsigned threads = pack_threads(cluster.machine);
-  for (double Costs::*cost : {&Costs::memory_copy, &Costs::pack, &Costs::pack_convert}) {
+  for (double Costs::*cost :
+       {&Costs::memory_copy, &Costs::first_touch, &Costs::pack, &Costs::pack_convert}) {
     costs.*cost = shared_rate(cluster, costs.*cost, threads);
   }
-  for (double Costs::*cost : {&Costs::first_touch, &Costs::exchange}) {
-    costs.*cost = shared_rate(cluster, costs.*cost, 1);
-  }
+  costs.exchange = shared_rate(cluster, costs.exchange, 1);
 }
 
 // A rank sends the same to each of the others.

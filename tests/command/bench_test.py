@@ -13,6 +13,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from launch import run
 
@@ -23,7 +24,7 @@ EXPERIMENT = {
     "schema_version": 1,
     "title": "A test",
     "question": "Does it work?",
-    "models": [{"like": "llama-2-70b", "scale": 0.0001}],
+    "models": [{"like": "llama-2-7b", "scale": 0.0001, "files": 4, "skew": 3}],
     "ranks": [1, 2],
     "cache": ["warm"],
     "load": {"assign": ["round-robin"]},
@@ -33,6 +34,19 @@ EXPERIMENT = {
         {"kind": "timeline", "title": "Timeline"},
     ],
 }
+SRUN = """#!/bin/sh
+[ "$1" = --version ] && exec echo slurm 1.2
+ranks=1
+while :; do
+  case $1 in
+    --ntasks=*) ranks=${1#*=} ;;
+    --*) ;;
+    *) break ;;
+  esac
+  shift
+done
+unset SLURM_JOB_ID SLURM_JOB_NUM_NODES SLURM_NTASKS
+exec """
 
 
 def bench(*arguments):
@@ -85,7 +99,7 @@ class Bench(unittest.TestCase):
         cls.root = Path(directory.name)
         cls.model, cls.experiment = cls.root / "model", cls.root / "own.json"
         cls.experiment.write_text(json.dumps(EXPERIMENT))
-        made = run("make", cls.model, "--like", "llama-2-70b", "--scale", "0.0001", "--sparse")
+        made = run("make", cls.model, "--like", "llama-2-7b", "--scale", "0.0001", "--sparse")
         assert made.returncode == 0, made.stderr
 
     def arguments(self, out, *further):
@@ -96,10 +110,12 @@ class Bench(unittest.TestCase):
 
     def test_from_an_experiment_to_a_page(self):
         out = self.root / "page"
-        done = bench(*self.arguments(out))
+        done = bench(self.experiment, "--dir", self.root, "--out", out, "--no-plots")
         self.assertEqual((done.returncode, done.stdout), (0, f"{out / 'index.html'}\n"), done.stderr)
         result = self.results(out)
         self.assertEqual(len(result["samples"]), 2 * 2)
+        [model] = result["models"]
+        self.assertEqual(model["files"], 4)
         for sample in result["samples"]:
             self.assertEqual(sample["assignment"], "round-robin")
             self.assertEqual(len(sample["ranks"]), sample["case"]["ranks"])
@@ -141,6 +157,27 @@ class Bench(unittest.TestCase):
         self.assertEqual(bench(*self.arguments(out, "--turns", 1, "--ranks", 2, "--fresh")).returncode, 0)
         self.assertEqual({sample["case"]["ranks"] for sample in self.results(out)["samples"]}, {2})
 
+    def test_experiments_that_vary_models_need_their_own(self):
+        refused = bench("weak-scaling", "--model", self.model, "--out", self.root / "weak")
+        self.assertEqual(refused.returncode, USAGE_ERROR)
+        self.assertIn("weak-scaling varies its models: it cannot be run with --model", refused.stderr)
+
+    def test_in_a_slurm_allocation(self):
+        """With an srun that is mpirun."""
+        srun = self.root / "bin" / "srun"
+        srun.parent.mkdir()
+        srun.write_text(SRUN + os.environ["MPIEXEC"].replace("{ranks}", "$ranks") + ' "$@"\n')
+        srun.chmod(0o755)
+        out = self.root / "slurm"
+        variables = {"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2",
+                     "PATH": f"{srun.parent}:{os.environ['PATH']}"}
+        with mock.patch.dict(os.environ, variables):
+            done = bench(*self.arguments(out, "--turns", 1))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = self.results(out)
+        self.assertEqual(result["identity"]["launcher"]["name"], "srun")
+        self.assertEqual([len(sample["ranks"]) for sample in result["samples"]], [1, 2])
+
     def test_a_case_that_fails(self):
         out = self.root / "failing"
         experiment = self.root / "failing.json"
@@ -150,7 +187,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 7, done.stderr)  # that of the load
         self.assertEqual(len(self.results(out)["samples"]), 2)
         self.assertEqual([entry["what"] for entry in self.results(out)["not_run"]],
-                         ["warm, 1 rank, memory-budget 1MiB", "warm, 2 ranks, memory-budget 1MiB"])
+                         ["1 rank, --memory-budget 1MiB", "2 ranks, --memory-budget 1MiB"])
         self.assertIn("<h3>Not run</h3>", (out / "index.html").read_text())
 
 

@@ -6,12 +6,13 @@ Environment: that of launch.py.
 import json
 import os
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
 from launch import run
 
-USAGE_ERROR = 2
+USAGE_ERROR, IO_ERROR = 2, 3
 
 
 class Prediction(unittest.TestCase):
@@ -78,6 +79,49 @@ class Prediction(unittest.TestCase):
         result = self.predict("--machine", path)
         self.assertEqual(result.returncode, USAGE_ERROR)
         self.assertRegex(result.stderr, r'machine\.json: line \d+, column \d+: "costs\.pack\.source": missing')
+
+    def simulate(self, *options, world=8):
+        return run("simulate", self.model, "--world", world, "--machine", "8xh100", "--cache", "cold", *options)
+
+    def test_a_simulation_moves_the_bytes_of_the_plan(self):
+        simulation = json.loads(self.simulate("--json", "--replicas", 2, world=16).stdout)
+        plan = self.predict_json("--machine", "8xh100", "--cache", "cold", "--replicas", 2, world=16)
+        for key in ("world", "replicas", "assignment", "window", "waves"):
+            self.assertEqual(simulation[key], plan[key])
+        for simulated, planned in zip(simulation["ranks"], plan["ranks"], strict=True):
+            for key in ("rank", "read_bytes", "sent_bytes", "received_bytes"):
+                self.assertEqual(simulated[key], planned[key])
+        self.assertEqual(simulation["assumptions"], plan["prediction"]["assumptions"])
+        self.assertGreaterEqual(simulation["seconds"], 139.0e9 / 2 / 26e9)
+        self.assertEqual(list(simulation["use"]), ["storage", "host", "copies", "network_out", "network_in"])
+
+    def test_the_phases_of_a_rank_add_up(self):
+        simulation = json.loads(self.simulate("--json").stdout)
+        for rank in simulation["ranks"]:
+            self.assertEqual(list(rank["seconds"]), ["open", "read", "host_to_device", "pack", "exchange"])
+            self.assertAlmostEqual(sum(rank["seconds"].values()), simulation["seconds"], delta=1e-3)
+
+    def test_a_thousand_ranks_take_seconds(self):
+        begin = time.monotonic()
+        result = self.simulate("--replicas", 128, world=1024)
+        self.assertIn("onto 1024 ranks in ", result.stdout, result.stderr)
+        self.assertIn("on 128 nodes of 8xh100", result.stdout)
+        self.assertLess(time.monotonic() - begin, 20)
+
+    def test_the_trace_has_every_wave_of_every_rank(self):
+        path = self.root / "trace.json"
+        result = self.simulate("--trace", path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+        spans = [event for event in events if event["ph"] == "X"]
+        waves = json.loads(self.simulate("--json").stdout)["waves"]
+        self.assertEqual(sum(span["name"].startswith("exchange ") for span in spans), 8 * waves)
+        self.assertEqual({span["pid"] for span in spans}, set(range(8)))
+        self.assertEqual(self.simulate("--trace", self.root / "none" / "x").returncode, IO_ERROR)
+        self.assertEqual(self.simulate("--trace", self.root / "x.safetensors").returncode, USAGE_ERROR)
+
+    def test_the_same_simulation_gives_the_same_text(self):
+        self.assertEqual(self.simulate("--json").stdout, self.simulate("--json").stdout)
 
     def test_impossible_machines_are_usage_errors(self):
         for options, message in (

@@ -4,6 +4,7 @@ usage: bench_test.py SCRIPTS
 """
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -19,7 +20,8 @@ sys.path.insert(0, str(SCRIPTS))
 
 from lib import figures, safeshuffle, turns  # noqa: E402
 from lib.experiments import experiment as experiments  # noqa: E402
-from lib.experiments import findings, launch, measurement, models, outputs, page, samples, timeline  # noqa: E402
+from lib.experiments import findings, launch, measurement, models, outputs, page, plotting, samples  # noqa: E402
+from lib.experiments import timeline  # noqa: E402
 
 EXPERIMENTS = SCRIPTS.parent / "configs" / "experiments"
 DEFINITION = {
@@ -63,7 +65,7 @@ class Validation(unittest.TestCase):
         cases = checked().cases()
         self.assertEqual(len(cases), 2 * 2 * 2)
         self.assertEqual(cases[0], {"model": "small", "ranks": 1, "cache": "cold", "dtype": "keep", "chunk": "1MiB"})
-        self.assertEqual(checked().varying(), ["ranks", "cache", "dtype"])
+        self.assertEqual(checked().distinct(), ["cache", "ranks", "dtype"])
 
     def test_quick_replaces(self):
         self.assertEqual((checked().turns, checked(quick=True).turns), (3, 1))
@@ -95,7 +97,7 @@ class Validation(unittest.TestCase):
 
     def test_errors_in_plots(self):
         plot = {"kind": "lines", "title": "Rates", "x": "ranks"}
-        self.refused(r"^e\.json: plots\[0\]\.x: \"threads\" is not an axis of this experiment: model, ranks, cache",
+        self.refused(r"^e\.json: plots\[0\]\.x: \"threads\" is not an axis of this experiment: model, cache, ranks",
                      plots=[plot | {"x": "threads"}])
         self.refused(r"^e\.json: plots\[0\]\.kind: \"pie\" is not one of", plots=[plot | {"kind": "pie"}])
         self.refused(r"^e\.json: plots\[0\]\.y: is not a key", plots=[plot | {"y": "cache"}])
@@ -201,8 +203,8 @@ def result_of(some, ceilings=()):
             "samples": marked, "summary": samples.summary(marked), "timelines": []}
 
 
-FIO = {"system": "fio", "case": {"model": "small", "ranks": 2, "cache": "cold"}, "seconds": 0.25, "bytes": 10**9,
-       "gigabytes_per_second": 4.0, "note": "bs=1m"}
+FIO = {"system": "fio", "case": {"model": "small", "ranks": 2, "cache": "cold"}, "turn": 0, "seconds": 0.25,
+       "bytes": 10**9, "gigabytes_per_second": 4.0, "note": "bs=1m"}
 
 
 class Outputs(unittest.TestCase):
@@ -210,7 +212,8 @@ class Outputs(unittest.TestCase):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.root = Path(directory.name)
-        self.result = result_of([sample(1.0, 0), sample(0.5, 0, ranks=2)], [FIO])
+        slower = FIO | {"turn": 3, "gigabytes_per_second": 3.0}
+        self.result = result_of([sample(1.0, 0), sample(0.5, 0, ranks=2)], [FIO, slower])
 
     def test_what_is_written_can_be_read(self):
         self.assertEqual(outputs.read(self.root / "out"), {})
@@ -230,9 +233,9 @@ class Outputs(unittest.TestCase):
         self.assertIsNone(findings.ceiling_of(self.result, case(cache="warm")))
 
     def test_sentences(self):
-        fastest, speed_up, *_ = findings.sentences(self.result)
-        self.assertIn("2.00 (2.00–2.00) GB/s, most time spent reading; 50% of the ceiling, 4.00 GB/s (fio)", fastest)
-        self.assertIn("2.00 (2.00–2.00) times the GB/s of 1 rank, 100% of ideal", speed_up)
+        fastest, speed_up, *_ = findings.sentences(self.result, ["ranks"])
+        self.assertIn("2.00 GB/s, most time spent reading; 50% of the ceiling, 4.00 GB/s (fio)", fastest)
+        self.assertIn("2.00 times the GB/s of 1 rank, 100% of ideal", speed_up)
 
     def html(self):
         outputs.write(self.result, self.root)
@@ -242,7 +245,7 @@ class Outputs(unittest.TestCase):
         text = self.html()
         self.assertIn("<title>Title</title>", text)
         self.assertIn("There are no plots: matplotlib is not installed.", text)
-        self.assertIn('<td class="right">2.00 (2.00–2.00)</td>', text)
+        self.assertIn('<td class="right">2.00</td>', text)
         self.assertIn('<td class="right">50%</td>', text)
         self.assertIn("CPU &lt;x&gt;", text)  # nothing is markup by accident
         self.assertIn("<b>warm, 2 ranks</b>: no &lt;memory&gt;", text)
@@ -259,24 +262,65 @@ class Outputs(unittest.TestCase):
             self.assertEqual(opened, text.count(f"</{tag}>"), tag)
 
 
+def results_of(plots, some, timelines=()):
+    result = result_of(some, [FIO])
+    definition = result["identity"]["experiment"]["definition"]
+    result["identity"]["experiment"]["definition"] = definition | {"plots": plots}
+    return result | {"timelines": list(timelines)}
+
+
+class Plots(unittest.TestCase):
+    """With whatever Python has matplotlib here."""
+
+    PLOTS = [
+        {"kind": "lines", "title": "Lines", "x": "ranks", "series": "dtype"},
+        {"kind": "bars", "title": "Bars", "x": "dtype", "series": "ranks"},
+        {"kind": "phases", "title": "Phases", "x": "ranks", "launch": True},
+        {"kind": "heatmap", "title": "Map", "x": "ranks", "y": "dtype"},
+        {"kind": "timeline", "title": "Timeline", "where": {"cache": "cold"}},
+    ]
+
+    def test_every_kind(self):
+        if plotting.find_python(print, install=False)[1]:
+            self.skipTest("matplotlib is not installed")
+        some = [sample(1.0 / ranks + 0.1 * turn, turn, ranks=ranks, dtype=dtype) for ranks in (1, 2)
+                for dtype in ("keep", None) for turn in range(2)]
+        rank = {"rank": 0, "phases": [["open", 0, 0.1], ["read", 0.1, 0.5]], "reading": [[0.1, 0.4]]}
+        with tempfile.TemporaryDirectory() as directory:
+            outputs.write(results_of(self.PLOTS, some, [{"case": case(), "ranks": [rank]}]), directory)
+            self.assertEqual(plotting.draw([Path(directory)], print, install=False), "")
+            drawn = sorted(path.name for path in Path(directory, "plots").iterdir())
+            self.assertEqual(drawn, sorted(f"{at}-{plot['kind']}.{suffix}" for at, plot in enumerate(self.PLOTS, 1)
+                                           for suffix in ("png", "svg")))
+            text = page.html([Path(directory)])
+        self.assertEqual(text.count("<img src="), len(self.PLOTS))
+        self.assertNotIn("There are no plots", text)
+
+    def test_why_there_are_none(self):
+        with mock.patch.object(plotting, "has_matplotlib", return_value=False):
+            self.assertEqual(plotting.draw([], print, install=False), "matplotlib is not installed")
+
+
 class Runs(unittest.TestCase):
     """What is run, without running it."""
 
     def setUp(self):
-        self.experiment = checked()
         self.loaded = []
+        file = tempfile.NamedTemporaryFile()
+        self.addCleanup(file.close)
+        self.command = Path(file.name)
 
-    def measurement(self, kept=None):
+    def measurement(self, kept=None, ceilings=()):
         written = []
-        measured = measurement.Measurement(self.experiment, launch.Here(), "safeshuffle", ".", lambda case: None,
+        self.experiment = dataclasses.replace(checked(), ceilings=ceilings)
+        measured = measurement.Measurement(self.experiment, launch.Here(), self.command, ".", lambda case: None,
                                            kept or {}, lambda measured: written.append(len(measured.samples)))
         measured.written = written
         return measured
 
     def run_all(self, measured, load):
-        with mock.patch.object(measured, "ceiling_runs", return_value=[]), \
-                mock.patch.object(measured, "load", side_effect=load):
-            measured.measure(mock.Mock())
+        with mock.patch.object(measured, "load", side_effect=load), mock.patch.object(measurement, "Progress"):
+            measured.measure()
 
     def load(self, of, *further):
         self.loaded.append(of)
@@ -292,10 +336,21 @@ class Runs(unittest.TestCase):
     def test_only_what_is_missing_is_run(self):
         kept = {"samples": [sample(2.0, 0), sample(2.0, 2, ranks=2, dtype=None)]}
         measured = self.measurement(kept)
-        self.assertEqual(len(measured.missing_runs()), 8 * 3 - 2)
+        self.assertEqual(len(measured.jobs()), 8 * 3 - 2)
         self.run_all(measured, self.load)
         self.assertEqual(len(self.loaded), 8 * 3 - 2)
         self.assertEqual([one["seconds"] for one in measured.samples[:3]], [2.0, 2.0, 1.0])
+
+    def test_a_command_that_is_replaced_ends_the_measurement(self):
+        def load(of, *further):
+            if len(self.loaded) == 4:
+                self.command.write_text("another")
+            return self.load(of)
+
+        measured = self.measurement()
+        with self.assertRaisesRegex(measurement.Replaced, "was replaced while it was measured"):
+            self.run_all(measured, load)
+        self.assertEqual(len(self.loaded), 5)
 
     def test_a_case_that_fails_is_told_once_and_the_others_run(self):
         def load(of, *further):
@@ -307,16 +362,29 @@ class Runs(unittest.TestCase):
         self.run_all(measured, load)
         self.assertEqual(len(measured.samples), 6 * 3)
         self.assertEqual([entry["what"] for entry in measured.not_run],
-                         ["warm, 1 rank, dtype default, chunk 1MiB", "warm, 2 ranks, dtype default, chunk 1MiB"])
+                         ["warm, 1 rank, --dtype default", "warm, 2 ranks, --dtype default"])
         self.assertEqual((measured.failed.code, measured.not_run[0]["reason"]), (7, "no memory"))
+
+    def test_ceilings_are_measured_in_the_first_turn_and_some_later_ones(self):
+        copies = [{"system": "memory-copy", "case": {"model": "small", "ranks": 2, "cache": "warm"}, "turn": 0}]
+        for turns_in_all, kept, wanted in ((3, [], [(0, 1), (0, 2)]), (3, copies, [(0, 1)]),
+                                           (4, [], [(0, 1), (0, 2), (3, 1), (3, 2)])):
+            measured = self.measurement({"ceilings": kept}, ("memory-copy",))
+            measured.experiment = dataclasses.replace(measured.experiment, turns=turns_in_all)
+            found = []
+            with mock.patch.object(measured, "attempt"), mock.patch.object(measurement, "Progress"), \
+                    mock.patch.object(measured, "measure_ceiling",
+                                      side_effect=lambda system, case, turn: found.append((turn, case["ranks"]))):
+                measured.measure()
+            self.assertEqual(found, wanted)
 
     def test_arguments(self):
         self.assertEqual(measurement.load_arguments(case(dtype=None, threads=4)), ["--chunk", "1MiB", "--threads", "4"])
 
     def test_timelines_are_of_the_most_ranks(self):
-        found = measurement.largest_case(self.experiment, {"cache": "warm", "dtype": "keep"})
+        found = measurement.largest_case(checked(), {"cache": "warm", "dtype": "keep"})
         self.assertEqual(found, case(ranks=2, cache="warm"))
-        self.assertIsNone(measurement.largest_case(self.experiment, {"ranks": 8}))
+        self.assertIsNone(measurement.largest_case(checked(), {"ranks": 8}))
 
 
 class Identity(unittest.TestCase):
@@ -357,6 +425,8 @@ class Launchers(unittest.TestCase):
         said = "warning\nsafeshuffle: error: no such file\n----\nmpirun has exited\n"
         self.assertEqual(safeshuffle.message_of(said), "no such file")
         self.assertEqual(safeshuffle.message_of("killed\n"), "killed")
+        framed = "-----\nThere are not enough\n  slots.\n\nOthers say more.\n-----\n"
+        self.assertEqual(safeshuffle.message_of(framed), "There are not enough slots.")
         self.assertEqual(safeshuffle.message_of(""), "it says nothing")
 
 

@@ -7,6 +7,7 @@ import pathlib
 import re
 
 SCHEMA_VERSION = 1
+FIRST = ("strong-scaling", "weak-scaling")
 CACHE_STATES = ("cold", "warm")
 CEILINGS = ("fio", "memory-copy")
 WORDS = {  # options of `load` with a fixed set of values
@@ -71,16 +72,16 @@ class Experiment:
     @property
     def axes(self):
         """Values by axis, in order."""
-        return {"model": [model.name for model in self.models], "ranks": list(self.ranks), "cache": list(self.cache),
+        return {"model": [model.name for model in self.models], "cache": list(self.cache), "ranks": list(self.ranks),
                 **self.load}
 
     def cases(self):
         """One object per combination: values by axis."""
         return [dict(zip(self.axes, values)) for values in itertools.product(*self.axes.values())]
 
-    def varying(self):
-        """Axes with several values."""
-        return [axis for axis, values in self.axes.items() if len(values) > 1]
+    def distinct(self):
+        """Axes with several values, which tell cases apart; at least one axis."""
+        return [axis for axis, values in self.axes.items() if len(values) > 1] or ["ranks"]
 
 
 class Checker:
@@ -275,8 +276,9 @@ def read(path, quick=False):
 
 
 def built_in(directory):
-    """Paths by name."""
-    return {path.stem: path for path in sorted(pathlib.Path(directory).glob("*.json"))}
+    """Paths by name, the most general ones first."""
+    there = sorted(pathlib.Path(directory).glob("*.json"), key=lambda path: (path.stem not in FIRST, path.stem))
+    return {path.stem: path for path in there}
 
 
 def find(name, directory):

@@ -1,15 +1,20 @@
 """Runs the cases of an experiment in turns."""
 
+import dataclasses
+import functools
 import hashlib
 import pathlib
 import time
+import typing
 
 from lib import machine, page_cache, safeshuffle
 from lib.comparison import builds, systems
 from lib.experiments import launch, samples, timeline
+from lib.progress import Progress
 from lib.turns import in_turns
 
 
+TURNS_PER_CEILING = 3  # ceilings are measured in the first turn, and in every third after it
 INCIDENTAL = ("title", "question", "note", "turns", "plots", "ceilings")
 
 
@@ -31,6 +36,12 @@ def identity(experiment, command, launcher, directory):
     }
 
 
+def state_of(path):
+    """What changes if a file is replaced."""
+    status = pathlib.Path(path).stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def differences(one, other):
     """In what two identities differ such that samples of both cannot be compared: of the experiment, all but its words,
     plots and number of turns."""
@@ -42,18 +53,32 @@ def differences(one, other):
     return [name for name in one if comparable(one)[name] != comparable(other).get(name)]
 
 
-def title_of(case, model_matters):
-    """In words: "cold, 4 ranks, io posix"."""
-    words = [case["model"]] if model_matters else []
-    words += [case["cache"], f"{case['ranks']} rank{'s' if case['ranks'] > 1 else ''}"]
-    words += [f"{option} {value if value is not None else 'default'}" for option, value in case.items()
-              if option not in ("model", "ranks", "cache")]
-    return ", ".join(words)
+def in_words(axis, value):
+    if axis == "ranks":
+        return f"{value} rank{'s' if value > 1 else ''}"
+    if axis in ("model", "cache"):
+        return str(value)
+    return f"--{axis} {value if value is not None else 'default'}"
+
+
+def title_of(case, axes):
+    """Of those of the axes that it has: "4 ranks, cold, --io posix"."""
+    return ", ".join(in_words(axis, case[axis]) for axis in axes if axis in case)
 
 
 def load_arguments(case):
     return [word for option, value in case.items() if option not in ("model", "ranks", "cache") and value is not None
             for word in (f"--{option}", str(value))]
+
+
+class Replaced(Exception):
+    """The command is no longer what was measured so far."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    title: str
+    run: typing.Callable
 
 
 class Measurement:
@@ -66,54 +91,77 @@ class Measurement:
         self.timelines, self.not_run = list(kept.get("timelines", [])), []
         self.failed = None  # the first that did
 
-    def ceiling_runs(self):
-        """(system, case of its own): reads do not depend on the number of ranks, copies do."""
+    def ceiling_systems(self):
+        """Those that can be measured here, with the state of the page cache that each is the ceiling of."""
         found = []
         for system in (systems.Fio(), systems.MemoryCopy(self.launcher.ranks)):
             if system.name not in self.experiment.ceilings:
                 continue
             cache, = system.runs_when
             obstacle = system.obstacle("cpu")
-            if system.name == "fio" and isinstance(self.launcher, launch.Nodes):
+            if cache not in self.experiment.cache:
+                obstacle = f"the experiment has no {cache} runs"
+            elif system.name == "fio" and isinstance(self.launcher, launch.Nodes):
                 obstacle = "runs on one node only"
-            if obstacle or cache not in self.experiment.cache:
-                self.leave_out(system.name, obstacle or f"the experiment has no {cache} runs")
-                continue
-            ranks = self.experiment.ranks if system.name == "memory-copy" else [max(self.experiment.ranks)]
-            found += [(system, {"model": model.name, "ranks": number, "cache": cache})
-                      for model in self.experiment.models for number in ranks]
+            if obstacle:
+                self.leave_out(f"ceiling {system.name}", obstacle)
+            else:
+                found.append((system, cache))
         return found
 
-    def missing_ceilings(self):
-        known = [(entry["system"], entry["case"]) for entry in self.ceilings]
-        return [(system, case) for system, case in self.ceiling_runs() if (system.name, case) not in known]
+    def ceiling_jobs(self, turn):
+        """Reads do not depend on the number of ranks, copies do."""
+        known = [(entry["system"], entry["case"], entry["turn"]) for entry in self.ceilings]
+        for system, cache in self.ceiling_systems():
+            for model in self.experiment.models:
+                for ranks in self.experiment.ranks if system.name == "memory-copy" else [max(self.experiment.ranks)]:
+                    case = {"model": model.name, "ranks": ranks, "cache": cache}
+                    if (system.name, case, turn) not in known:
+                        yield Job(", ".join(filter(None, [f"turn {turn + 1}: {system.name}", self.title(case)])),
+                                  functools.partial(self.measure_ceiling, system, case, turn))
 
-    def missing_runs(self):
+    def load_jobs(self):
+        """By turn."""
         known = {(samples.key(one["case"]), one["turn"]) for one in self.samples}
-        return [(turn, position, case)
-                for turn, position, case in in_turns(self.experiment.cases(), self.experiment.turns)
-                if (samples.key(case), turn) not in known]
+        jobs = {turn: [] for turn in range(self.experiment.turns)}
+        for turn, position, case in in_turns(self.experiment.cases(), self.experiment.turns):
+            if (samples.key(case), turn) not in known:
+                jobs[turn].append(Job(f"turn {turn + 1}: {self.title(case)}", functools.partial(
+                    self.attempt, case, functools.partial(self.measure_load, case, turn, position))))
+        return jobs
 
-    def missing_timelines(self):
+    def timeline_jobs(self):
         known = [timeline["case"] for timeline in self.timelines]
-        wanted = [plot.where for plot in self.experiment.plots if plot.kind == "timeline"]
-        cases = [largest_case(self.experiment, where) for where in wanted]
-        return [case for at, case in enumerate(cases) if case and case not in known and case not in cases[:at]]
+        wanted = [largest_case(self.experiment, plot.where) for plot in self.experiment.plots
+                  if plot.kind == "timeline"]
+        for at, case in enumerate(wanted):
+            if case and case not in known and case not in wanted[:at]:
+                yield Job(f"timeline: {self.title(case)}", functools.partial(
+                    self.attempt, case, functools.partial(self.measure_timeline, case)))
 
-    def measure(self, progress):
-        several = len(self.experiment.models) > 1
-        for system, case in self.missing_ceilings():
-            progress.step(f"ceiling {system.name}, {title_of(case, several)}")
-            self.measure_ceiling(system, case)
-        for turn, position, case in self.missing_runs():
-            progress.step(f"turn {turn + 1}: {title_of(case, several)}")
-            self.attempt(case, lambda: self.measure_load(case, turn, position))
-        for case in self.missing_timelines():
-            progress.step(f"timeline: {title_of(case, several)}")
-            self.attempt(case, lambda: self.measure_timeline(case))
+    def jobs(self):
+        """All that is not measured yet, in order."""
+        found = []
+        for turn, loads in self.load_jobs().items():
+            if turn % TURNS_PER_CEILING == 0:
+                found += self.ceiling_jobs(turn)
+            found += loads
+        return found + list(self.timeline_jobs())
 
-    def count(self):
-        return len(self.missing_ceilings()) + len(self.missing_runs()) + len(self.missing_timelines())
+    def measure(self):
+        jobs = self.jobs()
+        progress = Progress(len(jobs))
+        command = state_of(self.command)
+        for job in jobs:
+            progress.step(job.title)
+            job.run()
+            if state_of(self.command) != command:
+                raise Replaced(f"{self.command} was replaced while it was measured: the results of the turn are not of "
+                               "one command; measure again, with --fresh")
+        progress.finish()
+
+    def title(self, case):
+        return title_of(case, self.experiment.distinct())
 
     def leave_out(self, what, reason):
         entry = {"what": what, "reason": reason}
@@ -122,7 +170,7 @@ class Measurement:
 
     def attempt(self, case, action):
         """A case that has failed is not run again; all others are."""
-        title = title_of(case, len(self.experiment.models) > 1)
+        title = self.title(case)
         if any(entry["what"] == title for entry in self.not_run):
             return
         try:
@@ -132,7 +180,7 @@ class Measurement:
             self.leave_out(title, str(failed))
         self.on_result(self)
 
-    def measure_ceiling(self, system, case):
+    def measure_ceiling(self, system, case, turn):
         model = self.model_of(case)
         for_system = systems.Case(model.directory, model.files, model.bytes, case["ranks"], "keep", self.command,
                                   self.scratch, case["cache"])
@@ -140,7 +188,7 @@ class Measurement:
             taken = system.run(for_system, lambda: self.launcher.prepare(model.files, case["cache"]))
         except (systems.NotRun, page_cache.Unprepared) as error:
             return self.leave_out(f"ceiling {system.name}", str(error))
-        self.ceilings.append({"system": system.name, "case": case, "seconds": taken["seconds"],
+        self.ceilings.append({"system": system.name, "case": case, "turn": turn, "seconds": taken["seconds"],
                               "bytes": taken["bytes"], "note": taken["note"],
                               "gigabytes_per_second": taken["bytes"] / taken["seconds"] / 1e9})
         self.on_result(self)

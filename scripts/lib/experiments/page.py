@@ -12,17 +12,17 @@ from lib.figures import median, shown
 STYLE = pathlib.Path(__file__).with_name("page.css")
 PLOTS = "plots"
 LEFT, RIGHT = "left", "right"
+UNKNOWN = "–"
 CAPTIONS = {
     "lines": "Dots are single runs, hollow ones outliers; the line joins medians, whose bars reach from the least to "
-             "the most. Dashed: ideal scaling from the fewest ranks. Dash-dotted: the ceiling.",
+             "the most. Dashed: ideal scaling from the fewest ranks.",
     "bars": "Bars are medians, the thin lines reach from the least to the most, dots are single runs, hollow ones "
-            "outliers. Dash-dotted: the ceiling.",
-    "phases": "Median seconds that the loading thread of a rank spent in each phase, on average over the ranks. "
-              "“launch” is what the whole command took besides: starting processes and MPI, and ending them.",
+            "outliers.",
+    "phases": "Median seconds that the loading thread of a rank spent in each phase, on average over the ranks.",
     "heatmap": "Median GB/s: the darker, the faster. The best cell of each panel is framed.",
     "timeline": "One further run with --trace. Above: the phase that the loading thread of each rank is in. Below, in "
-                "grey: times with reads in progress in other threads. In gaps outputs are prepared, which does not count. "
-                "Clocks start when each rank starts to load.",
+                "grey: times with reads in progress in other threads. In gaps outputs are prepared, which does not "
+                "count. Clocks start when each rank starts to load.",
 }
 READING = """
 <p><b>GB/s</b> is the bytes of the tensors that are stored, each counted once, by the seconds of the slowest rank, from
@@ -34,7 +34,8 @@ model is written and given back, because the host of a virtual machine takes fre
 <p><b>Turns</b>: in each turn every case runs once, in an order that is rotated from turn to turn. Speed-ups are
 quotients of one turn, then their median: a disturbance that lasts longer than a turn falls on all cases alike.</p>
 <p><b>Ceilings</b>: <i>fio</i> is the fastest of a few sequential direct reads of the same files, for cold runs;
-<i>memory-copy</i> is one copy of every byte into new memory, by as many ranks, for warm ones.</p>
+<i>memory-copy</i> is one copy of every byte into new memory, by as many ranks, for warm ones. The highest of all turns
+counts.</p>
 <p><b>Outliers</b> are further from the median of their case than 3.5 standard deviations, estimated from the median
 absolute deviation, and than a tenth of the median; with fewer than five runs there are none. They are marked, and count
 in all figures.</p>
@@ -50,7 +51,9 @@ def cell(tag, text, align):
 
 
 def table(headings, rows, classes=None):
-    """`headings`: pairs of text and alignment."""
+    """`headings`: pairs of text and alignment. Columns in which nothing is known are left out."""
+    kept = [at for at in range(len(headings)) if any(row[at] != UNKNOWN for row in rows)]
+    headings, rows = [headings[at] for at in kept], [[row[at] for at in kept] for row in rows]
     head = "".join(cell("th", text, align) for text, align in headings)
     lines = []
     for at, row in enumerate(rows):
@@ -70,40 +73,37 @@ def shown_value(value):
 
 
 def shown_share(share):
-    return "–" if share is None else f"{share:.0%}"
-
-
-def axes_of(experiment):
-    return experiment.varying() or ["ranks"]
+    return UNKNOWN if share is None else f"{share:.0%}"
 
 
 def summary_table(result, experiment):
-    axes = axes_of(experiment)
+    axes = experiment.distinct()
     headings = [(axis, LEFT) for axis in axes] + [
-        ("GB/s", RIGHT), ("seconds", RIGHT), ("× fewest ranks", RIGHT), ("of ceiling", RIGHT), ("CPU s", RIGHT),
-        ("resident, GB", RIGHT), ("bound by", LEFT), ("assigned", LEFT), ("read", LEFT), ("runs", RIGHT)]
+        ("GB/s", RIGHT), ("seconds", RIGHT), ("× fewest ranks", RIGHT), ("of ceiling", RIGHT),
+        ("bound by", LEFT), ("assigned", LEFT), ("read", LEFT), ("runs", RIGHT)]
     rows = []
     for entry in result["summary"]:
         outliers = f", {entry['outliers']} outl." if entry["outliers"] else ""
         rows.append([*(shown_value(entry["case"][axis]) for axis in axes), shown(entry["gigabytes_per_second"]),
                      shown(entry["seconds"], 3), shown(entry["speed_up"]),
-                     shown_share(findings.share_of_ceiling(result, entry)), median(entry["cpu_seconds"], 2),
-                     median(entry["peak_resident_bytes"], 2, 1e9), entry["bottleneck"], entry["assignment"],
+                     shown_share(findings.share_of_ceiling(result, entry)), entry["bottleneck"], entry["assignment"],
                      entry["io"], f"{entry['runs']}{outliers}"])
     return table(headings, rows)
 
 
 def phase_table(result, experiment):
-    axes = axes_of(experiment)
-    headings = [(axis, LEFT) for axis in axes] + [(name, RIGHT) for name in ("launch", *samples.PHASES)]
+    axes = experiment.distinct()
+    names = ("launch", *samples.PHASES)
+    headings = [(axis, LEFT) for axis in axes] + [(name, RIGHT) for name in (*names, "CPU s", "resident, GB")]
     rows = [[*(shown_value(entry["case"][axis]) for axis in axes),
-             *(median(entry[f"{name}_seconds"], 3) for name in ("launch", *samples.PHASES))]
+             *(median(entry[f"{name}_seconds"], 3) for name in names),
+             median(entry["cpu_seconds"], 2), median(entry["peak_resident_bytes"], 2, 1e9)]
             for entry in result["summary"]]
     return table(headings, rows)
 
 
 def sample_table(result, experiment):
-    axes = axes_of(experiment)
+    axes = experiment.distinct()
     headings = [(axis, LEFT) for axis in axes] + [("turn", RIGHT), ("GB/s", RIGHT), ("seconds", RIGHT),
                                                   ("command, s", RIGHT), ("bound by", LEFT), ("", LEFT)]
     ordered = sorted(result["samples"], key=lambda one: ([str(value) for value in one["case"].values()], one["turn"]))
@@ -152,13 +152,22 @@ def plot_path(directory, at, plot, suffix="svg"):
     return pathlib.Path(directory) / PLOTS / f"{at + 1}-{plot.kind}.{suffix}"
 
 
-def figures_of(directory, experiment):
+def caption(result, plot):
+    parts = [CAPTIONS[plot.kind]]
+    if plot.launch:
+        parts.append("“launch” is what the whole command took besides: starting processes and MPI, and ending them.")
+    if result["ceilings"] and plot.kind in ("lines", "bars"):
+        parts.append("Dash-dotted: the ceiling.")
+    return " ".join(parts)
+
+
+def figures_of(directory, result, experiment):
     found = []
     for at, plot in enumerate(experiment.plots):
         path = plot_path(directory, at, plot)
         if path.exists():
             found.append(f'<figure><img src="{image(path)}" alt="{escape(plot.title)}"><figcaption><b>'
-                         f"{escape(plot.title)}.</b> {CAPTIONS[plot.kind]}</figcaption></figure>")
+                         f"{escape(plot.title)}.</b> {caption(result, plot)}</figcaption></figure>")
     return "".join(found)
 
 
@@ -173,16 +182,16 @@ def details(summary, content):
 
 
 def section(directory, result, experiment):
-    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in findings.sentences(result))
+    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in findings.sentences(result, experiment.distinct()))
     note = f"<p>{escape(experiment.note)}</p>" if experiment.note else ""
     definition = f"<pre>{escape(json.dumps(experiment.definition, indent=1))}</pre>"
     return "".join([
         f'<h2 id="{escape(experiment.name)}">{escape(experiment.title)}</h2>',
         f'<p class="question">{escape(experiment.question)}</p>{note}<ul class="findings">{listed}</ul>',
-        figures_of(directory, experiment),
+        figures_of(directory, result, experiment),
         "<h3>Figures</h3>", summary_table(result, experiment), not_run(result), ceiling_table(result),
         model_table(result),
-        details("Seconds by phase", phase_table(result, experiment)),
+        details("Seconds by phase, CPU time and memory", phase_table(result, experiment)),
         details(f"All {len(result['samples'])} samples", sample_table(result, experiment)),
         details("The experiment", definition),
         details("Environment", environment(result)),
@@ -195,10 +204,10 @@ def experiment_of(result):
 
 
 def heading(results):
-    machine = results[0]["identity"]["machine"]
+    machine, version = results[0]["identity"]["machine"], results[0]["identity"]["version"]
     title = "Scaling experiments" if len(results) > 1 else experiment_of(results[0]).title
-    return title, (f'<h1>{escape(title)}</h1><p class="soft">safeshuffle {escape(results[0]["identity"]["version"])} on '
-                   f'{escape(machine["cpu"])}, {machine["cores"]} cores; {escape(results[0]["date"][:10])}</p>')
+    return title, (f'<h1>{escape(title)}</h1><p class="soft">safeshuffle {escape(version)} on {escape(machine["cpu"])}, '
+                   f'{machine["cores"]} cores; {escape(results[0]["date"][:10])}</p>')
 
 
 def html(directories, obstacle=""):

@@ -1,6 +1,6 @@
 """Draws the plots of a measurement, with matplotlib: DIRECTORY/plots/*.svg and *.png.
 
-usage: python3 -m lib.experiments.plots DIRECTORY
+usage: python3 -m lib.experiments.plots DIRECTORY...
 """
 
 import itertools
@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.patches import Patch, Rectangle  # noqa: E402
 
 from lib.experiments import findings, outputs, page, samples  # noqa: E402
+from lib.experiments.measurement import in_words  # noqa: E402
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -25,7 +26,8 @@ PHASE_COLOURS = {"launch": "#D9D9D9", "open": "#7F7F7F", "plan": "#F0E442", "all
                  "h2d": "#56B4E9", "pack": "#E69F00", "exchange": "#009E73", "wait": "#D55E00"}
 READING_COLOUR, IDEAL_COLOUR, CEILING_COLOUR = "#B5B5B5", "#8C8C8C", "#000000"
 WIDTH = 9.2  # inches
-LEGEND_LETTERS = 115  # that fit into it
+LEGEND_LETTERS, TICK_LETTERS = 115, 75  # that fit into it
+WIDEST_TICK = 24
 DPI = 150
 STYLE = {
     "font.family": "DejaVu Sans", "font.size": 10, "axes.titlesize": 10, "axes.labelsize": 10,
@@ -38,21 +40,12 @@ CEILING_STYLE = {"color": CEILING_COLOUR, "linestyle": "-.", "linewidth": 1.2}
 IDEAL_STYLE = {"color": IDEAL_COLOUR, "linestyle": (0, (5, 3)), "linewidth": 1.2}
 
 
-def words(axis, value):
-    """Of one value of an axis."""
-    if axis == "ranks":
-        return f"{value} rank{'s' if value > 1 else ''}"
-    if axis in ("model", "cache"):
-        return str(value)
-    return f"--{axis} {page.shown_value(value)}"
-
-
 def axis_label(axis):
     return {"ranks": "ranks", "model": "", "cache": ""}.get(axis, f"--{axis}")
 
 
-def tick(value, width=13):
-    return "\n".join(textwrap.wrap(str(page.shown_value(value)), width, break_long_words=False))
+def ticks(values, width):
+    return ["\n".join(textwrap.wrap(str(page.shown_value(value)), width, break_long_words=False)) for value in values]
 
 
 class Panel:
@@ -63,7 +56,7 @@ class Panel:
         self.entries = [entry for entry in result["summary"] if matches(entry["case"], where)]
 
     def title(self):
-        return ", ".join(words(axis, value) for axis, value in self.where.items())
+        return ", ".join(in_words(axis, value) for axis, value in self.where.items())
 
     def entry(self, **values):
         found = [entry for entry in self.entries if matches(entry["case"], values)]
@@ -81,7 +74,7 @@ def panels_of(result, experiment, plot, roles):
     """One panel per combination of the axes that have no role in the plot."""
     chosen = {axis: [value for value in values if plot.where.get(axis, value) == value]
               for axis, values in experiment.axes.items() if axis not in roles}
-    named = [axis for axis in chosen if axis in experiment.varying()]
+    named = [axis for axis in chosen if axis in experiment.distinct()]
     found = [Panel(result, dict(zip(named, values))) for values in itertools.product(*(chosen[axis] for axis in named))]
     return [panel for panel in found if panel.entries]
 
@@ -102,6 +95,11 @@ def legend_columns(handles):
     letters = 6 + max(len(handle.get_label()) for handle in handles)
     total = sum(6 + len(handle.get_label()) for handle in handles)
     return len(handles) if total <= LEGEND_LETTERS else max(1, LEGEND_LETTERS // letters)
+
+
+def tick_width(grid, values):
+    """Letters that there is room for below each."""
+    return max(6, TICK_LETTERS // (grid[0].get_gridspec().ncols * len(values)))
 
 
 def finish(figure, plot, handles):
@@ -134,7 +132,7 @@ def medians(entries):
 def ceilings(panel, entries):
     """GB/s for each of the entries, or None."""
     found = [findings.ceiling_of(panel.result, entry["case"]) for entry in entries]
-    return [None if ceiling is None else ceiling[1]["median"] for ceiling in found]
+    return [None if ceiling is None else ceiling[1] for ceiling in found]
 
 
 def series_values(experiment, plot):
@@ -142,7 +140,7 @@ def series_values(experiment, plot):
 
 
 def series_label(plot, value):
-    return words(plot.series, value) if plot.series else "median"
+    return in_words(plot.series, value) if plot.series else "median"
 
 
 def draw_line(axes, panel, values, plot, series, style):
@@ -195,7 +193,7 @@ def draw_lines(result, experiment, plot):
                 for at, series in enumerate(series_values(experiment, plot))]
         axes.set(title=panel.title(), xlabel=axis_label(plot.x), ylabel="GB/s", ylim=(0, 1.12 * max(tops)),
                  xlim=(-0.35, len(values) - 0.65))
-        axes.set_xticks(range(len(values)), [tick(value) for value in values])
+        axes.set_xticks(range(len(values)), ticks(values, tick_width(grid, values)))
         axes.grid(axis="x", visible=False)
     handles = [Line2D([], [], label=series_label(plot, value), **styles[at % len(styles)])
                for at, value in enumerate(series_values(experiment, plot))]
@@ -227,7 +225,7 @@ def draw_bars(result, experiment, plot):
         for at, value in enumerate(values):
             draw_bar_group(axes, panel, plot, at, value, all_series)
         axes.set(title=panel.title(), xlabel=axis_label(plot.x), ylabel="GB/s", xlim=(-0.6, len(values) - 0.4))
-        axes.set_xticks(range(len(values)), [tick(value) for value in values])
+        axes.set_xticks(range(len(values)), ticks(values, tick_width(grid, values)))
         axes.grid(axis="x", visible=False)
         axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     handles = [Patch(label=series_label(plot, value), color=COLOURS[at % len(COLOURS)], alpha=0.85)
@@ -253,7 +251,7 @@ def draw_stack(axes, at, entry, names):
         seconds = entry[f"{name}_seconds"]["median"]
         axes.barh(at, seconds, 0.66, left=left, color=PHASE_COLOURS[name], zorder=2, edgecolor="white", linewidth=0.5)
         left += seconds
-    axes.text(left, at, f" {left:.2f} s", va="center", ha="left", fontsize=9)
+    axes.text(left, at, f" {left:.3g} s", va="center", ha="left", fontsize=9)
     return left
 
 
@@ -264,8 +262,8 @@ def draw_phases(result, experiment, plot):
     for axes, panel in zip(grid, panels):
         there = [(at, panel.entry(**{plot.x: value})) for at, value in enumerate(values)]
         longest = max(draw_stack(axes, at, entry, names) for at, entry in there if entry)
-        axes.set(title=panel.title(), xlabel="seconds", xlim=(0, 1.16 * longest))
-        axes.set_yticks(range(len(values)), [tick(words(plot.x, value), 24) for value in values])
+        axes.set(title=panel.title(), xlabel="seconds", ylabel=axis_label(plot.x), xlim=(0, 1.18 * longest))
+        axes.set_yticks(range(len(values)), ticks(values, WIDEST_TICK))
         axes.set_ylim(len(values) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
     return finish(figure, plot, [Patch(label=name, color=PHASE_COLOURS[name]) for name in names])
@@ -301,8 +299,8 @@ def draw_heatmap(result, experiment, plot):
         shades = axes.imshow(values, cmap="cividis_r", vmin=min(there), vmax=max(there), aspect="auto")
         label_cells(axes, values, shades)
         axes.set(title=panel.title(), xlabel=axis_label(plot.x), ylabel=axis_label(plot.y))
-        axes.set_xticks(range(len(columns)), [tick(value) for value in columns])
-        axes.set_yticks(range(len(rows)), [tick(value) for value in rows])
+        axes.set_xticks(range(len(columns)), ticks(columns, tick_width(grid, columns)))
+        axes.set_yticks(range(len(rows)), ticks(rows, WIDEST_TICK))
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
@@ -347,17 +345,20 @@ def save(figure, directory, at, plot):
     pyplot.close(figure)
 
 
-def main():
-    directory = pathlib.Path(sys.argv[1])
-    result = outputs.read(directory)
+def draw(directory, result):
     if not result["summary"]:
-        sys.exit("nothing was measured")
+        return
     experiment = page.experiment_of(result)
-    pyplot.rcParams.update(STYLE)
     for at, plot in enumerate(experiment.plots):
         figure = DRAW[plot.kind](result, experiment, plot)
         if figure:
             save(figure, directory, at, plot)
+
+
+def main():
+    pyplot.rcParams.update(STYLE)
+    for directory in map(pathlib.Path, sys.argv[1:]):
+        draw(directory, outputs.read(directory))
 
 
 if __name__ == "__main__":

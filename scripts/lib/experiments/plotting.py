@@ -41,11 +41,11 @@ def find_python(announce, install):
     return environment.python, f"{PACKAGE} cannot be installed: {obstacle}" if obstacle else ""
 
 
-def draw(directory, announce, install=True):
-    """Why there are no plots; empty if there are."""
+def draw(directories, announce, install=True):
+    """Of each of the results. Why there are no plots; empty if there are."""
     python, obstacle = find_python(announce, install)
     if obstacle:
         return obstacle
-    done = subprocess.run([python, "-m", MODULE, directory.absolute()], cwd=SCRIPTS, capture_output=True, text=True,
-                          check=False)
+    absolute = [directory.absolute() for directory in directories]
+    done = subprocess.run([python, "-m", MODULE, *absolute], cwd=SCRIPTS, capture_output=True, text=True, check=False)
     return last_line(done.stderr) if done.returncode != 0 else ""

@@ -39,7 +39,7 @@ def sample(report, wall_seconds, case, turn, position):
 
 def key(case):
     """A case as something that can be looked up."""
-    return tuple(case.items())
+    return tuple(sorted(case.items()))
 
 
 def by_case(samples):
