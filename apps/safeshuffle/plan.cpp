@@ -15,7 +15,6 @@
 
 #include "commands.hpp"
 #include "machine.hpp"
-#include "option.hpp"
 #include "output.hpp"
 #include "pipeline/placement_json.hpp"
 #include "shared_options.hpp"

@@ -17,8 +17,6 @@
 namespace safeshuffle::app {
 namespace {
 
-constexpr std::uint32_t most_ranks = 65536;  // more than any group has
-
 Choices<Assignment> assignments() {
   Choices<Assignment> choices;
   for (const Assignment assignment :

@@ -15,6 +15,9 @@
 
 namespace safeshuffle::app {
 
+/// More than any group has.
+inline constexpr std::uint32_t most_ranks = 65536;
+
 /// --world.
 void add_world(CLI::App& parser, std::uint32_t& world);
 
