@@ -29,6 +29,13 @@ if(TARGET safeshuffle_command)
   file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(safeshuffle_command PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
   install(TARGETS safeshuffle_command)
+  # What `safeshuffle bench` runs.
+  set(libexec ${CMAKE_INSTALL_LIBEXECDIR}/safeshuffle)
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/bench DESTINATION ${libexec}/scripts)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/lib DESTINATION ${libexec}/scripts
+    FILES_MATCHING PATTERN "*.py" PATTERN "*.css" PATTERN __pycache__ EXCLUDE)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/experiments DESTINATION ${libexec}/configs
+    FILES_MATCHING PATTERN "*.json")
 endif()
 
 install(EXPORT safeshuffleTargets NAMESPACE safeshuffle:: DESTINATION ${package_dir})

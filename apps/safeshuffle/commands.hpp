@@ -10,6 +10,7 @@ namespace safeshuffle::app {
 
 using Command = std::function<void()>;
 
+Command add_bench(CLI::App& parser);
 Command add_inspect(CLI::App& parser);
 Command add_plan(CLI::App& parser);
 Command add_load(CLI::App& parser);

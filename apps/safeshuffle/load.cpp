@@ -62,10 +62,9 @@ void add_io_options(CLI::App& parser, Options& options) {
   parser.add_flag("--prefetch", options.prefetch,
                   "Leave what is read in the page cache, for the next start");
   parser.add_flag("--drop-cache-behind", options.drop_cache_behind,
-                  "Drop what the load brings into the page cache from there again");
-  parser.add_option("--threads", options.threads, "Reader threads per rank, up to 1024")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024).description(""))
+                  "Drop from the page cache what the load brings into it");
+  add_count(parser, "--threads", "N", options.threads, core::most_reader_threads,
+            "Reader threads per rank")
       ->default_str(default_threads_text());
   add_size(parser, "--chunk", options.chunk, "Bytes per read call", core::smallest_chunk)
       ->default_str(default_text(&core::Defaults::chunk));

@@ -20,6 +20,10 @@ CLI::Option* add_value(CLI::App& parser, const std::string& name, const std::str
 CLI::Option* add_size(CLI::App& parser, const std::string& name, std::uint64_t& value,
                       const std::string& help, std::uint64_t least = 0);
 
+/// Adds an option that takes a number from 1 to `most`, which the help says.
+CLI::Option* add_count(CLI::App& parser, const std::string& name, const std::string& metavar,
+                       std::uint32_t& value, std::uint32_t most, const std::string& help);
+
 /// For add_choice.
 [[noreturn]] void refuse_choice(const std::string& name, const std::string& text,
                                 const std::string& choices);

@@ -17,6 +17,8 @@
 namespace safeshuffle::app {
 namespace {
 
+constexpr std::uint32_t most_ranks = 65536;  // more than any group has
+
 Choices<Assignment> assignments() {
   Choices<Assignment> choices;
   for (const Assignment assignment :
@@ -58,10 +60,7 @@ void add_pipeline_stage(CLI::App& parser, std::optional<PipelineStage>& stage) {
 }  // namespace
 
 void add_world(CLI::App& parser, std::uint32_t& world) {
-  parser.add_option("--world", world, "Number of ranks, up to 65536")
-      ->type_name("N")
-      ->required()
-      ->check(CLI::Range(1, 65536).description(""));
+  add_count(parser, "--world", "N", world, most_ranks, "Number of ranks")->required();
 }
 
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help) {
@@ -93,11 +92,9 @@ void add_plan_options(CLI::App& parser, Options& options) {
                "Leave out tensors whose names match; repeatable");
   add_pipeline_stage(parser, options.selection.stage);
   add_dtype(parser, options.plan.dtype, "Convert F16, BF16 and F32 tensors");
-  parser
-      .add_option("--replicas", options.plan.replicas,
-                  "Load D copies, each on a D-th of the ranks; files are read once for all")
-      ->type_name("D")
-      ->capture_default_str();
+  add_count(parser, "--replicas", "D", options.plan.replicas, most_ranks,
+            "Load D copies, each on a D-th of the ranks, reading files once for all")
+      ->default_str(std::to_string(options.plan.replicas));
   add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),
              "Which rank reads which files");
   add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave",

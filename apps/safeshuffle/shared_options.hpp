@@ -18,7 +18,7 @@ namespace safeshuffle::app {
 /// --world.
 void add_world(CLI::App& parser, std::uint32_t& world);
 
-/// --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --assign, --window,
+/// --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --replicas, --assign, --window,
 /// --memory-budget.
 void add_plan_options(CLI::App& parser, Options& options);
 

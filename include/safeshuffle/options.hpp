@@ -126,7 +126,7 @@ struct Options {
 
   /// `automatic` reads from the page cache what it has, and the rest with O_DIRECT, which is faster
   /// and leaves nothing there; on network filesystems, where O_DIRECT is rejected, and where the
-  /// system does not tell what is cached, it reads everything through the page cache. The report
+  /// system does not say what is cached, it reads everything through the page cache. The report
   /// states what was chosen. With `on`, reads that the filesystem rejects fall back to buffered
   /// ones, which the report states (with `strict`, an error). `off` suits files that are loaded
   /// again and again and fit in memory: only the first load reads from storage.
@@ -138,7 +138,7 @@ struct Options {
   bool prefetch = false;
 
   /// Drops from the page cache again, wave by wave, what the load has brought there. What was there
-  /// before stays, and so does all of a file of which the system does not tell what is cached, and
+  /// before stays, and so does every file for which the system does not say what is cached, and
   /// what a load that fails has just read. The same on all ranks of a node. ConfigError with
   /// `prefetch`.
   bool drop_cache_behind = false;
@@ -170,7 +170,7 @@ struct Options {
   /// A fallback is an error (FallbackError) instead of a line in the report.
   bool strict = false;
 
-  /// Record what works when in the report (RankReport::spans), some hundreds of bytes per wave.
+  /// Record what works when in the report (RankReport::spans), a few hundred bytes per wave.
   bool trace = false;
 
   /// Called on the loading thread after every wave and at most every 100 ms in between; by `verify`

@@ -65,7 +65,7 @@ struct CacheUse {
   std::uint64_t before = 0;   ///< before any rank reads a tensor; what reading headers brought too
   std::uint64_t after = 0;    ///< at the end of the load
   std::uint64_t dropped = 0;  ///< with Options::drop_cache_behind: dropped behind the load
-  std::uint64_t unknown = 0;  ///< of files of which the system does not tell, which were left alone
+  std::uint64_t unknown = 0;  ///< left alone: the system does not say whether they are cached
 };
 
 /// One rank's part. Times in seconds, sizes in bytes.
@@ -93,6 +93,7 @@ struct RankReport {
   std::uint64_t direct_bytes = 0;         ///< read from storage with O_DIRECT
   std::uint64_t buffered_bytes = 0;       ///< read from storage through the page cache
   std::uint64_t gds_bytes = 0;            ///< of the direct ones, read straight into GPU memory
+  std::uint64_t in_place_bytes = 0;       ///< of all, read to their final place, without a slab
   /// The share of a sample of the files that it reads that was in the page cache before the first
   /// read; empty if unknown.
   std::optional<double> cached_share;

@@ -32,8 +32,7 @@ class ShardedOutput {
   /// files that `plan` implies. Throws
   ///  - ConfigError if another group is saving into the directory; if it contains files of the
   ///    checkpoint; or if it contains other `.safetensors` files, including those of a larger
-  ///    group, or an `.index.json` of such files: loading the directory would treat all of them as
-  ///    one checkpoint;
+  ///    group, or an `.index.json`, which belong to another checkpoint;
   ///  - IoError if the directory cannot be created, locked (the filesystem must support locks) or
   ///    written to, or if it has too little free space for all ranks that share it. Earlier files
   ///    are replaced only when the new ones are complete, so their space does not count as free.

@@ -3,7 +3,6 @@
 import ctypes
 import mmap
 import os
-import sys
 
 BUFFER_BYTES = 8 << 20
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -11,6 +10,10 @@ LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+
+
+class Unprepared(Exception):
+    """Files are not as they should be before a run, which then must not be called cold, or warm."""
 
 
 def checked(result, what):
@@ -45,34 +48,36 @@ def read_plainly(files):
         os.close(descriptor)
 
 
-def make_cold(files):
+def put_out(files):
     for path in files:
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(descriptor)
-    share = resident_share(files)
-    if share > 0:
-        sys.exit(f"not cold: {share:.1%} of the files stay in the page cache")
 
 
-def make_warm(files):
-    for _ in range(5):  # the kernel may drop a few pages meanwhile
-        read_plainly(files)
-        if resident_share(files) == 1:
-            return
-    sys.exit("not warm: the files do not stay in the page cache")
-
-
-MAKE = {"cold": make_cold, "warm": make_warm}
+STATES = {"cold": (put_out, 0), "warm": (read_plainly, 1)}  # how to get there, and the share of pages that are resident
 
 
 def touch_memory(size):
     """Writes that much memory and gives it back: the host of a virtual machine takes free memory, and what it has taken
-    is slow to use for whoever comes next. It takes blocks of a huge page and more, which only those get again who use
-    huge pages. So these are written, then as much in small pages."""
-    for pages in (mmap.MADV_HUGEPAGE, mmap.MADV_NOHUGEPAGE):
-        with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) as memory:
-            memory.madvise(pages)
-            for at in range(0, size, BUFFER_BYTES):
-                memory.write(bytes(min(BUFFER_BYTES, size - at)))
+    is slow to use for whoever comes next. It takes whole huge pages, so these are written; whoever uses small pages
+    gets parts of them."""
+    block = bytes(BUFFER_BYTES)
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        for at in range(0, size, BUFFER_BYTES):
+            memory.write(block[:size - at])
+
+
+def prepare(files, state):
+    """For a run: makes the files cold or warm, then writes as much memory as a load of them takes. That comes last,
+    because the host takes memory back within seconds."""
+    make, wanted = STATES[state]
+    for _ in range(5):  # the kernel may drop a few pages meanwhile
+        make(files)
+        touch_memory(2 * sum(path.stat().st_size for path in files))
+        share = resident_share(files)
+        if share == wanted:
+            return
+    raise Unprepared(f"not {state}: the page cache has {share:.1%} of the files")

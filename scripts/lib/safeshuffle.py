@@ -24,16 +24,53 @@ def environment():
     return os.environ | added
 
 
-def make(directory, like, scale, command=COMMAND):
+class Failed(Exception):
+    """A command has failed, with its message."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+
+
+def message_of(said):
+    """What safeshuffle says under mpirun, which says more about it afterwards; otherwise, the first paragraph."""
+    for line in said.splitlines():
+        if line.startswith("safeshuffle: error: "):
+            return line.removeprefix("safeshuffle: error: ")
+    lines = [line.strip() for line in said.splitlines() if line.strip("- ") or not line]  # without frames
+    paragraphs = " ".join(line or "\n" for line in lines).strip().split("\n")
+    return paragraphs[0].strip() or "it says nothing"
+
+
+def run(command):
+    """What it prints."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    if done.returncode != 0:
+        raise Failed(done.returncode, message_of(done.stderr))
+    return done.stdout
+
+
+def make(directory, like, scale, command=COMMAND, sparse=False):
     """A synthetic checkpoint in bf16."""
-    subprocess.run([command, "make", directory, "--like", like, "--scale", str(scale), "--dtype", "bf16"],
-                   check=True, stdout=subprocess.DEVNULL)
+    run([command, "make", directory, "--like", like, "--scale", str(scale), "--dtype", "bf16",
+         *(["--sparse"] if sparse else [])])
 
 
-def load(directory, ranks, arguments, command=COMMAND, wrapper=()):
-    """The load report. `wrapper` is put before the command of each rank."""
-    with tempfile.TemporaryDirectory() as scratch:
-        report = pathlib.Path(scratch) / "report.json"
-        subprocess.run([*launcher(ranks), *wrapper, command, "load", directory, "--report", report, "--progress",
-                        "none", *arguments], check=True, stdout=subprocess.DEVNULL, env=environment())
+def inspect(model, command=COMMAND):
+    return json.loads(run([command, "inspect", model, "--json"]))
+
+
+def model_files(catalog):
+    """Of what `inspect` says: the files, in safeshuffle's order, and the bytes of their tensors."""
+    files = tuple(pathlib.Path(file["path"]).absolute() for file in catalog["files"])
+    return files, catalog["totals"]["tensor_bytes"]
+
+
+def load(directory, ranks, arguments, command=COMMAND, wrapper=(), launch=launcher, scratch=None):
+    """The load report. `wrapper` is put before the command of each rank; all ranks, or their launcher, can be on other
+    nodes, if they have the directory `scratch`, too."""
+    with tempfile.TemporaryDirectory(dir=scratch) as directory_of_report:
+        report = pathlib.Path(directory_of_report) / "report.json"
+        run([*launch(ranks), *wrapper, command, "load", directory, "--report", report, "--progress", "none",
+             *arguments])
         return json.loads(report.read_text())

@@ -1,4 +1,4 @@
-// Defaults of options, and their smallest values.
+// Defaults of options, and their limits.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@ inline constexpr Defaults gpu_defaults{256 * mebibyte, 2 * mebibyte, 4, 16};
 /// Maximum pinned memory for data on its way to a GPU, in bytes, unless two chunks are more.
 inline constexpr std::uint64_t most_ring_bytes = 64 * mebibyte;
 
+inline constexpr std::uint32_t most_reader_threads = 1024;
 inline constexpr std::uint64_t smallest_window = page_bytes;
 inline constexpr std::uint64_t smallest_chunk = page_bytes;
 

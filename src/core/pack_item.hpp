@@ -31,6 +31,12 @@ struct PackItem {
   PackTarget target = PackTarget::arena;
 };
 
+/// Whether it copies one contiguous block.
+inline bool is_one_block(const PackItem& item) noexcept {
+  return item.from == item.to && (item.rows == 1 || (item.source_stride == item.row_bytes &&
+                                                     item.destination_stride == item.row_bytes));
+}
+
 /// Bytes of one destination row.
 inline std::uint64_t destination_row_bytes(const PackItem& item) noexcept {
   return item.from == item.to ? item.row_bytes

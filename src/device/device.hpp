@@ -144,11 +144,11 @@ class Staging {
  public:
   virtual ~Staging() = default;
 
-  /// A slot of `bytes` <= the staging's slot size; nothing if none is free. A device whose memory
-  /// the host can write hands out the destination itself. Throws TransportError if the device
-  /// failed.
-  virtual std::optional<StagingSlot> try_acquire(std::byte* device_destination,
-                                                 std::size_t bytes) = 0;
+  /// A slot of `bytes` <= the staging's slot size, `skip` < core::page_bytes behind a multiple of
+  /// that; nothing if none is free. A device whose memory the host can write hands out the
+  /// destination itself, wherever that lies. Throws TransportError if the device failed.
+  virtual std::optional<StagingSlot> try_acquire(std::byte* device_destination, std::size_t bytes,
+                                                 std::size_t skip) = 0;
 
   /// What reads files without slots, mostly into `memory`, which must outlive the result. Throws
   /// IoError with the reason if nothing can.

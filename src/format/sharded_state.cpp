@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -51,6 +52,23 @@ struct Record {
   std::map<std::string, SavedShard> shards;
 };
 
+// A callback for the parser, which by itself would keep the last value of a key. Throws
+// json::exception.
+class UniqueKeys {
+ public:
+  bool operator()(int, json::parse_event_t event, const json& value) {
+    if (event == json::parse_event_t::object_start) open_.emplace_back();
+    if (event == json::parse_event_t::object_end) open_.pop_back();
+    if (event == json::parse_event_t::key && !open_.back().insert(value).second) {
+      throw json::other_error::create(0, "a key appears twice", nullptr);
+    }
+    return true;
+  }
+
+ private:
+  std::vector<std::set<std::string>> open_;  // the keys of all objects around
+};
+
 // Reads the record of one file. Nothing is converted: a number that is negative, has a fraction or
 // is too large is not taken for another one.
 class RecordParser {
@@ -58,7 +76,7 @@ class RecordParser {
   explicit RecordParser(const std::string& path) : path_(path) {}
 
   Record parse(const std::string& text) const try {
-    const json root = json::parse(text);
+    const json root = json::parse(text, UniqueKeys());
     if (number(root.at("version")) != record_version) {
       fail(path_, {},
            "the record of its shards has another version than " + std::to_string(record_version));

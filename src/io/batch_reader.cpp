@@ -8,6 +8,7 @@
 
 #include "core/defaults.hpp"
 #include "core/error_wire.hpp"
+#include "core/page.hpp"
 #include "io/busy_clock.hpp"
 #include "io/files.hpp"
 #include "io/pieces.hpp"
@@ -26,7 +27,6 @@ struct Batch {
   std::uint64_t bytes = 0;           // landed
   std::size_t error_position = 0;    // of the piece that failed
   std::optional<ErrorRecord> error;
-  bool may_leave = false;
   std::vector<LeftRange> left;  // until polled
   Activities activities;
 };
@@ -90,9 +90,9 @@ class BatchReader final : public Reader {
     changed_.wait(lock, [this] { return in_progress_ == 0; });
   }
 
-  BatchId submit(std::span<const ReadRange> ranges, bool may_leave) override {
+  BatchId submit(std::span<const ReadRange> ranges) override {
     for (const ReadRange& range : ranges) files_.info(range.file);  // throws on a wrong index
-    add_batch(split(ranges, options_.chunk, options_.threads), may_leave);
+    add_batch(split(ranges, options_.chunk, options_.threads));
     hand_out();
     return batches_.size() - 1;
   }
@@ -136,14 +136,11 @@ class BatchReader final : public Reader {
     return ranges;
   }
 
-  void add_batch(const std::vector<Piece>& pieces, bool may_leave) {
-    Batch batch{.files = files_of(pieces),
-                .error = {},
-                .may_leave = may_leave,
-                .left = {},
-                .activities = {}};
+  void add_batch(const std::vector<Piece>& pieces) {
+    Batch batch{.files = files_of(pieces), .error = {}, .left = {}, .activities = {}};
     batch.unread = batch.unfinished = pieces.size();
-    if (may_leave) batch.left.reserve(pieces.size());  // `note_left` must not throw
+    const auto leavable = std::ranges::count_if(pieces, &Piece::may_leave);
+    batch.left.reserve(static_cast<std::size_t>(leavable));  // `note_left` must not throw
     const std::scoped_lock lock(waiting_mutex_, mutex_);
     Batch& added = batches_.emplace_back(std::move(batch));
     for (std::size_t i = 0; i < pieces.size(); ++i) waiting_.push_back({added, pieces[i], i});
@@ -161,7 +158,8 @@ class BatchReader final : public Reader {
     bool has_slot = true;
     const bool succeeded = attempt(task, [&] {
       require_not_cancelled();
-      const auto slot = staging_.try_acquire(task.piece.destination, task.piece.bytes);
+      const auto slot = staging_.try_acquire(task.piece.destination, task.piece.bytes,
+                                             task.piece.offset % core::page_bytes);
       has_slot = slot.has_value();
       if (slot) start(task, *slot);
     });
@@ -195,7 +193,7 @@ class BatchReader final : public Reader {
       begun_ = core::Clock::now();
       busy_.emplace(reader_.busy_);
       return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_,
-                              task_.batch.may_leave);
+                              task_.piece.may_leave);
     }
 
     void end(std::exception_ptr error) noexcept override {

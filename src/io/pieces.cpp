@@ -25,7 +25,8 @@ void split_range(const ReadRange& range, std::uint64_t size, std::vector<Piece>&
   for (std::uint64_t begin = range.offset; begin != end;) {
     const std::uint64_t next =
         end - begin <= size ? end : core::align_down(begin + size, core::page_bytes);
-    pieces.push_back({range.file, begin, next - begin, range.destination + (begin - range.offset)});
+    pieces.push_back({range.file, begin, next - begin, range.destination + (begin - range.offset),
+                      range.may_leave});
     begin = next;
   }
 }

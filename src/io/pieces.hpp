@@ -16,6 +16,7 @@ struct Piece {
   std::uint64_t offset = 0;
   std::size_t bytes = 0;
   std::byte* destination = nullptr;
+  bool may_leave = false;
 };
 
 /// The pieces of all ranges in file order. They are no longer than `chunk` (>=

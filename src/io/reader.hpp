@@ -22,13 +22,14 @@
 
 namespace safeshuffle::io {
 
-/// One contiguous range of a file. `destination` is device memory; the planner keeps
-/// destination ≡ file offset (mod core::page_bytes), so that direct reads need no copy.
+/// One contiguous range of a file. `destination` is device memory. Without a ring of pinned memory,
+/// and with GPUDirect Storage, direct reads need destination ≡ offset (mod core::page_bytes).
 struct ReadRange {
   std::uint32_t file = 0;  ///< index into the files the reader was made with
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::byte* destination = nullptr;
+  bool may_leave = false;  ///< what the page cache has need not be read, see LeftRange
 };
 
 class File;
@@ -89,9 +90,8 @@ class Reader {
 
   /// Starts reading all ranges; returns at once. Files are opened on first use. A failed range does
   /// not stop the others: the bytes of a failed range are unspecified.
-  /// With `may_leave`, what the page cache has is not read, see LeftRange; it counts as landed. The
-  /// caller then checks the files of what was left.
-  virtual BatchId submit(std::span<const ReadRange> ranges, bool may_leave = false) = 0;
+  /// What is left counts as landed; the caller checks its files after its last use.
+  virtual BatchId submit(std::span<const ReadRange> ranges) = 0;
 
   /// Waits up to `patience` for the batch to be done. A failure is reported, not thrown.
   virtual BatchStatus poll(BatchId batch, std::chrono::microseconds patience) = 0;

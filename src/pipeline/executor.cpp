@@ -51,11 +51,12 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
       source_(source),
       queue_(device_->make_queue()),
       queue_trace_(*queue_, clock_),
+      reader_(source, schedule_, comm.rank(), device_, options, sharers, clock),
       buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()], schedule_.slabs)),
       packer_(device_->make_packer(*queue_)),
-      reader_(source, schedule_, comm.rank(), device_, buffers_, options, sharers, clock),
       planner_(schedule_, comm.rank()),
       last_report_(core::Clock::now()) {
+  reader_.open(buffers_);
   for (std::uint32_t wave = 0; wave < std::min(waves_ahead(), schedule_.waves); ++wave) {
     transfers_.push_back(plan_transfers(wave));
   }
@@ -120,7 +121,7 @@ void Executor::read_ahead(std::uint32_t wave) {
 void Executor::start_reading(std::uint32_t wave, const Transfers& transfers) {
   if (error_) return;
   const bool may_leave = device_->reads_to_pack() && !transfers.sends_from_slab;
-  attempt([&] { reader_.start(wave, may_leave); });
+  attempt([&] { reader_.start(wave, transfers.in_place, may_leave); });
 }
 
 void Executor::await_reading(std::uint32_t wave) {
@@ -144,7 +145,9 @@ Executor::Transfers Executor::plan_transfers(std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::pack);
   plan::Outgoing outgoing = planner_.outgoing(wave);
   plan::Incoming incoming = planner_.incoming(wave);
-  return {.items = std::move(outgoing.items),
+  auto in_place = plan::take_in_place(outgoing, reader_.in_place_rule());
+  return {.in_place = std::move(in_place),
+          .items = std::move(outgoing.items),
           .sends_from_slab = std::ranges::find(outgoing.sends, plan::RunMemory::slab,
                                                &plan::Run::memory) != outgoing.sends.end(),
           .exchange = {.sends = messages(outgoing.sends, wave),

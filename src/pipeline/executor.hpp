@@ -56,6 +56,7 @@ class Executor {
 
  private:
   struct Transfers {
+    std::vector<plan::InPlaceBlock> in_place;  // not among the items
     std::vector<PackItem> items;
     bool sends_from_slab = false;
     comm::Exchange exchange;
@@ -97,9 +98,9 @@ class Executor {
   // First: throws while a stream is captured, before anything is allocated.
   std::unique_ptr<device::Queue> queue_;
   QueueTrace queue_trace_;
+  WaveReader reader_;  // its ring is allocated beside what follows
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Packer> packer_;
-  WaveReader reader_;
   plan::TransferPlanner planner_;
   std::deque<Transfers> transfers_;  // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;

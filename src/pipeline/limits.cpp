@@ -11,13 +11,13 @@ namespace safeshuffle::pipeline {
 namespace {
 
 constexpr std::chrono::milliseconds shortest_timeout{1000};
-constexpr unsigned most_threads = 1024;
 
 }  // namespace
 
 void check_options(const Options& options) {
-  if (options.threads > most_threads) {
-    throw ConfigError("at most " + std::to_string(most_threads) + " reader threads are possible");
+  if (options.threads > core::most_reader_threads) {
+    throw ConfigError("at most " + std::to_string(core::most_reader_threads) +
+                      " reader threads are possible");
   }
   if (options.chunk != 0 && options.chunk < core::smallest_chunk) {
     throw ConfigError("the chunk must be at least " + std::to_string(core::smallest_chunk) +

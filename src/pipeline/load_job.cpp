@@ -182,6 +182,7 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.direct_bytes = path.direct_bytes;
   report.buffered_bytes = path.buffered_bytes;
   report.gds_bytes = path.device_bytes;
+  report.in_place_bytes = executor.reader().in_place_bytes();
   for (const auto& [choice, bytes] : path.choices) {
     report.read_choices.push_back({choice.first, choice.second, bytes});
   }

@@ -165,7 +165,7 @@ class StagingTrial final : public SlabTrial {
  private:
   void copy_slot(std::byte* destination) {
     std::optional<device::StagingSlot> slot;
-    await([&] { return (slot = staging_->try_acquire(destination, slot_bytes_)).has_value(); });
+    await([&] { return (slot = staging_->try_acquire(destination, slot_bytes_, 0)).has_value(); });
     staging_->commit(*slot, [this] { landed_ += slot_bytes_; });
   }
 

@@ -98,6 +98,7 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
                 {"direct_bytes", rank.direct_bytes},
                 {"buffered_bytes", rank.buffered_bytes},
                 {"gds_bytes", rank.gds_bytes},
+                {"in_place_bytes", rank.in_place_bytes},
                 {"cached_share", optional_json(rank.cached_share)},
                 {"choices", choices_json(rank.read_choices)},
                 {"threads", rank.reader_threads},
@@ -201,7 +202,7 @@ std::string encode(const RankReport& rank) {
   out.put(rank.host).put(std::uint64_t{rank.cores}).put(rank.device);
   out.put(rank.transport_device_bytes).put(rank.packer_device_bytes).put(rank.reader_cpus);
   out.put(rank.direct_bytes).put(rank.buffered_bytes).put(rank.gds_bytes);
-  out.put(rank.fallback_files);
+  out.put(rank.in_place_bytes).put(rank.fallback_files);
   out.put(std::uint64_t{rank.reader_threads}).put(rank.reader_chunk);
   out.put(std::uint64_t{rank.cached_share.has_value()}).put(rank.cached_share.value_or(0));
   const CacheUse cache = rank.cache.value_or(CacheUse{});
@@ -277,6 +278,7 @@ RankReport decode_rank_report(std::string_view bytes) {
   rank.direct_bytes = in.number();
   rank.buffered_bytes = in.number();
   rank.gds_bytes = in.number();
+  rank.in_place_bytes = in.number();
   rank.fallback_files = in.number();
   rank.reader_threads = static_cast<unsigned>(in.number());
   rank.reader_chunk = in.number();

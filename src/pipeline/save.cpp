@@ -23,6 +23,7 @@
 #include "core/directory_lock.hpp"
 #include "core/leftovers.hpp"
 #include "core/new_directory.hpp"
+#include "core/page.hpp"
 #include "core/random.hpp"
 #include "core/system_call.hpp"
 #include "core/wire.hpp"
@@ -79,13 +80,14 @@ std::map<std::string, std::string> metadata(const std::vector<const TensorView*>
   return metadata;
 }
 
+// Data begins at a page, so that it can be read in place: see plan::InPlaceRule.
 format::HeaderLayout layout(const std::vector<const TensorView*>& views, const TensorSet& model) {
   std::vector<format::TensorSpec> specs;
   for (const TensorView* view : views) {
     specs.push_back(
         {std::string(view->name), view->dtype, {view->shape.begin(), view->shape.end()}});
   }
-  return format::layout_header(specs, metadata(views, model));
+  return format::layout_header(specs, metadata(views, model), core::page_bytes);
 }
 
 void write_tensor(pipeline::FileWriter& writer, std::size_t index, const TensorSet& model,
@@ -141,7 +143,8 @@ void check_apart_from_source(const fs::path& directory, const Catalog& catalog) 
   }
 }
 
-// Rejects files that a load of the directory would read in addition to the shards, or instead.
+// Rejects what belongs to another checkpoint, which would be one with the shards, or be hidden by
+// them.
 void check_entry(const fs::path& path, std::uint32_t world) {
   const std::string name = path.filename().string();
   const std::optional<std::uint32_t> rank = shard_rank(name);
@@ -151,7 +154,7 @@ void check_entry(const fs::path& path, std::uint32_t world) {
   }
   const bool part = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
   if (!part || name.starts_with('.')) return;
-  refuse(path, "would be loaded as part of the saved checkpoint; remove it or save elsewhere");
+  refuse(path, "belongs to another checkpoint; remove it or save elsewhere");
 }
 
 void check_entries(const fs::path& directory, std::uint32_t world) try {

@@ -37,16 +37,15 @@ void check_complete(const Checkpoint& checkpoint) {
                                      core::enumerate(first, missing)});
 }
 
-[[noreturn]] void fail_unrecorded(const Checkpoint& checkpoint, const Options& options,
-                                  std::uint32_t world) {
+[[noreturn]] void fail_unrecorded(const Checkpoint& checkpoint, std::uint32_t world) {
   const std::uint32_t saved = checkpoint.sharded_state->world;
   const bool same = world == saved;
   throw PlanError(ErrorRecord{
       .file = checkpoint.catalog.files().front().path,
       .cause = "it was saved by a group of " + std::to_string(saved) +
-               " ranks without a record of what each shard is, so it can be loaded as it was saved "
-               "only: " +
-               (same ? "not with a rule file, stages or experts (tp_plan " + options.tp_plan + ")"
+               " ranks without a record of what each shard is, so it can only be loaded as it was "
+               "saved: " +
+               (same ? "with tp_plan auto, and without a pipeline stage and parallel experts"
                      : "by " + std::to_string(saved) + " ranks, not " + std::to_string(world))});
 }
 
@@ -142,7 +141,7 @@ void pipeline::check_sharded_state(const Options& options, const Checkpoint& che
   if (!checkpoint.sharded_state) return;
   check_complete(checkpoint);
   if (checkpoint.sharded_state->recorded || loads_as_saved(options, checkpoint, world)) return;
-  fail_unrecorded(checkpoint, options, world);
+  fail_unrecorded(checkpoint, world);
 }
 
 std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& rules,

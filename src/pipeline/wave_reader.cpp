@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "core/text.hpp"
-#include "io/policy.hpp"
 #include "plan/waves.hpp"
 
 namespace safeshuffle::pipeline {
@@ -37,60 +37,83 @@ Span::Track track_of(io::Worker worker) {
 
 WaveReader::WaveReader(const source::Source& source, const plan::Schedule& schedule,
                        std::uint32_t rank, std::shared_ptr<device::Device> device,
-                       std::shared_ptr<Buffers> buffers, const Options& options, unsigned sharers,
-                       PhaseClock& clock)
-    : schedule_(schedule),
+                       const Options& options, unsigned sharers, PhaseClock& clock)
+    : source_(source),
+      schedule_(schedule),
       rank_(rank),
       options_(options),
       clock_(clock),
       device_(std::move(device)),
-      buffers_(std::move(buffers)),
+      place_(io::reading_place(options, *device_, sharers)),
+      reader_options_(io::reader_options(options, place_)),
       batches_(schedule.slabs),
       deadline_(options.timeout),
       abandoned_(std::make_unique<Abandoned>()) {
-  const io::ReadingPlace place = io::reading_place(options, *device_, sharers);
-  const io::ReaderOptions reader = io::reader_options(options, place);
-  core::run_on(io::reader_cpus(place, reader.threads),
-               [&] { make_reader(source, reader, schedule.ranks[rank].slab_bytes); });
+  try {
+    ring_ = std::async(std::launch::async, [this] { return make_ring(); });
+  } catch (const std::system_error& error) {
+    throw MemoryError("cannot start a thread: " + error.code().message());
+  }
+}
+
+void WaveReader::open(std::shared_ptr<Buffers> buffers) {
+  buffers_ = std::move(buffers);
+  staging_ = ring_.get();
+  core::run_on(io::reader_cpus(place_, reader_options_.threads), [&] { make_reader(); });
 }
 
 WaveReader::~WaveReader() {
   settle();
 }
 
-// Its threads, and the memory that they fill, stay on the CPUs that this one runs on.
-void WaveReader::make_reader(const source::Source& source, const io::ReaderOptions& options,
-                             std::uint64_t slab_bytes) {
-  // No piece is larger than a slab, whatever the chunk.
-  const std::uint64_t slot_bytes = std::min(options.chunk, slab_bytes);
-  staging_ = device_->make_staging(slot_bytes, io::ring_slots(options, slot_bytes));
-  std::vector<std::span<std::byte>> slabs;
-  for (const auto& slab : buffers_->slabs) {
-    if (slab) slabs.emplace_back(slab.get(), slab_bytes);
-  }
-  reader_ = io::make_reader(options, source, files_of(schedule_), *staging_, slabs);
-  reading_ = {core::allowed_cpus(), reader_->path().threads, options.chunk};
+// Near the CPUs that fill it. No piece is larger than a slab, whatever the chunk.
+std::unique_ptr<device::Staging> WaveReader::make_ring() const {
+  const std::uint64_t slot_bytes = std::min(reader_options_.chunk, slab_bytes());
+  std::unique_ptr<device::Staging> ring;
+  core::run_on(io::reader_cpus(place_, reader_options_.threads), [&] {
+    ring = device_->make_staging(slot_bytes, io::ring_slots(reader_options_, slot_bytes));
+  });
+  return ring;
 }
 
-void WaveReader::start(std::uint32_t wave, bool may_leave) {
+// Its threads stay on the CPUs that this one runs on.
+void WaveReader::make_reader() {
+  std::vector<std::span<std::byte>> slabs;
+  for (const auto& slab : buffers_->slabs) {
+    if (slab) slabs.emplace_back(slab.get(), slab_bytes());
+  }
+  reader_ = io::make_reader(reader_options_, source_, files_of(schedule_), *staging_, slabs);
+  reading_ = {core::allowed_cpus(), reader_->path().threads, reader_options_.chunk};
+}
+
+plan::InPlaceRule WaveReader::in_place_rule() const {
+  constexpr std::uint64_t none = ~std::uint64_t{0};
+  return {.smallest = options_.io == IoEngine::gds ? none : reading_.chunk,
+          .congruent = pinned_bytes() == 0};
+}
+
+void WaveReader::start(std::uint32_t wave, std::span<const plan::InPlaceBlock> in_place,
+                       bool may_leave) {
   const std::uint32_t slab = plan::slab_of(schedule_, wave);
   batches_[slab].reset();
   plan::slab_at(schedule_, wave, rank_, slab_);
   if (slab_.file_ranges.empty()) return;
   std::vector<io::ReadRange> ranges;
   ranges.reserve(slab_.file_ranges.size());
-  for (const plan::FileRange& range : slab_.file_ranges) {
-    ranges.push_back({range.file, range.file_offset, range.bytes,
-                      buffers_->slabs[slab].get() + range.slab_offset});
+  for (const auto& [range, in_arena] : plan::place_ranges(slab_.file_ranges, in_place)) {
+    std::byte* const memory = (in_arena ? buffers_->arena : buffers_->slabs[slab]).get();
+    ranges.push_back({range.file, range.file_offset, range.bytes, memory + range.slab_offset,
+                      may_leave && !in_arena});
+    if (in_arena) in_place_bytes_ += range.bytes;
   }
-  batches_[slab] = reader_->submit(ranges, may_leave);
+  batches_[slab] = reader_->submit(ranges);
 }
 
 std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
                                             const std::function<void()>& meanwhile) {
   const std::uint32_t slab = plan::slab_of(schedule_, wave);
   const std::optional<io::BatchId> batch = batches_[slab];
-  source_.reset();
+  left_.reset();
   if (!batch) return std::nullopt;
   const PhaseScope scope(clock_, Phase::read);
   deadline_.restart();
@@ -113,7 +136,7 @@ std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
                 activity.end);
   }
   if (!status.left.empty()) {
-    source_.emplace(buffers_->slabs[slab].get(), std::move(status.left));
+    left_.emplace(buffers_->slabs[slab].get(), std::move(status.left));
   }
   return status.error ? status.error : first_fallback();
 }

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -15,9 +17,11 @@
 #include "core/deadline.hpp"
 #include "core/detached_work.hpp"
 #include "device/device.hpp"
+#include "io/policy.hpp"
 #include "io/reader.hpp"
 #include "pipeline/file_slab.hpp"
 #include "pipeline/phase_clock.hpp"
+#include "plan/in_place.hpp"
 #include "plan/schedule.hpp"
 #include "source/source.hpp"
 
@@ -41,11 +45,12 @@ struct Reading {
 /// `source` also reads that hang.
 class WaveReader {
  public:
-  /// Allocates the ring through which data gets to the device. `sharers`: see io::ReadingPlace.
+  /// Begins to allocate the ring through which data gets to the device. Locking its pages takes
+  /// milliseconds, in which the caller can allocate the buffers. `sharers`: see io::ReadingPlace.
   /// Throws MemoryError.
   WaveReader(const source::Source& source, const plan::Schedule& schedule, std::uint32_t rank,
-             std::shared_ptr<device::Device> device, std::shared_ptr<Buffers> buffers,
-             const Options& options, unsigned sharers, PhaseClock& clock);
+             std::shared_ptr<device::Device> device, const Options& options, unsigned sharers,
+             PhaseClock& clock);
 
   /// Ends reads in progress, or abandons them after a time, with all memory that they may still
   /// use.
@@ -53,9 +58,18 @@ class WaveReader {
   WaveReader(const WaveReader&) = delete;
   WaveReader& operator=(const WaveReader&) = delete;
 
-  /// Starts reading a wave into its slab, which must be free. With `may_leave`, what the page cache
-  /// has stays in its files: see `source`.
-  void start(std::uint32_t wave, bool may_leave);
+  /// Waits for the ring. To be called once, before the following. Throws MemoryError,
+  /// TransportError.
+  void open(std::shared_ptr<Buffers> buffers);
+
+  /// What can be read in place. On the host, direct reads need congruent memory, and cuFile knows
+  /// the slabs only. Shorter blocks would cost more, in reads of their unaligned ends, than a copy
+  /// within the device.
+  plan::InPlaceRule in_place_rule() const;
+
+  /// Starts reading a wave into its slab, which must be free, but for `in_place`. With `may_leave`,
+  /// what the page cache has of the rest stays in its files: see `source`.
+  void start(std::uint32_t wave, std::span<const plan::InPlaceBlock> in_place, bool may_leave);
 
   /// Waits until a wave that was started has landed; calls `meanwhile` now and then. Returns what
   /// went wrong: a read that failed, one that made no progress within the time-out, or, with
@@ -64,10 +78,11 @@ class WaveReader {
 
   /// The wave that was waited for last, if parts of it were left in their files; else null: all of
   /// it is in its slab.
-  const FileSlab* source() const noexcept { return source_ ? &*source_ : nullptr; }
+  const FileSlab* source() const noexcept { return left_ ? &*left_ : nullptr; }
 
   io::IoPath io_path() const { return reader_->path(); }
   double busy_seconds() const { return reader_->busy_seconds(); }
+  std::uint64_t in_place_bytes() const noexcept { return in_place_bytes_; }
   std::uint64_t pinned_bytes() const { return staging_->pinned_bytes(); }
   const Reading& reading() const noexcept { return reading_; }
 
@@ -81,26 +96,32 @@ class WaveReader {
     std::unique_ptr<io::Reader> reader;
   };
 
-  void make_reader(const source::Source& source, const io::ReaderOptions& options,
-                   std::uint64_t slab_bytes);
+  std::unique_ptr<device::Staging> make_ring() const;
+  void make_reader();
+  std::uint64_t slab_bytes() const noexcept { return schedule_.ranks[rank_].slab_bytes; }
   std::optional<ErrorRecord> first_fallback() const;
   ErrorRecord stall(std::uint32_t wave) const;
   void settle() noexcept;
   void abandon() noexcept;
 
+  const source::Source& source_;
   const plan::Schedule& schedule_;
   const std::uint32_t rank_;
   const Options& options_;
   PhaseClock& clock_;
   std::shared_ptr<device::Device> device_;
+  const io::ReadingPlace place_;
+  const io::ReaderOptions reader_options_;
+  std::future<std::unique_ptr<device::Staging>> ring_;  // until `open`
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Staging> staging_;
   std::unique_ptr<io::Reader> reader_;
   Reading reading_;
   plan::Slab slab_;  // scratch
+  std::uint64_t in_place_bytes_ = 0;
   // By plan::slab_of the wave; empty if nothing is read.
   std::vector<std::optional<io::BatchId>> batches_;
-  std::optional<FileSlab> source_;
+  std::optional<FileSlab> left_;
   core::Deadline deadline_;
   std::unique_ptr<Abandoned> abandoned_;  // empty: made beforehand, so that abandoning cannot fail
 };

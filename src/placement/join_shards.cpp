@@ -80,8 +80,8 @@ class Joiner {
     if (recorded == copies.end()) return {copies[turn_ % copies.size()], {}, nullptr, nullptr};
     const SavedShard& shard = *state_.shards[example];
     Composition composition{tensors_[example].name, {}, shard.shape, shard.axis, {}};
-    composition.fills = fills_of(copies, composition);
-    check_fills(composition, copies.front());
+    composition.fills = without_repeats(fills_of(copies, composition));
+    check_end(composition, copies.front());
     if (composition.fills.empty()) {
       fail(copies.front(), "it is recorded as a shard of a tensor that cannot be divided");
     }
@@ -108,7 +108,7 @@ class Joiner {
     return extent == 0 ? std::vector<Interval>{} : std::vector<Interval>{{0, extent}};
   }
 
-  // Of equal parts that several ranks have, one.
+  // In the order of their places; of those at one place, one rank's first, in turn.
   std::vector<Fill> fills_of(const Copies& copies, const Composition& composition) const {
     std::vector<Fill> fills;
     for (std::size_t i = 0; i < copies.size(); ++i) {
@@ -119,21 +119,33 @@ class Joiner {
         passed += interval.length;
       }
     }
-    const auto place = [](const Fill& fill) { return std::pair(fill.target_begin, fill.length); };
-    std::ranges::stable_sort(fills, {}, place);
-    const auto is_repeat = [&](const Fill& a, const Fill& b) { return place(a) == place(b); };
-    fills.erase(std::unique(fills.begin(), fills.end(), is_repeat), fills.end());
+    std::ranges::stable_sort(fills, {}, &Fill::target_begin);
     return fills;
   }
 
-  void check_fills(const Composition& composition, std::uint32_t first) const {
+  // What several ranks have is filled once. It need not be an interval of its own on each of them:
+  // on some, it may follow what only they have.
+  std::vector<Fill> without_repeats(const std::vector<Fill>& fills) const {
+    std::vector<Fill> kept;
     std::uint64_t end = 0;
-    for (const Fill& fill : composition.fills) {
-      if (fill.target_begin != end) {
-        fail(fill.tensor, "with the shards in the other files, it leaves a gap or overlaps");
-      }
+    for (Fill fill : fills) {
+      if (fill.target_begin > end)
+        fail(fill.tensor, "the shards in all files leave a gap before it");
+      const std::uint64_t repeated = end - fill.target_begin;
+      if (repeated >= fill.length) continue;
+      fill.source_begin += repeated;
+      fill.target_begin = end;
+      fill.length -= repeated;
       end += fill.length;
+      kept.push_back(fill);
     }
+    return kept;
+  }
+
+  void check_end(const Composition& composition, std::uint32_t first) const {
+    const std::uint64_t end = composition.fills.empty() ? 0
+                                                        : composition.fills.back().target_begin +
+                                                              composition.fills.back().length;
     if (end == composition.shape[composition.axis]) return;
     fail(first, "all shards together are not the whole tensor");
   }

@@ -12,11 +12,6 @@ namespace {
 // NCCL copies byte by byte from addresses that are not a multiple of this.
 constexpr std::uint64_t message_alignment = 16;
 
-bool is_one_block(const PackItem& item) {
-  return item.from == item.to && (item.rows == 1 || (item.source_stride == item.row_bytes &&
-                                                     item.destination_stride == item.row_bytes));
-}
-
 // A run of this single item can be sent directly from the slab.
 bool is_sendable(const PackItem& item) {
   return is_one_block(item) && item.source % message_alignment == 0;

@@ -115,14 +115,17 @@ format::Listing list_files(const Source& source, const std::vector<std::string>&
   return listing;
 }
 
-/// The checkpoint in a directory, if there is one.
+/// The checkpoint in a directory, if there is one. Beside a sharded state, an index is that of the
+/// original: who saves it may copy all files that are not weights, as vLLM's script does.
 std::optional<format::Listing> find_checkpoint(const Source& source, const std::string& directory,
                                                const Pulse& pulse) {
-  const std::string index = find_index(source, directory);
-  if (!index.empty()) return list_index(source, index, pulse);
   std::vector<std::string> paths;
   for (const std::string& name : names_with(source, directory, ".safetensors")) {
     paths.push_back((fs::path(directory) / name).string());
+  }
+  if (!format::is_sharded_state(paths)) {
+    const std::string index = find_index(source, directory);
+    if (!index.empty()) return list_index(source, index, pulse);
   }
   if (paths.empty()) return std::nullopt;
   return list_files(source, paths, pulse);

@@ -78,7 +78,7 @@ inline void check_staging(device::Device& device) {
     const auto memory = device.allocate(4096);
     const auto staging = device.make_staging(4096, 2);
     for (int i = 0; i < 10; ++i) {
-      const auto slot = staging->try_acquire(memory.get(), 4096);
+      const auto slot = staging->try_acquire(memory.get(), 4096, 0);
       REQUIRE(slot);
       staging->discard(*slot);
     }
@@ -87,11 +87,11 @@ inline void check_staging(device::Device& device) {
     const auto memory = device.allocate(4096);
     const auto staging = device.make_staging(4096, 1);
     for (int i = 0; i < 100; ++i) {
-      const auto slot = staging->try_acquire(memory.get(), 4096);
+      const auto slot = staging->try_acquire(memory.get(), 4096, 0);
       REQUIRE(slot);
       std::promise<bool> landed;
       staging->commit(*slot, [&] {
-        const auto next = staging->try_acquire(memory.get(), 4096);
+        const auto next = staging->try_acquire(memory.get(), 4096, 0);
         if (next) staging->discard(*next);
         landed.set_value(next.has_value());
       });

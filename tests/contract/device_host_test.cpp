@@ -18,7 +18,7 @@ TEST_CASE("the host device opens by name and stages in place", "[device]") {
 
   const auto memory = device->allocate(100);
   const auto staging = device->make_staging(100, 1);
-  CHECK(staging->try_acquire(memory.get(), 60)->host.data() == memory.get());
+  CHECK(staging->try_acquire(memory.get(), 60, 0)->host.data() == memory.get());
   CHECK(staging->pinned_bytes() == 0);
 }
 

@@ -142,11 +142,33 @@ class CheckIncludes(unittest.TestCase):
 
     def test_standard_library_that_reads_files(self):
         self.assert_found("src/format/bad.cpp", "#include <fstream>\n", "format must not see")
+        for code in ("bool found = std::filesystem::exists(path);", "namespace fs = std::filesystem;",
+                     "using namespace std::filesystem;"):  # fmt: skip
+            self.assert_found(
+                "src/plan/bad.cpp", f"#include <filesystem>\n{code}\n", "must not look at the filesystem"
+            )
+
+    def test_clock_in_pure_module(self):
+        self.assert_found("src/plan/bad.cpp", "#include <ctime>\n", "plan must not see")
         self.assert_found(
-            "src/plan/bad.cpp",
-            "#include <filesystem>\nbool found = std::filesystem::exists(path);\n",
-            "must not look at the filesystem",
+            "src/plan/bad.cpp", "#include <chrono>\nauto now = std::chrono::steady_clock::now();\n",
+            "plan must not look at a clock",
+        )  # fmt: skip
+
+    def test_clock_through_core(self):
+        files = {**CLEAN, "src/core/now.hpp": "#include <chrono>\nusing Clock = std::chrono::steady_clock;\n"}
+        files["src/plan/bad.cpp"] = '#include "core/now.hpp"\n'
+        result = check(files)
+        self.assertEqual(
+            result.stdout,
+            "src/plan/bad.cpp: 'steady_clock' through src/core/now.hpp: plan must not look at a clock\n",
         )
+
+    def test_function_of_another_library_without_its_header(self):
+        self.assert_found(
+            "src/plan/bad.cpp", 'extern "C" int open(const char*, int, ...);\n',
+            "plan must not declare functions of other libraries",
+        )  # fmt: skip
 
     def test_source_includes_io(self):
         self.assert_found(

@@ -120,6 +120,32 @@ TEST_CASE("what is saved is what was loaded", "[load]") {
   }
 }
 
+TEST_CASE("what each rank has saved is read in place by that rank", "[load]") {
+  const std::uint64_t rows = std::uint64_t{100} * 1024 * world_size();
+  const SharedModel model({make_catalog({{{"a", DType::F32, {512}},
+                                          {"b", DType::BF16, {rows}},
+                                          {"c", DType::BF16, {3000}},
+                                          {"d", DType::U8, {9, rows}}}}),
+                           {whole(), cut(0, rows), whole(), cut(1, rows)}});
+  const Communicator& comm = shared_group();
+  const TensorSet loaded = load(model.plan(), comm);
+  save_sharded(loaded, model.directory / "saved", comm);
+  MPI_Barrier(MPI_COMM_WORLD);
+  Options options;
+  options.direct = GENERATE(DirectIo::on, DirectIo::off);
+  options.chunk = 8192;
+  const TensorSet again = load(model.directory / "saved", comm, options);
+  verify(again, comm);
+  const RankReport& rank = again.report().ranks[comm.rank()];
+  const auto* const last = again.find("d");
+  REQUIRE(last != nullptr);
+  CHECK((loaded_bytes(again, *last) == loaded_bytes(loaded, *loaded.find("d"))));
+  // Behind c, which does not end at a multiple of 256 bytes, memory is not congruent to the file.
+  const std::uint64_t congruent = 512 * 4 + std::uint64_t{200} * 1024 + 3000 * 2;
+  const bool on_host = comm.device() == DeviceKind::host;
+  CHECK(rank.in_place_bytes == (on_host ? congruent : rank.read_bytes));
+}
+
 TEST_CASE("the report is the same on all ranks and its phases add up", "[load]") {
   const SharedModel model(plain_model(5));
   const Communicator& comm = shared_group();

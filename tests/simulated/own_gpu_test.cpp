@@ -26,6 +26,28 @@ TEST_CASE("ranks take the GPUs of their node by local rank, and touch no other",
   CHECK(simulated_gpu::devices_with_context() == std::vector<int>{static_cast<int>(world_rank())});
 }
 
+TEST_CASE("replicas of ranks that have other numbers in the world, and on other GPUs",
+          "[.][4 for 4]") {
+  const std::uint32_t member = (world_rank() + 1) % world_size();
+  const auto gpu = static_cast<int>((world_rank() + 2) % world_size());
+  MPI_Comm group = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, 0, static_cast<int>(member), &group);
+  {
+    const Communicator comm = from_mpi(group, Device::cuda(gpu));
+    REQUIRE(comm.rank() == member);
+    CHECK(comm.device_handle()->ordinal() == gpu);
+    const SharedModel model(random_model(31), 2);
+    PlanOptions options = with_window(4096);
+    options.replicas = 2;
+    const TensorSet loaded = load(model.plan(options), comm);
+    const bool right = is_right(loaded, member);
+    verify(loaded, comm);
+    CHECK(right);
+    CHECK(simulated_gpu::devices_with_context() == std::vector<int>{gpu});
+  }
+  MPI_Comm_free(&group);
+}
+
 TEST_CASE("automatic is the host where ranks would have to share a GPU", "[.][1 for 3]") {
   const Communicator comm = from_mpi(MPI_COMM_WORLD, Device::automatic());
   CHECK(comm.device() == DeviceKind::host);

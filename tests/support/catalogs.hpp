@@ -73,6 +73,15 @@ inline Placement whole(Placement::Kind kind = Placement::Kind::replicated, std::
   return placement;
 }
 
+/// The first part is split, as by `fused`; each rank has all of the others, as of shared KV heads.
+inline Placement sharing_parts(std::uint32_t axis, const std::vector<std::uint64_t>& lengths) {
+  Placement placement = fused(axis, lengths);
+  for (std::size_t i = 1; i < lengths.size(); ++i) {
+    placement.split.parts[i].sharing = {1, false, true};
+  }
+  return placement;
+}
+
 /// A random catalog with placements that are valid in a world of any size up to 8.
 struct RandomModel {
   Catalog catalog;
@@ -102,7 +111,9 @@ inline RandomModel random_model(std::uint32_t seed) {
           break;
         case 2: {
           const std::uint64_t extent = made.shape[axis];
-          placement = fused(axis, {extent / 2, extent / 3, extent - extent / 2 - extent / 3});
+          const std::vector<std::uint64_t> parts{extent / 2, extent / 3,
+                                                 extent - extent / 2 - extent / 3};
+          placement = below(2) == 0 ? fused(axis, parts) : sharing_parts(axis, parts);
           break;
         }
         case 3:

@@ -32,7 +32,7 @@ inline void wait_until(const std::function<bool()>& done) {
 inline device::StagingSlot wait_for_slot(device::Staging& staging, std::byte* destination,
                                          std::size_t bytes) {
   std::optional<device::StagingSlot> slot;
-  wait_until([&] { return (slot = staging.try_acquire(destination, bytes)).has_value(); });
+  wait_until([&] { return (slot = staging.try_acquire(destination, bytes, 0)).has_value(); });
   return *slot;
 }
 

@@ -9,6 +9,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "plan/arena.hpp"
+#include "plan/in_place.hpp"
 #include "plan/schedule.hpp"
 #include "plan/transfers.hpp"
 #include "plan/waves.hpp"
@@ -23,11 +24,12 @@ inline std::byte file_byte(std::uint32_t file, std::uint64_t offset) {
 }
 
 /// All ranks of a load without conversion. Every write is counted, so that `result_is_right` sees
-/// bytes written twice or never.
+/// bytes written twice or never. What `rule` allows is read in place.
 class InMemoryLoad {
  public:
-  explicit InMemoryLoad(const plan::Schedule& schedule)
-      : schedule_(schedule), arenas_(schedule.world), writes_(schedule.world) {
+  explicit InMemoryLoad(const plan::Schedule& schedule,
+                        const plan::InPlaceRule& rule = {.smallest = ~std::uint64_t{0}})
+      : schedule_(schedule), rule_(rule), arenas_(schedule.world), writes_(schedule.world) {
     for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
       planners_.emplace_back(schedule, rank);
       offsets_.push_back(plan::arena_offsets(schedule, rank));
@@ -81,12 +83,18 @@ class InMemoryLoad {
     }
   }
 
-  void read(const plan::Slab& slab, std::uint32_t rank, RankWave& state) const {
+  void read(const plan::Slab& slab, std::uint32_t rank, RankWave& state) {
     state.slab.resize(schedule_.ranks[rank].slab_bytes);
     state.send.resize(landing(rank) + schedule_.ranks[rank].landing_bytes);
-    for (const plan::FileRange& range : slab.file_ranges) {
+    const auto in_place = plan::take_in_place(state.outgoing, rule_);
+    for (const auto& [range, in_arena] : plan::place_ranges(slab.file_ranges, in_place)) {
       for (std::uint64_t i = 0; i < range.bytes; ++i) {
-        state.slab.at(range.slab_offset + i) = file_byte(range.file, range.file_offset + i);
+        const std::byte value = file_byte(range.file, range.file_offset + i);
+        if (in_arena) {
+          write(rank, range.slab_offset + i, value);
+        } else {
+          state.slab.at(range.slab_offset + i) = value;
+        }
       }
     }
   }
@@ -208,6 +216,7 @@ class InMemoryLoad {
   }
 
   const plan::Schedule& schedule_;
+  const plan::InPlaceRule rule_;
   std::vector<plan::TransferPlanner> planners_;      // [rank]
   std::vector<std::vector<std::uint64_t>> offsets_;  // [rank][tensor]
   std::vector<std::vector<std::byte>> arenas_;

@@ -85,11 +85,15 @@ class RandomTargetsMaker {
   }
 
   Placement split_along(std::uint32_t axis, std::uint64_t extent) {
-    switch (below(3)) {
+    const std::vector<std::uint64_t> parts{extent / 2, extent / 3,
+                                           extent - extent / 2 - extent / 3};
+    switch (below(4)) {
       case 0:
         return cut(axis, extent % 2 == 0 ? 2 : extent, true, true);
       case 1:
-        return fused(axis, {extent / 2, extent / 3, extent - extent / 2 - extent / 3});
+        return fused(axis, parts);
+      case 2:
+        return sharing_parts(axis, parts);
       default:
         return cut(axis, extent, true);
     }

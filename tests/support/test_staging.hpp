@@ -29,8 +29,8 @@ inline void copy_to_device(const device::StagingSlot& slot) {
 /// Hands out the destination itself.
 class DirectStaging final : public device::Staging {
  public:
-  std::optional<device::StagingSlot> try_acquire(std::byte* destination,
-                                                 std::size_t bytes) override {
+  std::optional<device::StagingSlot> try_acquire(std::byte* destination, std::size_t bytes,
+                                                 std::size_t /*skip*/) override {
     return device::StagingSlot{{destination, bytes}, destination, 0};
   }
   void commit(device::StagingSlot, std::function<void()> landed) override { landed(); }
@@ -43,8 +43,8 @@ class HeldStaging final : public device::Staging {
  public:
   HeldStaging(std::size_t slot_bytes, bool has_slot) : memory_(slot_bytes), free_(has_slot) {}
 
-  std::optional<device::StagingSlot> try_acquire(std::byte* destination,
-                                                 std::size_t bytes) override {
+  std::optional<device::StagingSlot> try_acquire(std::byte* destination, std::size_t bytes,
+                                                 std::size_t /*skip*/) override {
     if (!free_.exchange(false)) return {};
     return device::StagingSlot{memory_.span().first(bytes), destination, 0};
   }
@@ -84,8 +84,7 @@ class HeldStaging final : public device::Staging {
   std::function<void()> landed_;
 };
 
-/// A few separate slots, congruent to their destinations modulo 4096; data lands later, from
-/// another thread.
+/// A few separate slots; data lands later, from another thread.
 class DelayedStaging final : public device::Staging {
  public:
   DelayedStaging(std::size_t slot_bytes, std::size_t slots) : slot_bytes_(slot_bytes) {
@@ -105,14 +104,13 @@ class DelayedStaging final : public device::Staging {
     copier_.join();
   }
 
-  std::optional<device::StagingSlot> try_acquire(std::byte* destination,
-                                                 std::size_t bytes) override {
+  std::optional<device::StagingSlot> try_acquire(std::byte* destination, std::size_t bytes,
+                                                 std::size_t skip) override {
     if (bytes > slot_bytes_) throw std::length_error("piece larger than a slot");
     const std::scoped_lock lock(mutex_);
     if (free_.empty()) return {};
     const std::size_t index = free_.back();
     free_.pop_back();
-    const std::size_t skip = reinterpret_cast<std::uintptr_t>(destination) % page;
     return device::StagingSlot{memory_[index].span().subspan(skip, bytes), destination, index};
   }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "safeshuffle/error.hpp"
+#include "safeshuffle/loader.hpp"
 
 #include "core/tensor_bytes.hpp"
 #include "core/wire.hpp"
@@ -124,6 +125,20 @@ TEST_CASE("an index decides which files of a directory count", "[format][checkpo
     CHECK(listing.index_path == index);
     CHECK(open({path}).tensors().size() == 3);
   }
+}
+
+TEST_CASE("beside a sharded state, the original's index is ignored", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string index =
+      directory.write(usual_index, index_of(R"("x":"model-00001-of-00001.safetensors")"));
+  const std::string first = directory.write("model-rank-0-part-0.safetensors", byte_tensors({"x"}));
+  const std::string second =
+      directory.write("model-rank-1-part-0.safetensors", byte_tensors({"x"}));
+  CHECK(open_checkpoint(directory.path().string()).sharded_state);
+  CHECK(discover({directory.path().string()}).files == Files{first, second});
+  CHECK(io_error(index).code == ENOENT);
+  directory.write("model-00001-of-00001.safetensors", byte_tensors({"x"}));
+  CHECK(discover({directory.path().string()}).index_path == index);
 }
 
 TEST_CASE("an index of another name is used if it is the only one", "[format][checkpoint]") {

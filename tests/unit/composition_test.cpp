@@ -60,12 +60,14 @@ TEST_CASE("random targets: plans are proved and loads are right", "[composition]
     PlanOptions options = small_windows();
     options.assignment = seed % 5 == 0   ? Assignment::striped
                          : seed % 5 == 1 ? Assignment::sliced
+                         : seed % 5 == 2 ? Assignment::balanced
                                          : Assignment::round_robin;
     options.replicas = replicas;
     CAPTURE(seed, world, replicas);
     const Plan plan = make_plan(model.catalog, model.targets, world, options);
     CHECK_NOTHROW(plan.prove());
-    CHECK(InMemoryLoad(plan.schedule()).result_is_right());
+    const plan::InPlaceRule in_place{.smallest = seed % 40, .congruent = seed % 7 == 0};
+    CHECK(InMemoryLoad(plan.schedule(), in_place).result_is_right());
     const Schedule mixed = with_random_slices(plan, seed);
     CHECK_NOTHROW(plan::prove(mixed));
     CHECK(InMemoryLoad(mixed).result_is_right());

@@ -1,4 +1,4 @@
-// Options that take one of several named values.
+// Options that take one of several named values, or a number.
 #include "option.hpp"
 
 #include <string>
@@ -44,6 +44,24 @@ TEST_CASE("What is no choice is refused with those there are", "[choice]") {
   } catch (const CLI::ValidationError& error) {
     CHECK(std::string(error.what()) == "--fruit: 'plum' is not one of auto, apple, pear");
   }
+}
+
+TEST_CASE("A count is a number within its limits, which the help says", "[option]") {
+  std::uint32_t count = 7;
+  CLI::App parser;
+  const CLI::Option* const option = add_count(parser, "--count", "N", count, 12, "How many");
+  CHECK(option->get_description() == "How many; 1 to 12");
+  parser.parse("--count 12");
+  CHECK(count == 12);
+  for (const std::string text : {"0", "13", "-1", "1x", "x", "+1", "1.0", "4294967297"}) {
+    try {
+      parser.parse("--count=" + text);
+      FAIL("accepted " + text);
+    } catch (const CLI::ValidationError& error) {
+      CHECK(error.what() == "--count: '" + text + "' is not a number from 1 to 12");
+    }
+  }
+  CHECK(count == 12);
 }
 
 TEST_CASE("A value goes by its first name", "[choice]") {

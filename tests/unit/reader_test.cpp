@@ -125,6 +125,7 @@ bool file_is_direct(const std::string& path) {
 
 constexpr std::uint64_t chunk = 16 << 10;
 constexpr std::uint64_t file_size = 100'000;
+constexpr bool may_leave = true;
 
 /// One sample file, one reader on a faulty source.
 struct Bench {
@@ -133,10 +134,9 @@ struct Bench {
 
   io::BatchStatus read_all() { return read({file}, {{0, 0, file.size, memory.data()}}); }
 
-  io::BatchStatus read(std::vector<FileInfo> files, const std::vector<io::ReadRange>& ranges,
-                       bool may_leave = false) {
+  io::BatchStatus read(std::vector<FileInfo> files, const std::vector<io::ReadRange>& ranges) {
     reader = io::make_reader(options, source, std::move(files), staging);
-    reader->submit(ranges, may_leave);
+    reader->submit(ranges);
     io::BatchStatus status;
     while (!status.done) status = reader->poll(0, std::chrono::seconds(1));
     return status;
@@ -501,7 +501,7 @@ TEST_CASE("what the page cache has may be left there", "[io]") {
     return offset < cached ? bytes : bytes - 1;  // most is not enough
   };
   const io::BatchStatus status =
-      bench.read({bench.file}, {{0, 0, file_size, bench.memory.data()}}, true);
+      bench.read({bench.file}, {{0, 0, file_size, bench.memory.data(), may_leave}});
   CHECK_FALSE(status.error);
   CHECK(status.bytes == file_size);
   std::uint64_t left = 0;
@@ -537,9 +537,9 @@ TEST_CASE("what was left does not keep many files open", "[io]") {
   for (std::uint32_t first = 0; first < count; first += per_batch) {
     std::vector<io::ReadRange> ranges;
     for (std::uint32_t i = first; i < first + per_batch; ++i) {
-      ranges.push_back({i, 0, size, memory.data() + i * size});
+      ranges.push_back({i, 0, size, memory.data() + i * size, may_leave});
     }
-    const io::BatchId batch = bench.reader->submit(ranges, true);
+    const io::BatchId batch = bench.reader->submit(ranges);
     io::BatchStatus status;
     while (!status.done) status = bench.reader->poll(batch, std::chrono::seconds(1));
     CHECK_FALSE(status.error);
@@ -558,7 +558,7 @@ TEST_CASE("what was left does not keep many files open", "[io]") {
 TEST_CASE("a file that shrinks or is replaced after it was left there is an error", "[io]") {
   Bench bench(DirectIo::automatic);
   const io::BatchStatus status =
-      bench.read({bench.file}, {{0, 0, file_size, bench.memory.data()}}, true);
+      bench.read({bench.file}, {{0, 0, file_size, bench.memory.data(), may_leave}});
   REQUIRE_FALSE(status.left.empty());
   std::filesystem::resize_file(bench.file.path, file_size / 2);
   const io::LeftRange& last = status.left.back();
@@ -575,9 +575,9 @@ TEST_CASE("a file that is replaced after it was left and closed is an error", "[
   std::vector<io::ReadRange> ranges;
   for (std::uint32_t i = 0; i < count; ++i) {
     files.push_back(testing::write_sample(bench.directory.file(std::to_string(i)), i, 1000));
-    ranges.push_back({i, 0, 1000, bench.memory.data() + i * 1000});
+    ranges.push_back({i, 0, 1000, bench.memory.data() + i * 1000, may_leave});
   }
-  const io::BatchStatus status = bench.read(files, ranges, true);
+  const io::BatchStatus status = bench.read(files, ranges);
   REQUIRE(status.left.size() == count);
   const std::string replaced = files[count / 2].path;
   std::filesystem::remove(replaced);

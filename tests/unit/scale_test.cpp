@@ -46,14 +46,18 @@ Shape shape_of_tensor(const Layout& layout, const std::string& name) {
 }  // namespace
 
 TEST_CASE("scaling keeps every division that a group up to 64 can ask for", "[synth]") {
-  const std::string name = GENERATE("llama-2-70b", "bloom-176b", "falcon-180b");
+  const std::string name = GENERATE("llama-2-7b", "llama-2-13b", "llama-2-70b", "bloom-176b",
+                                    "falcon-40b", "falcon-180b");
   const double scale = GENERATE(0.7, 0.2, 0.02, 0.001);
   const Layout original = load_layout(name);
   CHECK(lost_divisors(original, scaled(original, scale)) == 0);
 }
 
 TEST_CASE("the scaled size is near the wanted one", "[synth]") {
-  const auto [name, scale] = GENERATE(table<std::string, double>({{"llama-2-70b", 0.5},
+  const auto [name, scale] = GENERATE(table<std::string, double>({{"llama-2-7b", 0.05},
+                                                                  {"llama-2-13b", 0.03},
+                                                                  {"falcon-40b", 0.0155},
+                                                                  {"llama-2-70b", 0.5},
                                                                   {"llama-2-70b", 0.1},
                                                                   {"llama-2-70b", 0.01},
                                                                   {"llama-2-70b", 0.003},

@@ -22,9 +22,11 @@ def has_changes():
     return bool(git("status", "--porcelain", "--untracked-files=no").strip())
 
 
-def described(directory=safeshuffle.ROOT):
+def described():
     """The commit that is checked out, and whether there are changes besides."""
     try:
+        if pathlib.Path(git("rev-parse", "--show-toplevel").strip()) != safeshuffle.ROOT:
+            return "unknown"  # installed, inside some other repository
         return git("rev-parse", "HEAD").strip() + (" with changes" if has_changes() else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"  # not a clone

@@ -1,56 +1,24 @@
 """A Python environment with the peers, made once. Delete it to get newer versions."""
 
-import json
 import os
-import pathlib
-import re
-import subprocess
-import sys
+
+from lib.python_environment import PythonEnvironment
 
 # numpy is needed by none of them to load, but torch warns without it.
 STABLE = ("numpy", "torch", "safetensors", "fastsafetensors", "runai-model-streamer", "instanttensor")
 PRERELEASE = "safetensors"
 PRERELEASE_LABEL = f"{PRERELEASE} (pre-release)"
-VERSIONS = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
 
 
-def cache_directory():
-    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(cache) / "safeshuffle"
-
-
-def normalised(name):
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def last_line(text):
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
-
-
-def error_of(result):
-    """pip ends with a hint now and then, after the error itself."""
-    errors = [line for line in result.stderr.splitlines() if line.startswith("ERROR:")]
-    return errors[-1].removeprefix("ERROR:").strip() if errors else last_line(result.stderr)
-
-
-class Environment:
+class Environment(PythonEnvironment):
     def __init__(self, directory, announce=lambda line: None):
-        self.directory = pathlib.Path(directory).absolute()
+        super().__init__(directory, announce)
         self.prerelease_directory = self.directory / "prerelease"
-        self.announce = announce
-        self.failures = {}  # by package: why it cannot be installed
         self.look()
-
-    @property
-    def python(self):
-        return self.directory / "bin" / "python"
 
     def prepare(self):
         """Installs what is missing, each package by itself, so that one that fails leaves the others."""
-        if not self.python.exists():
-            self.announce(f"making a Python environment in {self.directory}")
-            subprocess.run([sys.executable, "-m", "venv", self.directory], check=True)
+        self.create()
         missing = [package for package in STABLE if package not in self.versions]
         for package in missing:
             self.install(package, package)
@@ -62,21 +30,6 @@ class Environment:
         """Finds out what is there."""
         self.versions = self.list_versions()
         self.prerelease_versions = self.list_versions(str(self.prerelease_directory))
-
-    def install(self, label, package, *options):
-        self.announce(f"installing {label} into {self.directory}")
-        result = subprocess.run([self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-                                 "--only-binary", ":all:", *options, package],
-                                capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            self.failures[label] = error_of(result)
-
-    def list_versions(self, *path):
-        if not self.python.exists():
-            return {}
-        code = VERSIONS if not path else VERSIONS.replace("distributions()", f"distributions(path={list(path)!r})")
-        listed = subprocess.run([self.python, "-c", code], capture_output=True, text=True, check=True)
-        return {normalised(name): version for name, version in json.loads(listed.stdout).items()}
 
     def versions_of(self, peer):
         """Of the packages that the peer needs, as far as they are there."""

@@ -3,7 +3,8 @@
 import csv
 import io
 import json
-import statistics
+
+from lib.figures import figures, median, shown
 
 SCHEMA_VERSION = 1
 CASE = ("dtype", "cache", "ranks", "turn", "position", "system")
@@ -38,13 +39,6 @@ def ratios(samples, first, other):
     return [ours[turn] / theirs[turn] for turn in sorted(ours.keys() & theirs.keys())]
 
 
-def figures(values):
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return {"median": statistics.median(known), "least": min(known), "most": max(known)}
-
-
 def summary(samples, systems):
     """One entry for each system of each group; the first of the systems is compared with all others."""
     entries = []
@@ -58,17 +52,6 @@ def summary(samples, systems):
             entry["times_as_fast"] = figures(ratios(group, systems[0], system)) if system != systems[0] else None
             entries.append(entry)
     return entries
-
-
-def shown(value, digits=2, unit=1):
-    if value is None:
-        return "–"
-    numbers = [value[name] / unit for name in ("median", "least", "most")]
-    return f"{numbers[0]:.{digits}f} ({numbers[1]:.{digits}f}–{numbers[2]:.{digits}f})"
-
-
-def median(value, digits, unit=1):
-    return "–" if value is None else f"{value['median'] / unit:.{digits}f}"
 
 
 def table_row(entry):

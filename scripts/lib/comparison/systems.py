@@ -16,7 +16,7 @@ import threading
 
 from lib import safeshuffle
 from lib.comparison import placement
-from lib.comparison.environment import last_line
+from lib.python_environment import last_line
 
 TIMEOUT_SECONDS = 1800
 SCRIPTS = safeshuffle.ROOT / "scripts"
@@ -193,12 +193,6 @@ def kill(process):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def failure_of_command(said):
-    """The first line that safeshuffle says under mpirun, which says more about it afterwards."""
-    own = [line for line in said.splitlines() if line.startswith("safeshuffle: ")]
-    return (own or [last_line(said)])[0] if said.strip() else "it says nothing"
-
-
 def failure(said):
     """The line that tells most of a Python program's last words."""
     lines = [line for line in said.splitlines() if line and not line[0].isspace() and ":" in line]
@@ -279,6 +273,9 @@ class MemoryCopy:
     loads = False
     settings = "safeshuffle probe --quick: memory_copy_fresh, all ranks at once"
 
+    def __init__(self, launch=safeshuffle.launcher):
+        self.launch = launch
+
     def obstacle(self, device):
         return ""
 
@@ -288,12 +285,11 @@ class MemoryCopy:
     def run(self, case, prepare):
         with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as cache:  # so that nothing is kept of it
             prepare()
-            probed = subprocess.run(
-                [*safeshuffle.launcher(case.ranks), case.command, "probe", case.model, "--quick", "--json",
-                 "--progress", "none"],
-                capture_output=True, text=True, check=False, env=safeshuffle.environment() | {"XDG_CACHE_HOME": cache})
-        if probed.returncode != 0:
-            raise NotRun(f"failed: {failure_of_command(probed.stderr)}")
-        measured = {entry["name"]: entry for entry in json.loads(probed.stdout)["measurements"]}
+            try:
+                probed = safeshuffle.run([*self.launch(case.ranks), "env", f"XDG_CACHE_HOME={cache}", case.command,
+                                          "probe", case.model, "--quick", "--json", "--progress", "none"])
+            except safeshuffle.Failed as failed:
+                raise NotRun(f"failed: {failed}") from failed
+        measured = {entry["name"]: entry for entry in json.loads(probed)["measurements"]}
         rate = measured["memory_copy_fresh"]["bytes_per_second"]["median"] * case.ranks
         return sample(case.bytes / rate, case.bytes, [])

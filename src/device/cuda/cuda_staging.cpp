@@ -1,6 +1,5 @@
 #include "device/cuda/cuda_staging.hpp"
 
-#include <cstdint>
 #include <utility>
 
 #include "core/arithmetic.hpp"
@@ -33,13 +32,12 @@ CudaStaging::~CudaStaging() {
 }
 
 std::optional<StagingSlot> CudaStaging::try_acquire(std::byte* device_destination,
-                                                    std::size_t bytes) {
+                                                    std::size_t bytes, std::size_t skip) {
   const std::scoped_lock lock(mutex_);
   require_working();
   if (free_.empty()) return {};
   const std::size_t slot = free_.back();
   free_.pop_back();
-  const auto skip = reinterpret_cast<std::uintptr_t>(device_destination) % core::page_bytes;
   return StagingSlot{{ring_.get() + slot * slot_stride_ + skip, bytes}, device_destination, slot};
 }
 

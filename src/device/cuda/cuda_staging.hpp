@@ -29,9 +29,8 @@ class CudaStaging final : public Staging {
   CudaStaging(SharedSession session, std::size_t slot_bytes, std::size_t slots);
   ~CudaStaging() override;
 
-  /// The slot's host memory is congruent to the destination modulo core::page_bytes, as direct
-  /// reads need it.
-  std::optional<StagingSlot> try_acquire(std::byte* device_destination, std::size_t bytes) override;
+  std::optional<StagingSlot> try_acquire(std::byte* device_destination, std::size_t bytes,
+                                         std::size_t skip) override;
   std::unique_ptr<DeviceReads> make_device_reads(
       std::span<const std::span<std::byte>> memory) override;
   void commit(StagingSlot slot, std::function<void()> landed) override;

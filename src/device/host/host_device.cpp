@@ -41,8 +41,8 @@ class HostPacker final : public Packer {
 
 class HostStaging final : public Staging {
  public:
-  std::optional<StagingSlot> try_acquire(std::byte* device_destination,
-                                         std::size_t bytes) override {
+  std::optional<StagingSlot> try_acquire(std::byte* device_destination, std::size_t bytes,
+                                         std::size_t /*skip*/) override {
     return StagingSlot{{device_destination, bytes}, device_destination, 0};
   }
 

@@ -1,0 +1,96 @@
+"""How ranks are started: by mpirun on this machine or on the nodes of a hostfile, or by srun in a Slurm allocation."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from lib import machine, page_cache, safeshuffle
+
+LEAST_RANKS = 4  # that "auto" goes up to where there are fewer GPUs
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Here:
+    """mpirun on this machine."""
+
+    name = "mpirun"
+
+    def ranks(self, number):
+        return safeshuffle.launcher(number)
+
+    def slots(self):
+        return max(LEAST_RANKS, len(machine.gpus()))
+
+    def prepare(self, files, state):
+        page_cache.prepare(files, state)
+
+
+class Nodes:
+    """Several nodes, or what the user calls so. Each makes the files cold or warm for itself."""
+
+    def prepare(self, files, state):
+        there = [sys.executable, "-m", "lib.prepare", state, *map(str, files)]
+        safeshuffle.run([*self.each_node(), "env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", *there])
+
+
+class Hostfile(Nodes):
+    name = "mpirun --hostfile"
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path).absolute()
+
+    def ranks(self, number):
+        return ["mpirun", "--hostfile", str(self.path), "--bind-to", "none", "-np", str(number)]
+
+    def each_node(self):
+        return ["mpirun", "--hostfile", str(self.path), "--bind-to", "none", "--map-by", "ppr:1:node"]
+
+    def slots(self):
+        return slots_of(self.path.read_text(encoding="utf-8"))
+
+
+class Slurm(Nodes):
+    name = "srun"
+
+    def __init__(self, variables=os.environ):
+        self.nodes = int(variables.get("SLURM_JOB_NUM_NODES") or variables.get("SLURM_NNODES") or 1)
+        self.tasks = int(variables.get("SLURM_NTASKS") or 0)
+
+    def ranks(self, number):
+        return ["srun", "--mpi=pmix", "--overlap", "--cpu-bind=none", f"--nodes={min(number, self.nodes)}",
+                f"--ntasks={number}"]
+
+    def each_node(self):
+        return ["srun", "--overlap", "--cpu-bind=none", f"--nodes={self.nodes}", f"--ntasks={self.nodes}",
+                "--ntasks-per-node=1"]
+
+    def slots(self):
+        return self.tasks or max(LEAST_RANKS, self.nodes)
+
+
+def slots_of(hostfile):
+    """Of all lines; one without a number has one, as Open MPI has it if it knows no better."""
+    lines = [line.split("#", 1)[0].strip() for line in hostfile.splitlines()]
+    found = [re.search(r"\bslots\s*=\s*(\d+)", line) for line in lines if line]
+    return sum(int(slots.group(1)) if slots else 1 for slots in found)
+
+
+def chosen(hostfile):
+    if hostfile:
+        return Hostfile(hostfile)
+    if os.environ.get("SLURM_JOB_ID") and shutil.which("srun"):
+        return Slurm()
+    return Here()
+
+
+def up_to(slots):
+    """Powers of two."""
+    return tuple(1 << bit for bit in range(slots.bit_length()) if 1 << bit <= slots)
+
+
+def version_of(launcher):
+    said = subprocess.run([launcher.ranks(1)[0], "--version"], capture_output=True, text=True, check=False)
+    return (said.stdout.splitlines() or ["unknown"])[0].strip()

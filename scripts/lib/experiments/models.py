@@ -1,0 +1,111 @@
+"""The checkpoints of an experiment."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+import tempfile
+
+from lib import safeshuffle
+
+ROOM = 1.1  # of what all models take
+
+
+class NoRoom(Exception):
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    name: str
+    directory: pathlib.Path
+    files: tuple  # of Path
+    bytes: int  # of tensors
+
+    def description(self):
+        return {"name": self.name, "files": len(self.files), "bytes": self.bytes,
+                "file_bytes": sum(file.stat().st_size for file in self.files)}
+
+
+def existing(name, directory, command):
+    files, size = safeshuffle.model_files(safeshuffle.inspect(directory, command))
+    return Made(name, pathlib.Path(directory).absolute(), files, size)
+
+
+def dealt(tensors, count, skew):
+    """Names by file: the largest tensor first, each to the file that lacks most of its share. The first file's share is
+    `skew` times as large as each of the others'."""
+    shares = [skew] + [1] * (count - 1)
+    lacking = [sum(size for _, size in tensors) * share / sum(shares) for share in shares]
+    names = [[] for _ in shares]
+    for name, size in sorted(tensors, key=lambda tensor: (-tensor[1], tensor[0])):
+        file = max(range(count), key=lambda at: lacking[at])
+        names[file].append(name)
+        lacking[file] -= size
+    return names
+
+
+def layout_with_files(sparse, model, command):
+    """A layout in the explicit form, with the tensors of a sparse model in other files."""
+    tensors = [(tensor["name"], tensor["bytes"]) for file in safeshuffle.inspect(sparse, command)["files"]
+               for tensor in file["tensors"]]
+    parts = dealt(tensors, model.files, model.skew)
+    if not all(parts):
+        raise NoRoom(f"model '{model.name}': {len(tensors)} tensors cannot be put into {model.files} files")
+    names = [f"model-{at:05}-of-{model.files:05}.safetensors" for at in range(1, model.files + 1)]
+    return {
+        "name": model.like,
+        "source": f"{model.like}, in other files",
+        "config": json.loads((sparse / "config.json").read_text()),
+        "dtypes": {"default": "BF16"},
+        "files": dict.fromkeys(names),
+        "weight_map": {tensor: name for name, part in zip(names, parts) for tensor in part},
+    }
+
+
+class Scratch:
+    """A directory with the models, each made once, while the object is used as a context."""
+
+    def __init__(self, parent, command):
+        self.command = command
+        self.temporary = tempfile.TemporaryDirectory(prefix="safeshuffle-bench-", dir=parent)
+        self.directory = pathlib.Path(self.temporary.name)
+        self.made = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.temporary.cleanup()
+
+    def sparse(self, model, scale):
+        """The same without contents, which takes no room."""
+        directory = self.directory / "sparse"
+        shutil.rmtree(directory, ignore_errors=True)
+        safeshuffle.make(directory, model.like, scale, self.command, sparse=True)
+        return directory
+
+    def size(self, model, scale):
+        return safeshuffle.inspect(self.sparse(model, scale), self.command)["totals"]["file_bytes"]
+
+    def check_room(self, wanted):
+        """`wanted`: pairs of a model and its scale."""
+        needed = ROOM * sum(self.size(model, scale) for model, scale in wanted)
+        free = shutil.disk_usage(self.directory).free
+        if needed > free:
+            raise NoRoom(f"the models take {needed / 1e9:.1f} GB, and {self.directory.parent} has {free / 1e9:.1f} GB "
+                         "free: give a directory that has more with --dir, or a smaller --scale")
+
+    def make(self, model, scale):
+        key = (model, scale)
+        if key not in self.made:
+            self.made[key] = self.make_new(model, scale, self.directory / f"model-{len(self.made)}")
+        return self.made[key]
+
+    def make_new(self, model, scale, directory):
+        like = model.like
+        if model.files:
+            like = self.directory / "layout.json"
+            like.write_text(json.dumps(layout_with_files(self.sparse(model, scale), model, self.command)))
+        safeshuffle.make(directory, like, 1 if model.files else scale, self.command)
+        return existing(model.name, directory, self.command)

@@ -1,0 +1,51 @@
+"""Draws plots with a Python that has matplotlib: this one, the distribution's, or one of an environment of its own."""
+
+import pathlib
+import subprocess
+import sys
+
+from lib.python_environment import PythonEnvironment, cache_directory, last_line
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = "matplotlib"
+DISTRIBUTION = "/usr/bin/python3"
+MODULE = "lib.experiments.plots"
+
+
+def has_matplotlib(python):
+    if not pathlib.Path(python).exists():
+        return False
+    done = subprocess.run([python, "-c", f"import {PACKAGE}"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def installed(environment):
+    """Why matplotlib cannot be installed; empty if it is."""
+    try:
+        environment.create()
+    except subprocess.CalledProcessError as error:
+        return f"no Python environment can be made in {environment.directory}: {error}"
+    environment.install(PACKAGE, PACKAGE)
+    return environment.failures.get(PACKAGE, "")
+
+
+def find_python(announce, install):
+    """A Python with matplotlib, and why there is none."""
+    environment = PythonEnvironment(cache_directory() / "plots", announce)
+    for python in (sys.executable, DISTRIBUTION, environment.python):
+        if has_matplotlib(python):
+            return python, ""
+    if not install:
+        return None, f"{PACKAGE} is not installed"
+    obstacle = installed(environment)
+    return environment.python, f"{PACKAGE} cannot be installed: {obstacle}" if obstacle else ""
+
+
+def draw(directories, announce, install=True):
+    """Of each of the results. Why there are no plots; empty if there are."""
+    python, obstacle = find_python(announce, install)
+    if obstacle:
+        return obstacle
+    absolute = [directory.absolute() for directory in directories]
+    done = subprocess.run([python, "-m", MODULE, *absolute], cwd=SCRIPTS, capture_output=True, text=True, check=False)
+    return last_line(done.stderr) if done.returncode != 0 else ""

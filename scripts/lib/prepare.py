@@ -1,0 +1,22 @@
+"""Prepares this node for a run: `page_cache.prepare`.
+
+usage: python3 -m lib.prepare cold|warm FILE...
+"""
+
+import os
+import pathlib
+import sys
+
+from lib import page_cache
+
+
+def main():
+    state, *files = sys.argv[1:]
+    try:
+        page_cache.prepare([pathlib.Path(file) for file in files], state)
+    except page_cache.Unprepared as error:
+        sys.exit(f"{os.uname().nodename}: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Progress on stderr."""
+
+import sys
+import time
+
+
+class Progress:
+    """What is being done, and how long all of it will take; one line, if it is a terminal."""
+
+    def __init__(self, total):
+        self.total, self.done, self.begin = total, 0, time.monotonic()
+
+    def say(self, line):
+        end = "" if sys.stderr.isatty() else "\n"
+        print(("\r\033[K" if sys.stderr.isatty() else "") + line, end=end, file=sys.stderr, flush=True)
+
+    def step(self, line):
+        self.say(f"[{self.done}/{self.total}] {line}{self.time_left()}")
+        self.done += 1
+
+    def time_left(self):
+        if self.done == 0:
+            return ""
+        seconds = (time.monotonic() - self.begin) / self.done * (self.total - self.done)
+        return f"; about {seconds / 60:.0f} min left" if seconds >= 90 else f"; about {seconds:.0f} s left"
+
+    def finish(self):
+        if sys.stderr.isatty():
+            self.say("")

@@ -1,0 +1,195 @@
+"""safeshuffle bench, from the command to its files, on a model that takes no room.
+
+Environment: that of launch.py.
+"""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from launch import run
+
+USAGE_ERROR = 2
+IO_ERROR = 3
+TIMEOUT_SECONDS = 60
+EXPERIMENT = {
+    "schema_version": 1,
+    "title": "A test",
+    "question": "Does it work?",
+    "models": [{"like": "llama-2-7b", "scale": 0.0001, "files": 4, "skew": 3}],
+    "ranks": [1, 2],
+    "cache": ["warm"],
+    "load": {"assign": ["round-robin"]},
+    "turns": 2,
+    "plots": [
+        {"kind": "lines", "title": "Rates", "x": "ranks"},
+        {"kind": "timeline", "title": "Timeline"},
+    ],
+}
+SRUN = """#!/bin/sh
+[ "$1" = --version ] && exec echo slurm 1.2
+ranks=1
+while :; do
+  case $1 in
+    --ntasks=*) ranks=${1#*=} ;;
+    --*) ;;
+    *) break ;;
+  esac
+  shift
+done
+unset SLURM_JOB_ID SLURM_JOB_NUM_NODES SLURM_NTASKS
+exec """
+
+
+def bench(*arguments):
+    return run("bench", *arguments)
+
+
+class Usage(unittest.TestCase):
+    def assert_fails(self, result, code, message):
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertRegex(result.stderr, message)
+
+    def test_help_is_that_of_the_program(self):
+        result = bench("--help")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("usage: safeshuffle bench EXPERIMENT", result.stdout)
+        self.assertIn("bench  ", run("--help").stdout)
+
+    def test_unknown_experiments_are_told_with_the_known_ones(self):
+        self.assert_fails(bench("weka"), USAGE_ERROR, "^safeshuffle: error: no experiment 'weka'; there are: .*strong-")
+        self.assert_fails(bench(), USAGE_ERROR, "EXPERIMENT is missing; there are: .*strong-scaling")
+        self.assertRegex(bench("--list").stdout, "(?m)^strong-scaling +How ")
+
+    def test_experiments_that_are_not_valid(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "e.json")
+            path.write_text(json.dumps(EXPERIMENT | {"turns": "many"}))
+            self.assert_fails(bench(path), USAGE_ERROR, f'^safeshuffle: error: {path}: turns: "many" is not a whole')
+            self.assert_fails(bench(Path(directory, "none.json")), USAGE_ERROR, "none.json: No such file")
+
+    def test_without_python(self):
+        result = subprocess.run([os.environ["SAFESHUFFLE"], "bench", "--list"], env={"PATH": "/nonexistent"},
+                                capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
+        self.assert_fails(result, IO_ERROR, "bench needs Python 3.11 or newer, and PATH has no python3")
+
+    def test_where_the_program_is_not_installed(self):
+        with tempfile.TemporaryDirectory() as directory:
+            command = shutil.copy2(os.environ["SAFESHUFFLE"], directory)
+            result = subprocess.run([command, "bench", "--list"], capture_output=True, text=True, check=False,
+                                    timeout=TIMEOUT_SECONDS)
+        self.assert_fails(result, IO_ERROR, "libexec/safeshuffle/scripts/bench: bench is not installed")
+
+    def test_it_starts_the_ranks_itself(self):
+        self.assert_fails(run("bench", "--list", ranks=2), USAGE_ERROR, "run it without mpirun")
+
+
+class Bench(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.enterClassContext(directory := tempfile.TemporaryDirectory(prefix="safeshuffle-"))
+        cls.root = Path(directory.name)
+        cls.model, cls.experiment = cls.root / "model", cls.root / "own.json"
+        cls.experiment.write_text(json.dumps(EXPERIMENT))
+        made = run("make", cls.model, "--like", "llama-2-7b", "--scale", "0.0001", "--sparse")
+        assert made.returncode == 0, made.stderr
+
+    def arguments(self, out, *further):
+        return [self.experiment, "--model", self.model, "--dir", self.root, "--out", out, "--no-plots", *further]
+
+    def results(self, out):
+        return json.loads((out / "results.json").read_text())
+
+    def test_from_an_experiment_to_a_page(self):
+        out = self.root / "page"
+        done = bench(self.experiment, "--dir", self.root, "--out", out, "--no-plots")
+        self.assertEqual((done.returncode, done.stdout), (0, f"{out / 'index.html'}\n"), done.stderr)
+        result = self.results(out)
+        self.assertEqual(len(result["samples"]), 2 * 2)
+        [model] = result["models"]
+        self.assertEqual(model["files"], 4)
+        for sample in result["samples"]:
+            self.assertEqual(sample["assignment"], "round-robin")
+            self.assertEqual(len(sample["ranks"]), sample["case"]["ranks"])
+            self.assertGreater(sample["wall_seconds"], sample["seconds"])
+        [timeline] = result["timelines"]
+        self.assertEqual([rank["rank"] for rank in timeline["ranks"]], [0, 1])
+        with open(out / "results.csv", encoding="utf-8") as file:
+            self.assertEqual(len(list(csv.DictReader(file))), len(result["samples"]))
+        page = (out / "index.html").read_text()
+        self.assertIn("<h1>A test</h1>", page)
+        self.assertIn("There are no plots", page)
+        self.assertIn(" s left", done.stderr)
+
+    def test_what_was_interrupted_is_continued(self):
+        out = self.root / "continued"
+        command = [os.environ["SAFESHUFFLE"], "bench", *map(str, self.arguments(out, "--turns", 20))]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            end = time.monotonic() + TIMEOUT_SECONDS
+            while not (out / "results.json").exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(TIMEOUT_SECONDS), 128 + signal.SIGINT)
+        before = self.results(out)["samples"]
+        self.assertTrue(0 < len(before) < 40)
+        self.assertEqual(list(self.root.glob("safeshuffle-bench-*")), [])  # nothing is left of it
+        done = bench(*self.arguments(out))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"which has {len(before)} samples", done.stderr)
+        after = self.results(out)["samples"]
+        self.assertEqual([one["seconds"] for one in after[:len(before)]], [one["seconds"] for one in before])
+        self.assertEqual(len(after), max(4, len(before)))
+
+    def test_other_results_are_not_mixed_in(self):
+        out = self.root / "other"
+        self.assertEqual(bench(*self.arguments(out, "--turns", 1, "--ranks", 1)).returncode, 0)
+        refused = bench(*self.arguments(out, "--turns", 1))
+        self.assertEqual(refused.returncode, USAGE_ERROR)
+        self.assertIn("has results with another experiment: use another --out, or --fresh", refused.stderr)
+        self.assertEqual(bench(*self.arguments(out, "--turns", 1, "--ranks", 2, "--fresh")).returncode, 0)
+        self.assertEqual({sample["case"]["ranks"] for sample in self.results(out)["samples"]}, {2})
+
+    def test_experiments_that_vary_models_need_their_own(self):
+        refused = bench("weak-scaling", "--model", self.model, "--out", self.root / "weak")
+        self.assertEqual(refused.returncode, USAGE_ERROR)
+        self.assertIn("weak-scaling varies its models: it cannot be run with --model", refused.stderr)
+
+    def test_in_a_slurm_allocation(self):
+        """With an srun that is mpirun."""
+        srun = self.root / "bin" / "srun"
+        srun.parent.mkdir()
+        srun.write_text(SRUN + os.environ["MPIEXEC"].replace("{ranks}", "$ranks") + ' "$@"\n')
+        srun.chmod(0o755)
+        out = self.root / "slurm"
+        variables = {"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2",
+                     "PATH": f"{srun.parent}:{os.environ['PATH']}"}
+        with mock.patch.dict(os.environ, variables):
+            done = bench(*self.arguments(out, "--turns", 1))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = self.results(out)
+        self.assertEqual(result["identity"]["launcher"]["name"], "srun")
+        self.assertEqual([len(sample["ranks"]) for sample in result["samples"]], [1, 2])
+
+    def test_a_case_that_fails(self):
+        out = self.root / "failing"
+        experiment = self.root / "failing.json"
+        experiment.write_text(json.dumps(EXPERIMENT | {"load": {"memory-budget": ["1MiB", None]}, "plots": [
+            EXPERIMENT["plots"][0] | {"series": "memory-budget"}]}))
+        done = bench(experiment, *self.arguments(out, "--turns", 1)[1:])
+        self.assertEqual(done.returncode, 7, done.stderr)  # that of the load
+        self.assertEqual(len(self.results(out)["samples"]), 2)
+        self.assertEqual([entry["what"] for entry in self.results(out)["not_run"]],
+                         ["1 rank, --memory-budget 1MiB", "2 ranks, --memory-budget 1MiB"])
+        self.assertIn("<h3>Not run</h3>", (out / "index.html").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
