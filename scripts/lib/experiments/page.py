@@ -114,9 +114,10 @@ def sample_table(result, experiment):
 
 
 def ceiling_table(result):
-    headings = [("ceiling", LEFT), ("model", LEFT), ("cache", LEFT), ("ranks", RIGHT), ("GB/s", RIGHT), ("", LEFT)]
+    headings = [("ceiling", LEFT), ("model", LEFT), ("cache", LEFT), ("ranks", RIGHT), ("turn", RIGHT),
+                ("GB/s", RIGHT), ("", LEFT)]
     rows = [[entry["system"], entry["case"]["model"], entry["case"]["cache"],
-             "any" if entry["system"] == "fio" else entry["case"]["ranks"],
+             "any" if entry["system"] == "fio" else entry["case"]["ranks"], entry["turn"] + 1,
              f"{entry['gigabytes_per_second']:.2f}", entry["note"]] for entry in result["ceilings"]]
     return "<h3>Ceilings</h3>" + table(headings, rows) if rows else ""
 
@@ -206,8 +207,8 @@ def experiment_of(result):
 def heading(results):
     machine, version = results[0]["identity"]["machine"], results[0]["identity"]["version"]
     title = "Scaling experiments" if len(results) > 1 else experiment_of(results[0]).title
-    return title, (f'<h1>{escape(title)}</h1><p class="soft">safeshuffle {escape(version)} on {escape(machine["cpu"])}, '
-                   f'{machine["cores"]} cores; {escape(results[0]["date"][:10])}</p>')
+    place = f"safeshuffle {version} on {machine['cpu']}, {machine['cores']} cores; {results[0]['date'][:10]}"
+    return title, f'<h1>{escape(title)}</h1><p class="soft">{escape(place)}</p>'
 
 
 def html(directories, obstacle=""):

@@ -44,8 +44,17 @@ def axis_label(axis):
     return {"ranks": "ranks", "model": "", "cache": ""}.get(axis, f"--{axis}")
 
 
-def ticks(values, width):
-    return ["\n".join(textwrap.wrap(str(page.shown_value(value)), width, break_long_words=False)) for value in values]
+def size_of(result, name):
+    """In words, if there is one model of the name."""
+    sizes = [model["bytes"] for model in result["models"] if model["name"] == name]
+    return f"{sizes[0] / 1e9:.2g} GB" if len(sizes) == 1 else ""
+
+
+def ticks(result, axis, values, width):
+    lines = [textwrap.wrap(str(page.shown_value(value)), width, break_long_words=False) for value in values]
+    if axis == "model":
+        lines = [[*parts, size_of(result, value)] for parts, value in zip(lines, values)]
+    return ["\n".join(filter(None, parts)) for parts in lines]
 
 
 class Panel:
@@ -193,7 +202,7 @@ def draw_lines(result, experiment, plot):
                 for at, series in enumerate(series_values(experiment, plot))]
         axes.set(title=panel.title(), xlabel=axis_label(plot.x), ylabel="GB/s", ylim=(0, 1.12 * max(tops)),
                  xlim=(-0.35, len(values) - 0.65))
-        axes.set_xticks(range(len(values)), ticks(values, tick_width(grid, values)))
+        axes.set_xticks(range(len(values)), ticks(result, plot.x, values, tick_width(grid, values)))
         axes.grid(axis="x", visible=False)
     handles = [Line2D([], [], label=series_label(plot, value), **styles[at % len(styles)])
                for at, value in enumerate(series_values(experiment, plot))]
@@ -225,7 +234,7 @@ def draw_bars(result, experiment, plot):
         for at, value in enumerate(values):
             draw_bar_group(axes, panel, plot, at, value, all_series)
         axes.set(title=panel.title(), xlabel=axis_label(plot.x), ylabel="GB/s", xlim=(-0.6, len(values) - 0.4))
-        axes.set_xticks(range(len(values)), ticks(values, tick_width(grid, values)))
+        axes.set_xticks(range(len(values)), ticks(result, plot.x, values, tick_width(grid, values)))
         axes.grid(axis="x", visible=False)
         axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     handles = [Patch(label=series_label(plot, value), color=COLOURS[at % len(COLOURS)], alpha=0.85)
@@ -258,12 +267,12 @@ def draw_stack(axes, at, entry, names):
 def draw_phases(result, experiment, plot):
     panels = panels_of(result, experiment, plot, {plot.x})
     values, names = experiment.axes[plot.x], used_phases(plot, panels)
-    figure, grid = make_figure(len(panels), 0.75 + 0.36 * len(values))
+    figure, grid = make_figure(len(panels), 0.75 + (0.5 if plot.x == "model" else 0.36) * len(values))
     for axes, panel in zip(grid, panels):
         there = [(at, panel.entry(**{plot.x: value})) for at, value in enumerate(values)]
         longest = max(draw_stack(axes, at, entry, names) for at, entry in there if entry)
         axes.set(title=panel.title(), xlabel="seconds", ylabel=axis_label(plot.x), xlim=(0, 1.18 * longest))
-        axes.set_yticks(range(len(values)), ticks(values, WIDEST_TICK))
+        axes.set_yticks(range(len(values)), ticks(result, plot.x, values, WIDEST_TICK))
         axes.set_ylim(len(values) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
     return finish(figure, plot, [Patch(label=name, color=PHASE_COLOURS[name]) for name in names])
@@ -299,8 +308,8 @@ def draw_heatmap(result, experiment, plot):
         shades = axes.imshow(values, cmap="cividis_r", vmin=min(there), vmax=max(there), aspect="auto")
         label_cells(axes, values, shades)
         axes.set(title=panel.title(), xlabel=axis_label(plot.x), ylabel=axis_label(plot.y))
-        axes.set_xticks(range(len(columns)), ticks(columns, tick_width(grid, columns)))
-        axes.set_yticks(range(len(rows)), ticks(rows, WIDEST_TICK))
+        axes.set_xticks(range(len(columns)), ticks(result, plot.x, columns, tick_width(grid, columns)))
+        axes.set_yticks(range(len(rows)), ticks(result, plot.y, rows, WIDEST_TICK))
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
