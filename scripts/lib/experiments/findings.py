@@ -69,4 +69,5 @@ def sentences(result, axes):
     """`axes`: those that tell cases apart."""
     if not result["summary"]:
         return ["Nothing was measured."]
-    return [fastest(result, axes), *speed_up_sentences(result, axes), bounds(result), outlier_sentence(result)]
+    found = [fastest(result, axes), *speed_up_sentences(result, axes), bounds(result), outlier_sentence(result)]
+    return [sentence[0].upper() + sentence[1:] for sentence in found]
