@@ -70,13 +70,13 @@ def touch_memory(size):
             memory.write(block[:size - at])
 
 
-def prepare(files, state):
-    """For a run: makes the files cold or warm, then writes as much memory as a load of them takes. That comes last,
-    because the host takes memory back within seconds."""
+def prepare(files, state, extra=0):
+    """For a run: makes the files cold or warm, then writes as much memory as a load of them takes, and `extra` bytes
+    more. That comes last, because the host takes memory back within seconds."""
     make, wanted = STATES[state]
     for _ in range(5):  # the kernel may drop a few pages meanwhile
         make(files)
-        touch_memory(2 * sum(path.stat().st_size for path in files))
+        touch_memory(2 * sum(path.stat().st_size for path in files) + extra)
         share = resident_share(files)
         if share == wanted:
             return
