@@ -91,8 +91,9 @@ std::uint64_t next_begin(std::span<const InPlaceBlock> blocks, std::uint64_t off
 
 std::vector<InPlaceBlock> take_in_place(Outgoing& outgoing, const InPlaceRule& rule) {
   std::vector<PackItem>& items = outgoing.items;
-  const auto others = std::ranges::stable_partition(items, goes_to_arena);
-  const std::span<PackItem> plain(items.begin(), others.begin());
+  // Not that of std::ranges, which Clang 14 does not compile with GCC's library.
+  const auto others = std::stable_partition(items.begin(), items.end(), goes_to_arena);
+  const std::span<PackItem> plain(items.begin(), others);
   std::ranges::sort(plain, {}, &PackItem::source);
   std::vector<InPlaceBlock> blocks = join(plain);
   const std::vector<Used> uses = other_uses(outgoing, plain.size());
