@@ -183,7 +183,8 @@ TEST_CASE("malformed machines are errors that name the place", "[prediction]") {
        R"("ranks_per_node.unit": unknown field)"}};
   for (const auto& [text, cause] : cases) {
     INFO(text);
-    const ErrorRecord record = failure<ConfigError>([&] { machine_from_json(text, "m.json"); });
+    const ErrorRecord record =
+        failure<ConfigError>([&, &text = text] { machine_from_json(text, "m.json"); });
     CHECK(record.file == "m.json");
     INFO(record.cause);
     CHECK(record.cause.find(cause) != std::string::npos);
