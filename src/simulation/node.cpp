@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace safeshuffle::simulation {
 namespace {
@@ -40,7 +41,16 @@ void Node::start(const SimulatedSpan& span, const Work& work, double now) {
   }
   activity.span.begin = now;
   active_.push_back(activity);
+  is_shared_ = false;
+}
+
+// All ranks start the same at once, so sharing waits until they have.
+double Node::next() {
+  if (std::exchange(is_shared_, true)) return next_;
   share();
+  next_ = std::numeric_limits<double>::infinity();
+  for (const Activity& each : active_) next_ = std::min(next_, now_ + each.left / each.speed);
+  return next_;
 }
 
 std::vector<SimulatedSpan> Node::finish(double now) {
@@ -54,7 +64,7 @@ std::vector<SimulatedSpan> Node::finish(double now) {
     finished.push_back(each.span);
   }
   std::erase_if(active_, is_done);
-  share();
+  is_shared_ = false;
   return finished;
 }
 
@@ -90,8 +100,6 @@ void Node::share() {
       ++settled;
     }
   }
-  next_ = std::numeric_limits<double>::infinity();
-  for (const Activity& each : active_) next_ = std::min(next_, now_ + each.left / each.speed);
 }
 
 }  // namespace safeshuffle::simulation

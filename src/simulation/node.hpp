@@ -29,7 +29,7 @@ class Node {
   void start(const SimulatedSpan& span, const Work& work, double now);
 
   /// When the first activity finishes if nothing else starts; infinity if there is none.
-  double next() const noexcept { return next_; }
+  double next();
 
   /// Removes those that have finished by `now`, in the order in which they were started.
   std::vector<SimulatedSpan> finish(double now);
@@ -45,6 +45,7 @@ class Node {
   std::array<double, resource_count> busy_{};
   double now_ = 0;
   double next_ = std::numeric_limits<double>::infinity();
+  bool is_shared_ = true;  // since the last activity started or finished
 };
 
 }  // namespace safeshuffle::simulation

@@ -67,10 +67,11 @@ class Simulator {
   Simulation run() && {
     open();
     while (true) {
-      const auto node = std::ranges::min_element(nodes_, {}, &Node::next);
-      if (node->next() == std::numeric_limits<double>::infinity()) break;
-      now_ = node->next();
-      for (const SimulatedSpan& span : node->finish(now_)) end(span);
+      Node& node = *std::ranges::min_element(nodes_, {}, &Node::next);
+      const double next = node.next();
+      if (next == std::numeric_limits<double>::infinity()) break;
+      now_ = next;
+      for (const SimulatedSpan& span : node.finish(now_)) end(span);
     }
     result_.seconds = now_;
     sum_up();

@@ -84,10 +84,10 @@ Work WorkModel::pack(const Traffic& traffic, bool fresh) const {
   return work;
 }
 
-// Sends and receives at the same time; beside it, a wave takes its own time.
+// Sends and receives at the same time.
 Work WorkModel::exchange(const Messages& messages) const {
   Work work;
-  add_cores(std::max(messages.sent, messages.received), exchange_, work);
+  work.alone = seconds_for(std::max(messages.sent, messages.received), exchange_.alone);
   of(work, SharedResource::host) =
       seconds_for((messages.sent + messages.received) / 2, exchange_.node);
   touch(messages.received, work);
