@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "core/text.hpp"
+#include "core/thread.hpp"
 #include "plan/waves.hpp"
 
 namespace safeshuffle::pipeline {
@@ -49,11 +49,7 @@ WaveReader::WaveReader(const source::Source& source, const plan::Schedule& sched
       batches_(schedule.slabs),
       deadline_(options.timeout),
       abandoned_(std::make_unique<Abandoned>()) {
-  try {
-    ring_ = std::async(std::launch::async, [this] { return make_ring(); });
-  } catch (const std::system_error& error) {
-    throw MemoryError("cannot start a thread: " + error.code().message());
-  }
+  ring_ = core::start_async([this] { return make_ring(); });
 }
 
 void WaveReader::open(std::shared_ptr<Buffers> buffers) {
