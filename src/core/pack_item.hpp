@@ -37,10 +37,14 @@ inline bool is_one_block(const PackItem& item) noexcept {
                                                      item.destination_stride == item.row_bytes));
 }
 
+/// `bytes` of elements of type `from` after conversion to `to`.
+inline std::uint64_t converted_bytes(std::uint64_t bytes, DType from, DType to) noexcept {
+  return from == to ? bytes : bytes / (bits(from) / 8) * (bits(to) / 8);
+}
+
 /// Bytes of one destination row.
 inline std::uint64_t destination_row_bytes(const PackItem& item) noexcept {
-  return item.from == item.to ? item.row_bytes
-                              : item.row_bytes / (bits(item.from) / 8) * (bits(item.to) / 8);
+  return converted_bytes(item.row_bytes, item.from, item.to);
 }
 
 }  // namespace safeshuffle

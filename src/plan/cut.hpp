@@ -82,9 +82,4 @@ struct Share {
 /// [begin, end) may be any stored bytes of the tensor.
 Share share_of(const Cut& cut, const RankColumns& columns, std::uint64_t begin, std::uint64_t end);
 
-/// `stored` bytes of elements of type `from` after conversion to `to`.
-inline std::uint64_t converted_bytes(std::uint64_t stored, DType from, DType to) noexcept {
-  return from == to ? stored : stored / (bits(from) / 8) * (bits(to) / 8);
-}
-
 }  // namespace safeshuffle::plan

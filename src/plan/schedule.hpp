@@ -14,6 +14,7 @@
 #include "safeshuffle/plan.hpp"
 #include "safeshuffle/target.hpp"
 
+#include "core/pack_item.hpp"
 #include "plan/cut.hpp"
 
 namespace safeshuffle::plan {

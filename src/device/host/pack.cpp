@@ -14,8 +14,10 @@
 namespace safeshuffle::device {
 namespace {
 
-/// Source bytes of one task: large relative to the cost of scheduling it, small relative to a slab.
-constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
+/// Tasks end where one of these ends in the destination: large relative to the cost of scheduling
+/// a task, small relative to a slab. It is a huge page: if two threads touched a new one at the
+/// same time, the system would zero it for both.
+constexpr std::uint64_t task_bytes = std::uint64_t{2} << 20;
 
 /// Tasks start at multiples of this within an item, so that no element is split.
 constexpr std::uint64_t cut_alignment = 64;
@@ -35,6 +37,13 @@ struct Position {
   std::uint64_t byte = 0;
 };
 
+/// Source bytes of a task that starts with this byte of this item. As if the destination had no
+/// gaps: it matters for what lies close together.
+std::uint64_t bytes_of_task(const PackItem& item, std::uint64_t byte) {
+  const std::uint64_t reached = item.destination + converted_bytes(byte, item.from, item.to);
+  return converted_bytes(task_bytes - reached % task_bytes, item.to, item.from);
+}
+
 /// Where each task starts; it ends where the next one starts.
 std::vector<Position> cut_into_tasks(std::span<const PackItem> items) {
   std::vector<Position> starts;
@@ -44,7 +53,7 @@ std::vector<Position> cut_into_tasks(std::span<const PackItem> items) {
     for (std::uint64_t byte = 0; byte < bytes;) {
       if (room == 0) {
         starts.push_back({i, byte});
-        room = task_bytes;
+        room = core::align_up(bytes_of_task(items[i], byte), cut_alignment);
       }
       const std::uint64_t rest = bytes - byte;
       const std::uint64_t taken = rest <= room ? rest : core::align_down(room, cut_alignment);
