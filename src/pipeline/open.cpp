@@ -13,6 +13,7 @@
 #include "plan/cost_fields.hpp"
 #include "source/discover.hpp"
 #include "source/files.hpp"
+#include "source/header_reader.hpp"
 
 namespace safeshuffle {
 namespace pipeline {
@@ -71,14 +72,24 @@ format::FileHeader parse(const format::RawHeader& raw, const std::string& path,
   return header;
 }
 
+std::vector<std::string> files_of(const comm::Control& control,
+                                  const std::vector<std::string>& files) {
+  std::vector<std::string> own;
+  for (std::size_t i = control.rank(); i < files.size(); i += control.size()) {
+    own.push_back(files[i]);
+  }
+  return own;
+}
+
 // Each rank reads and parses its files, because parsing takes longer than reading.
 std::string read_headers(const source::Source& source, const std::vector<std::string>& files,
                          const comm::Control& control, const comm::Heartbeat& beat,
                          std::vector<std::uint64_t>& inodes) {
+  source::HeaderReader reader(source, files_of(control, files));
   core::WireWriter out;
   out.put(core::node_id());
   for (std::size_t i = control.rank(); i < files.size(); i += control.size()) {
-    const format::FileHeader header = parse(source::read_header(source, files[i]), files[i], beat);
+    const format::FileHeader header = parse(reader.next(), files[i], beat);
     encode(header, out);
     inodes[i] = header.inode;
     beat();
@@ -183,11 +194,11 @@ Opened open_together(const source::Source& source, const std::vector<std::string
 Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
   const source::Source& files = source::files();
   const format::Listing listing = source::discover(files, paths);
+  source::HeaderReader reader(files, listing.files);
   pipeline::CachedShare cached;
   auto file = listing.files.begin();
   format::Contents contents = format::join_headers(listing, [&] {
-    const std::string& path = *file++;
-    format::FileHeader header = format::parse_file_header(source::read_header(files, path), path);
+    format::FileHeader header = format::parse_file_header(reader.next(), *file++);
     cached.add(header);
     return header;
   });

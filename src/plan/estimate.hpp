@@ -9,9 +9,9 @@
 
 namespace safeshuffle::plan {
 
-/// Opening a file of which the page cache has all, identifying and closing it: once to find out
-/// what is cached, and once to read it.
-inline constexpr double seconds_per_file = 20e-6;
+/// Opening a file of which the page cache has all, identifying and closing it. Measured with two
+/// ranks per core.
+inline constexpr double seconds_per_file = 30e-6;
 
 /// From the first read to the last tensor, by the costs of the site, of a schedule that is filled.
 /// Every step of a rank takes its bytes by its rate. Storage works beside the ranks. On the host,

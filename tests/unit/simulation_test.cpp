@@ -72,8 +72,8 @@ simulation::Work work(double alone, double storage, double host) {
 TEST_CASE("a single rank is as fast as its disk, and packs its last wave at the end",
           "[simulation]") {
   const Simulation load = simulated(4, on(gpu_machine(), 1));
-  check(load.seconds, 20e-6 * 4 + 4 * (0.5 + last_copy) + 0.01);
-  check(load.first_wave_seconds, 20e-6 * 4 + 0.5 + last_copy + 0.01);
+  check(load.seconds, 30e-6 * 4 + 4 * (0.5 + last_copy) + 0.01);
+  check(load.first_wave_seconds, 30e-6 * 4 + 0.5 + last_copy + 0.01);
   check(load.use.storage, 1.0 / load.seconds);  // 4 GB of a node that reads 4 GB/s
   CHECK(load.use.network_out == 0);
   const SimulatedRank& rank = load.ranks.front();
@@ -100,7 +100,7 @@ TEST_CASE("what cannot be hidden behind an exchange adds to it", "[simulation]")
   machine.costs.exchange = 0.5e9;
   const Simulation load = simulated(4, on(machine, 2, 1));
   // Each sends half of 1 GB in each of two waves; only the first read is waited for.
-  check(load.seconds, 20e-6 * 2 + 0.125 + last_copy + 2 * (0.01 + 1));
+  check(load.seconds, 30e-6 * 2 + 0.125 + last_copy + 2 * (0.01 + 1));
   check(load.ranks[1].exchange, 2);
 }
 
@@ -124,21 +124,21 @@ TEST_CASE("the slowest rank holds up the exchange of all", "[simulation]") {
   const Plan plan =
       make_plan(make_catalog(files), {cut(0, 1000), cut(0, 100)}, cluster.world, options);
   const Simulation load = simulate(plan, cluster, true);
-  check(span_of(load, Step::read, 1, 0).end, 20e-6 + 0.05);
+  check(span_of(load, Step::read, 1, 0).end, 30e-6 + 0.05);
   check(span_of(load, Step::exchange, 0, 0).begin, span_of(load, Step::exchange, 1, 0).begin);
-  check(load.ranks[1].exchange, load.seconds - 20e-6 - 0.05 - last_copy - 0.001);
+  check(load.ranks[1].exchange, load.seconds - 30e-6 - 0.05 - last_copy - 0.001);
 }
 
 TEST_CASE("on the host, what is cached is packed as it is read, and memory is touched",
           "[simulation]") {
   // 2 GB at 4 GB/s, and into new memory at 12 GB/s for both cores.
   const Simulation warm = simulated(2, on(host_machine(), 1, 1));
-  check(warm.seconds, 20e-6 * 2 + 0.5 + 2.0 / 12);
+  check(warm.seconds, 30e-6 * 2 + 0.5 + 2.0 / 12);
   CHECK(warm.ranks.front().read_busy == 0);
   // The first reads touch slabs, at the speed of both cores: 1 GB in 1/2 + 1/12 s, and 1/6 + 1/12 s
   // to pack it; while it does, the next read has no core for its share of that.
   const Simulation cold = simulated(1, on(host_machine(), 1));
-  check(cold.seconds, 20e-6 + 0.5 + 1.0 / 12 + 1.0 / 6 + 1.0 / 12);
+  check(cold.seconds, 30e-6 + 0.5 + 1.0 / 12 + 1.0 / 6 + 1.0 / 12);
 }
 
 TEST_CASE("nodes exchange by their networks", "[simulation]") {
