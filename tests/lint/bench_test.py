@@ -58,8 +58,14 @@ class Validation(unittest.TestCase):
                 experiment = experiments.read(path, quick)
                 self.assertTrue(experiment.plots, path)
                 for model in experiment.models:
-                    layout = EXPERIMENTS.parent / "layouts" / f"{model.like}.json"
-                    self.assertTrue(layout.is_file(), f"{path}: {model.like}")
+                    built_in = EXPERIMENTS.parent / "layouts" / f"{model.like}.json"
+                    self.assertTrue(built_in.is_file() or Path(model.like).is_file(), f"{path}: {model.like}")
+
+    def test_layout_files_are_named_from_the_experiment(self):
+        definition = DEFINITION | {"models": [{"like": "layouts/x.json", "scale": 1}, {"like": "bloom-176b", "scale": 1}]}
+        found = experiments.check("/there/e.json", "e", definition).models
+        self.assertEqual([model.like for model in found], ["/there/layouts/x.json", "bloom-176b"])
+        self.assertEqual([model.name for model in found], ["layouts/x.json", "bloom-176b"])
 
     def test_cases_are_all_combinations(self):
         cases = checked().cases()

@@ -145,12 +145,17 @@ def option_accepts(option):
             'null or a size such as "8MiB"')
 
 
+def layout(path, like):
+    """A built-in layout, or a file named from the directory of the experiment at `path`."""
+    return str(pathlib.Path(path).parent / like) if like.endswith(".json") else like
+
+
 def check_model(path, value, where):
     checker = Checker(path, value, where)
     like = checker.take_text("like")
     model = Model(
         name=checker.take_text("name", required=False) or like,
-        like=like,
+        like=layout(path, like),
         scale=checker.take("scale", lambda scale: is_number(scale) and 0 < scale <= 1, "above 0 and at most 1",
                            required=True),
         files=checker.take("files", is_count, "a whole number above 0"),

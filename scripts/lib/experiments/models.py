@@ -1,6 +1,7 @@
 """The checkpoints of an experiment."""
 
 import dataclasses
+import heapq
 import json
 import pathlib
 import shutil
@@ -36,12 +37,14 @@ def dealt(tensors, count, skew):
     """Names by file: the largest tensor first, each to the file that lacks most of its share. The first file's share is
     `skew` times as large as each of the others'."""
     shares = [skew] + [1] * (count - 1)
-    lacking = [sum(size for _, size in tensors) * share / sum(shares) for share in shares]
+    unit = sum(size for _, size in tensors) / sum(shares)
+    lacking = [(-unit * share, file) for file, share in enumerate(shares)]
+    heapq.heapify(lacking)
     names = [[] for _ in shares]
     for name, size in sorted(tensors, key=lambda tensor: (-tensor[1], tensor[0])):
-        file = max(range(count), key=lambda at: lacking[at])
+        lacks, file = lacking[0]
         names[file].append(name)
-        lacking[file] -= size
+        heapq.heapreplace(lacking, (lacks + size, file))
     return names
 
 
