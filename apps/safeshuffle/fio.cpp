@@ -88,8 +88,10 @@ std::vector<FioRun> fio_runs(double seconds) {
                                        fmt::format("--runtime={:.0f}ms", seconds * 1000)});
     return FioRun{direct, settings, std::move(arguments)};
   };
-  return {run(true, "libaio, blocks of 1 MiB, queue of 16",
-              {"--ioengine=libaio", "--bs=1m", "--iodepth=16"}),
+  return {run(true, "io_uring, blocks of 1 MiB, queue of 64",
+              {"--ioengine=io_uring", "--bs=1m", "--iodepth=64"}),
+          run(true, "libaio, blocks of 1 MiB, queue of 64",
+              {"--ioengine=libaio", "--bs=1m", "--iodepth=64"}),
           run(true, "psync, blocks of 8 MiB", {"--ioengine=psync", "--bs=8m"}),
           run(false, "psync, blocks of 1 MiB", {"--ioengine=psync", "--bs=1m"}),
           run(false, "psync, blocks of 8 MiB", {"--ioengine=psync", "--bs=8m"})};

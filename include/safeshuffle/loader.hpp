@@ -36,7 +36,7 @@ struct Checkpoint {
 
 /// Reads the headers of a checkpoint: a directory, a `.safetensors` file, an `.index.json`, or
 /// several files. For a model's directory in the Hugging Face cache, this is its main revision.
-/// Throws IoError or FormatError.
+/// Throws IoError, FormatError or MemoryError.
 Checkpoint open_checkpoint(const std::vector<std::string>& paths);
 Checkpoint open_checkpoint(const std::string& path);
 

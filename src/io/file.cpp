@@ -11,8 +11,8 @@
 namespace safeshuffle::io {
 namespace {
 
-// A small range is judged by the megabyte that it begins: reading the header has cached the first
-// pages behind it.
+// A small range is judged by the megabyte that it begins: reading the header has cached the page
+// that it ends in.
 constexpr std::uint64_t least_judged = core::mebibyte;
 
 void require_identity(const FileInfo& info, const core::FileIdentity& found) {

@@ -72,8 +72,8 @@ format::FileHeader parse(const format::RawHeader& raw, const std::string& path,
   return header;
 }
 
-std::vector<std::string> files_of(const comm::Control& control,
-                                  const std::vector<std::string>& files) {
+std::vector<std::string> own_files(const comm::Control& control,
+                                   const std::vector<std::string>& files) {
   std::vector<std::string> own;
   for (std::size_t i = control.rank(); i < files.size(); i += control.size()) {
     own.push_back(files[i]);
@@ -85,7 +85,7 @@ std::vector<std::string> files_of(const comm::Control& control,
 std::string read_headers(const source::Source& source, const std::vector<std::string>& files,
                          const comm::Control& control, const comm::Heartbeat& beat,
                          std::vector<std::uint64_t>& inodes) {
-  source::HeaderReader reader(source, files_of(control, files));
+  source::HeaderReader reader(source, own_files(control, files));
   core::WireWriter out;
   out.put(core::node_id());
   for (std::size_t i = control.rank(); i < files.size(); i += control.size()) {

@@ -1,6 +1,7 @@
 #include "source/header_reader.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "source/discover.hpp"
@@ -11,36 +12,34 @@ namespace {
 /// More than there are cores, because they wait.
 constexpr std::size_t most_readers = 8;
 
-/// Many per reader, because the slowest one is waited for at the end.
-constexpr std::size_t most_ahead = 8 * most_readers;
+/// So that none idles while the caller uses what has been read.
+constexpr std::size_t most_ahead = 2 * most_readers;
 
-std::size_t helpers_for(std::size_t paths) {
-  return std::clamp<std::size_t>(paths, 1, most_readers) - 1;
+/// One header is read by the caller itself.
+std::size_t readers_for(std::size_t paths) {
+  return paths == 1 ? 0 : std::min(paths, most_readers);
 }
 
 }  // namespace
 
 HeaderReader::HeaderReader(const Source& source, std::vector<std::string> paths)
-    : source_(source), paths_(std::move(paths)), pool_(helpers_for(paths_.size())) {}
+    : source_(source), paths_(std::move(paths)), pool_(readers_for(paths_.size())) {}
 
 format::RawHeader HeaderReader::next() {
-  if (next_ == ahead_begin_ + ahead_.size()) read_ahead();
-  Outcome& outcome = ahead_[next_++ - ahead_begin_];
-  if (outcome.error) std::rethrow_exception(outcome.error);
-  return std::move(outcome.header);
-}
-
-HeaderReader::Outcome HeaderReader::read(const std::string& path) const try {
-  return {read_header(source_, path), nullptr};
-} catch (...) {
-  return {{}, std::current_exception()};
+  if (paths_.size() == 1) return read_header(source_, paths_.front());
+  read_ahead();
+  std::future<format::RawHeader> header = std::move(ahead_.front());
+  ahead_.pop_front();
+  return header.get();
 }
 
 void HeaderReader::read_ahead() {
-  ahead_begin_ = next_;
-  ahead_.assign(std::min(paths_.size() - next_, most_ahead), {});
-  pool_.parallel_for(ahead_.size(),
-                     [this](std::size_t i) { ahead_[i] = read(paths_[ahead_begin_ + i]); });
+  while (submitted_ < paths_.size() && ahead_.size() < most_ahead) {
+    const auto read = std::make_shared<std::packaged_task<format::RawHeader()>>(
+        [this, &path = paths_[submitted_++]] { return read_header(source_, path); });
+    ahead_.push_back(read->get_future());
+    pool_.submit([read] { (*read)(); });
+  }
 }
 
 }  // namespace safeshuffle::source

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <exception>
+#include <deque>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -13,30 +14,24 @@
 namespace safeshuffle::source {
 
 /// Reads headers in the order of `paths`, some of them ahead at the same time: storage and file
-/// servers take much longer to answer than to send so little.
+/// servers take much longer to answer than to send so little. Not thread-safe.
 class HeaderReader {
  public:
-  /// Throws MemoryError if threads cannot be started.
+  /// `source` must outlive it. Throws MemoryError if threads cannot be started.
   HeaderReader(const Source& source, std::vector<std::string> paths);
 
-  /// The header of the next path. Throws what `read_header` throws of it.
+  /// The header of the next path; waits for no others. Throws what `read_header` throws of it. To
+  /// be called once for each path.
   format::RawHeader next();
 
  private:
-  struct Outcome {
-    format::RawHeader header;
-    std::exception_ptr error;
-  };
-
-  Outcome read(const std::string& path) const;
   void read_ahead();
 
   const Source& source_;
   const std::vector<std::string> paths_;
+  std::size_t submitted_ = 0;  // of paths_
+  std::deque<std::future<format::RawHeader>> ahead_;
   core::ThreadPool pool_;
-  std::size_t next_ = 0;         // of paths_
-  std::vector<Outcome> ahead_;   // the last ones of which have not been returned yet
-  std::size_t ahead_begin_ = 0;  // of paths_
 };
 
 }  // namespace safeshuffle::source

@@ -133,11 +133,11 @@ class HangingStorage(LostRank):
 
     def test_storage_hangs_while_a_peer_is_lost(self):
         """Giving up on the peer must not end in waiting for the storage."""
-        stop = {"rank": 1, "path": model.file_name(1), "action": "stop", "times": 1}
-        stop = PHASES["read"] | stop
-        hang = {"rank": 0, "call": "pread", "thread": "worker", "path": model.file_name(0)}
-        hang |= {"from": model.WINDOW + 8192, "action": "sleep", "value": 60_000}
-        result = self.load("--timeout", TIMEOUT_SECONDS, "--threads", 1, ranks=2,
+        data = PHASES["read"] | {"from": 8}  # not a header: each rank has two
+        stop = data | {"rank": 1, "path": model.file_name(1), "action": "stop", "times": 1}
+        hang = data | {"rank": 0, "path": model.file_name(0), "from": model.WINDOW}
+        hang |= {"action": "sleep", "value": 60_000}
+        result = self.load("--timeout", TIMEOUT_SECONDS, "--threads", 1, "--direct", "off", ranks=2,
                            faults=[stop, hang])  # fmt: skip
         self.assert_fails(result, 9, "rank 1: ")
         self.assert_ended(result)

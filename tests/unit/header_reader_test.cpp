@@ -1,12 +1,15 @@
 // Reading headers ahead: all of them, in order, errors where they belong, several at the same time.
 #include "source/header_reader.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -56,6 +59,28 @@ class OpenedInPairs final : public testing::WrappedFiles {
   mutable bool paired_ = false;
 };
 
+/// Of which one is not opened before it is released.
+class HeldUp final : public testing::WrappedFiles {
+ public:
+  explicit HeldUp(std::string path) : path_(std::move(path)) {}
+
+  std::unique_ptr<source::Handle> open(const std::string& path,
+                                       source::Access access) const override {
+    if (path == path_)
+      in_time_ = released_.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    return files_.open(path, access);
+  }
+
+  void release() { release_.set_value(); }
+  bool in_time() const { return in_time_; }
+
+ private:
+  const std::string path_;
+  std::promise<void> release_;
+  std::shared_future<void> released_ = release_.get_future();
+  mutable std::atomic<bool> in_time_ = false;
+};
+
 }  // namespace
 
 TEST_CASE("headers read ahead come in the order of their paths", "[format][header_reader]") {
@@ -88,4 +113,15 @@ TEST_CASE("a slow answer of storage does not hold the other headers up",
   CHECK(reader.next().json == header_of(0));
   CHECK(reader.next().json == header_of(1));
   CHECK(files.paired());
+}
+
+TEST_CASE("a header is not held up by those read ahead", "[format][header_reader]") {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> paths = write_files(directory, 3);
+  HeldUp files(paths[1]);
+  source::HeaderReader reader(files, paths);
+  CHECK(reader.next().json == header_of(0));
+  files.release();
+  CHECK(reader.next().json == header_of(1));
+  CHECK(files.in_time());
 }

@@ -4,7 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <span>
+#include <thread>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -66,6 +73,42 @@ class ReadSlab final : public device::PackSource {
   std::uint64_t end_;
 };
 
+/// Remembers which threads have filled which 2 MiB of the arena.
+class TouchedSlab final : public device::PackSource {
+ public:
+  explicit TouchedSlab(std::span<const std::byte> slab) : slab_(slab) {}
+
+  void read(std::uint64_t offset, std::span<std::byte> to) const override {
+    slab_.read(offset, to);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // so that all threads take part
+    const std::scoped_lock lock(mutex_);
+    touches_.push_back({to.data(), to.data() + to.size() - 1, std::this_thread::get_id()});
+  }
+
+  /// The threads, by huge page of an arena that begins there.
+  std::map<std::ptrdiff_t, std::set<std::thread::id>> threads_of_pages(
+      const std::byte* arena) const {
+    constexpr std::ptrdiff_t huge_page = 2 << 20;
+    std::map<std::ptrdiff_t, std::set<std::thread::id>> threads;
+    for (const Touch& touch : touches_) {
+      threads[(touch.first - arena) / huge_page].insert(touch.thread);
+      threads[(touch.last - arena) / huge_page].insert(touch.thread);
+    }
+    return threads;
+  }
+
+ private:
+  struct Touch {
+    const std::byte* first;
+    const std::byte* last;
+    std::thread::id thread;
+  };
+
+  ReadSlab slab_;
+  mutable std::mutex mutex_;
+  mutable std::vector<Touch> touches_;
+};
+
 /// Packs with `threads`, from memory and by reading, and naively; the targets must be equal to the
 /// last byte.
 void check(const PackTable& table, std::size_t threads) {
@@ -81,6 +124,41 @@ void check(const PackTable& table, std::size_t threads) {
 
 TEST_CASE("every misalignment of source and destination, for every pair of types", "[pack]") {
   check(testing::every_misalignment(), 1);
+}
+
+TEST_CASE("tasks end with huge pages, also within what is converted", "[pack]") {
+  constexpr std::uint64_t huge_page = 2 << 20;
+  const std::uint64_t before_end = GENERATE(0U, 1U, 3U, 4U, 65U);
+  const auto [from, to] = GENERATE(table<DType, DType>(
+      {{DType::BF16, DType::F32}, {DType::F32, DType::F16}, {DType::U8, DType::U8}}));
+  PackTable table;
+  table.append({.destination = huge_page - before_end,
+                .rows = 1,
+                .row_bytes = huge_page,
+                .source_stride = huge_page,
+                .destination_stride = 2 * huge_page,
+                .from = from,
+                .to = to});
+  check(table, 2);
+}
+
+TEST_CASE("no huge page is touched by two threads", "[pack]") {
+  PackTable table;
+  constexpr std::uint64_t bytes = 1'500'032;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    table.append({.source = i * bytes,
+                  .destination = i * (bytes + 256),
+                  .rows = 1,
+                  .row_bytes = bytes,
+                  .source_stride = bytes,
+                  .destination_stride = bytes});
+  }
+  const TouchedSlab slab(table.slab());
+  const PackTargets packed = table.packed(3, &slab);
+  for (const auto& [page, threads] : slab.threads_of_pages(packed.arena.data())) {
+    INFO("page " << page);
+    CHECK(threads.size() == 1);
+  }
 }
 
 TEST_CASE("what cannot be read is an error, on any number of threads", "[pack]") {

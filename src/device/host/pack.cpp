@@ -14,9 +14,9 @@
 namespace safeshuffle::device {
 namespace {
 
-/// Tasks end where one of these ends in the destination: large relative to the cost of scheduling
-/// a task, small relative to a slab. It is a huge page: if two threads touched a new one at the
-/// same time, the system would zero it for both.
+/// Tasks end where one of these ends in the destination, or up to `cut_alignment` later: large
+/// relative to the cost of scheduling a task, small relative to a slab. It is a huge page: if two
+/// threads touched a new one at the same time, the system would zero it for both.
 constexpr std::uint64_t task_bytes = std::uint64_t{2} << 20;
 
 /// Tasks start at multiples of this within an item, so that no element is split.
@@ -37,11 +37,13 @@ struct Position {
   std::uint64_t byte = 0;
 };
 
-/// Source bytes of a task that starts with this byte of this item. As if the destination had no
-/// gaps: it matters for what lies close together.
-std::uint64_t bytes_of_task(const PackItem& item, std::uint64_t byte) {
+/// Source bytes of this item from this byte on that belong to one task. Gaps between rows of the
+/// destination are not counted.
+std::uint64_t bytes_to_cut(const PackItem& item, std::uint64_t byte) {
   const std::uint64_t reached = item.destination + converted_bytes(byte, item.from, item.to);
-  return converted_bytes(task_bytes - reached % task_bytes, item.to, item.from);
+  const std::uint64_t bytes =
+      converted_bytes(task_bytes - reached % task_bytes, item.to, item.from);
+  return core::align_up(std::max<std::uint64_t>(bytes, 1), cut_alignment);
 }
 
 /// Where each task starts; it ends where the next one starts.
@@ -50,10 +52,11 @@ std::vector<Position> cut_into_tasks(std::span<const PackItem> items) {
   std::uint64_t room = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::uint64_t bytes = source_bytes(items[i]);
+    room = std::min(room, bytes_to_cut(items[i], 0));
     for (std::uint64_t byte = 0; byte < bytes;) {
       if (room == 0) {
         starts.push_back({i, byte});
-        room = core::align_up(bytes_of_task(items[i], byte), cut_alignment);
+        room = bytes_to_cut(items[i], byte);
       }
       const std::uint64_t rest = bytes - byte;
       const std::uint64_t taken = rest <= room ? rest : core::align_down(room, cut_alignment);
