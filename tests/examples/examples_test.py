@@ -159,7 +159,7 @@ class LoadNccl(Example):
         """When it reads the header that falls to it."""
         for lost in (0, 2):
             with self.subTest(rank=lost):
-                fault = f"call=pread path=model-{lost + 1:05}-of thread=main action=kill"
+                fault = f"call=pread path=model-{lost + 1:05}-of action=kill"
                 result = self.launch(3, self.model, LD_PRELOAD=os.environ["INJECT"], FAULTS=fault)
                 self.assertNotEqual(result.returncode, 0)
                 self.assertEqual(result.stderr.count(f"rank {lost}: "), 2, result.stderr)
