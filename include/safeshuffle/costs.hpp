@@ -68,8 +68,9 @@ struct StepSeconds {
 };
 
 /// Estimates for a machine that has not been probed: a server with one local NVMe disk and memory
-/// of several channels; with GPUs, PCIe 5 and NVLink. For planning only: no ceiling in a report is
-/// one of them. `automatic` counts as the host.
+/// of several channels; with GPUs, PCIe 5 and NVLink. Its rates of buffered reads also stand for
+/// network filesystems, which are read through the page cache. For planning only: no ceiling in a
+/// report is one of them. `automatic` counts as the host.
 Costs default_costs(DeviceKind device) noexcept;
 
 /// `measured`, with the defaults of the device for what is not known. Without GPUs, costs of GPUs

@@ -40,6 +40,10 @@ struct Site {
   /// What part of the files is in a page cache that all ranks share, 0 to 1; 0 on several nodes.
   double cached_share = 0;
 
+  /// Whether the rest is read with O_DIRECT, or else through the page cache, as on network
+  /// filesystems.
+  bool reads_directly = true;
+
   /// What is not known has the device's default (`default_costs`). `load` by path takes rank 0's.
   Costs costs;
 };

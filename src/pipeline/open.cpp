@@ -7,6 +7,7 @@
 #include "core/process.hpp"
 #include "core/wire.hpp"
 #include "format/checkpoint.hpp"
+#include "io/policy.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/probe_place.hpp"
 #include "pipeline/tp_rules.hpp"
@@ -24,12 +25,14 @@ struct Found {
   format::Listing listing;
   std::string rules_json;
   Costs costs;
+  bool reads_directly = true;
 };
 
 // All but the index's text, which rank 0 alone checks.
 std::string encode(const Found& found) {
   core::WireWriter out;
   for (const plan::CostField& field : plan::cost_fields) out.put(found.costs.*field.value);
+  out.put(std::uint64_t{found.reads_directly});
   out.put(found.rules_json).put(found.listing.config_path).put(found.listing.config_json);
   out.put(found.listing.index_path);
   for (const std::string& file : found.listing.files) out.put(file);
@@ -40,12 +43,20 @@ Found decode_found(const std::string& bytes) {
   core::WireReader in(bytes);
   Found found;
   for (const plan::CostField& field : plan::cost_fields) found.costs.*field.value = in.real();
+  found.reads_directly = in.number() != 0;
   found.rules_json = in.text();
   found.listing.config_path = in.text();
   found.listing.config_json = in.text();
   found.listing.index_path = in.text();
   while (!in.at_end()) found.listing.files.push_back(in.text());
   return found;
+}
+
+// How files that are not in the page cache are read; they are all on one filesystem.
+bool reads_directly(const source::Source& source, const std::string& file, const Options& options) {
+  if (options.direct != DirectIo::automatic) return options.direct == DirectIo::on;
+  const bool local = source.open(file, source::Access::cached)->is_local();
+  return io::automatic_access(local, 1, 0, options.prefetch).direct;
 }
 
 // Paths of the checkpoint's files, index, config.json and rule file.
@@ -141,9 +152,10 @@ class Headers {
 };
 
 // What is in the page cache of one node says nothing about the others.
-Site site_of(const Headers& headers, DeviceKind device, const Costs& costs) {
+Site site_of(const Headers& headers, DeviceKind device, const Found& found) {
   const std::uint32_t nodes = node_count(headers.nodes());
-  return {device, nodes, nodes == 1 ? headers.cached_share() : 0, costs};
+  return {device, nodes, nodes == 1 ? headers.cached_share() : 0, found.reads_directly,
+          found.costs};
 }
 
 }  // namespace
@@ -156,6 +168,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
     if (control.rank() != 0) return {};
     Found found{source::discover(source, paths, pulse_of(beat)), read_rules(options.tp_plan),
                 options.plan.site.costs};
+    found.reads_directly = reads_directly(source, found.listing.files.front(), options);
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = encode(found); });
     index_json = std::move(found.listing.index_json);
@@ -179,7 +192,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
     Headers headers(raw, inodes);
     format::Contents contents = format::join_headers(found.listing, [&] { return headers.next(); });
     if (control.rank() == 0) format::check_index(found.listing, contents.catalog);
-    site = site_of(headers, device, found.costs);
+    site = site_of(headers, device, found);
     checkpoint.cached_share = site.cached_share;
     checkpoint.catalog = std::move(contents.catalog);
     checkpoint.sharded_state = std::move(contents.sharded_state);

@@ -50,6 +50,7 @@ class Estimate {
       : schedule_(schedule),
         site_(site),
         costs_(with_defaults(site.costs, site.device)),
+        cold_rate_(cold_rate(site, costs_)),
         nodes_(nodes_of(schedule, site)),
         kept_(kept_bytes(schedule, geometries)),
         converted_(converted_share(schedule, geometries)) {}
@@ -58,7 +59,7 @@ class Estimate {
     StepSeconds longest;
     for (const Node& node : nodes_) {
       for (const RankSummary& rank : node.ranks) take_longest(seconds_of(rank, node), longest);
-      const double storage = seconds_for(cold_bytes(node), costs_.read_cold_direct_node);
+      const double storage = seconds_for(cold_bytes(node), cold_rate_.node);
       take_longest({.read = storage, .total = storage}, longest);
     }
     longest.waves = schedule_.waves * costs_.wave_seconds;
@@ -71,6 +72,18 @@ class Estimate {
     std::span<const RankSummary> ranks;
     std::uint32_t readers = 0;  // of its ranks
   };
+
+  /// Of reading what is not in the page cache: one rank alone, and all ranks of a node.
+  struct ColdRate {
+    double rank = 0;
+    double node = 0;
+  };
+
+  static ColdRate cold_rate(const Site& site, const Costs& costs) {
+    return site.reads_directly
+               ? ColdRate{costs.read_cold_direct_rank, costs.read_cold_direct_node}
+               : ColdRate{costs.read_cold_buffered_rank, costs.read_cold_buffered_node};
+  }
 
   static std::vector<Node> nodes_of(const Schedule& schedule, const Site& site) {
     const std::span<const RankSummary> ranks(schedule.ranks);
@@ -128,7 +141,7 @@ class Estimate {
 
   StepSeconds seconds_of(const RankSummary& rank, const Node& node) const {
     const double cached = seconds_for(cached_bytes(rank), warm_rate(node));
-    const double cold = seconds_for(cold_bytes(rank), costs_.read_cold_direct_rank);
+    const double cold = seconds_for(cold_bytes(rank), cold_rate_.rank);
     StepSeconds seconds;
     seconds.open = seconds_per_file * static_cast<double>(rank.files.size());
     seconds.read = cold + cached;
@@ -153,6 +166,7 @@ class Estimate {
   const Schedule& schedule_;
   const Site& site_;
   const Costs costs_;
+  const ColdRate cold_rate_;
   const std::vector<Node> nodes_;
   const std::vector<double> kept_;  // by shard
   const double converted_;

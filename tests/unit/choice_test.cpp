@@ -126,6 +126,11 @@ TEST_CASE("what divides into slices is not exchanged where storage is faster", "
   };
   Site site;
   CHECK(chosen(site) == Assignment::round_robin);
+  site.costs.read_cold_buffered_rank = site.costs.read_cold_buffered_node = 20e9;
+  CHECK(chosen(site) == Assignment::round_robin);
+  site.reads_directly = false;
+  CHECK(chosen(site) == Assignment::mixed);
+  site.reads_directly = true;
   site.costs.read_cold_direct_rank = site.costs.read_cold_direct_node = 20e9;
   CHECK(chosen(site) == Assignment::mixed);
   site.cached_share = 1;

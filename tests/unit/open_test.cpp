@@ -1,0 +1,64 @@
+// Opening a checkpoint: what it finds out about where its files are.
+#include "pipeline/open.hpp"
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "comm/control/control.hpp"
+#include "support/catch.hpp"
+#include "support/safetensors_file.hpp"
+#include "support/temporary_directory.hpp"
+#include "support/wrapped_files.hpp"
+
+using namespace safeshuffle;
+
+namespace {
+
+/// As on a network filesystem.
+class RemoteFiles final : public testing::WrappedFiles {
+ public:
+  std::unique_ptr<source::Handle> open(const std::string& path,
+                                       source::Access access) const override {
+    return std::make_unique<Remote>(files_.open(path, access));
+  }
+
+ private:
+  class Remote final : public source::Handle {
+   public:
+    explicit Remote(std::unique_ptr<source::Handle> file) : file_(std::move(file)) {}
+    const core::FileIdentity& identity() const noexcept override { return file_->identity(); }
+    std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
+      return file_->read_some(offset, to);
+    }
+
+   private:
+    std::unique_ptr<source::Handle> file_;
+  };
+};
+
+bool reads_directly(const source::Source& source, const Options& options) {
+  const testing::TemporaryDirectory directory;
+  const std::string file = directory.write("a.safetensors", testing::raw_file("{}", 0));
+  const auto control = comm::make_self_control();
+  return pipeline::open_together(source, {file}, options, DeviceKind::host, *control)
+      .site.reads_directly;
+}
+
+}  // namespace
+
+TEST_CASE("costs of cold files are those of how they will be read", "[open]") {
+  const source::Source& local = source::files();
+  const RemoteFiles remote;
+  Options options;
+  options.tp_plan = "replicate";
+  CHECK(reads_directly(local, options));
+  CHECK_FALSE(reads_directly(remote, options));
+  options.direct = DirectIo::on;
+  CHECK(reads_directly(remote, options));
+  options.direct = DirectIo::off;
+  CHECK_FALSE(reads_directly(local, options));
+  options.direct = DirectIo::automatic;
+  options.prefetch = true;
+  CHECK_FALSE(reads_directly(local, options));
+}
