@@ -70,13 +70,14 @@ def touch_memory(size):
             memory.write(block[:size - at])
 
 
-def prepare(files, state, extra=0):
-    """For a run: makes the files cold or warm, then writes as much memory as a load of them takes, and `extra` bytes
-    more. That comes last, because the host takes memory back within seconds."""
+def prepare(files, state, dtype="keep", extra=0):
+    """For a run: makes the files cold or warm, then writes as much memory as a load of them into `dtype` takes, and
+    `extra` bytes more. That comes last, because the host takes memory back within seconds."""
     make, wanted = STATES[state]
+    copies = 3 if dtype == "f32" else 2  # one more, where two bytes become four
     for _ in range(5):  # the kernel may drop a few pages meanwhile
         make(files)
-        touch_memory(2 * sum(path.stat().st_size for path in files) + extra)
+        touch_memory(copies * sum(path.stat().st_size for path in files) + extra)
         share = resident_share(files)
         if share == wanted:
             return

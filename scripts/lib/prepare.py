@@ -1,6 +1,6 @@
 """Prepares this node for a run: `page_cache.prepare`.
 
-usage: python3 -m lib.prepare cold|warm FILE...
+usage: python3 -m lib.prepare cold|warm DTYPE FILE...
 """
 
 import os
@@ -11,9 +11,9 @@ from lib import page_cache
 
 
 def main():
-    state, *files = sys.argv[1:]
+    state, dtype, *files = sys.argv[1:]
     try:
-        page_cache.prepare([pathlib.Path(file) for file in files], state)
+        page_cache.prepare([pathlib.Path(file) for file in files], state, dtype)
     except page_cache.Unprepared as error:
         sys.exit(f"{os.uname().nodename}: {error}")
 

@@ -44,13 +44,14 @@ class MemoryTrial final : public Trial {
   }
 
   Run run() override {
-    const auto start = core::Clock::now();
-    pool_.parallel_for(core::ceil_div(bytes_, part), [this](std::size_t index) {
-      const std::uint64_t begin = index * part;
-      std::memcpy(target_.get() + begin, source_.get() + begin, std::min(part, bytes_ - begin));
+    Run run;
+    run.bytes = bytes_;
+    run.measure([this] {
+      pool_.parallel_for(core::ceil_div(bytes_, part), [this](std::size_t index) {
+        const std::uint64_t begin = index * part;
+        std::memcpy(target_.get() + begin, source_.get() + begin, std::min(part, bytes_ - begin));
+      });
     });
-    const Run run{
-        .bytes = bytes_, .seconds = core::seconds_since(start), .residency = {}, .obstacle = {}};
     source_.reset();
     target_.reset();
     return run;
@@ -88,14 +89,14 @@ class PassTrial final : public SlabTrial {
       : SlabTrial(rig, std::move(name)), bytes_(bytes), pass_(std::move(pass)) {}
 
   Run run() override {
-    const auto start = core::Clock::now();
     Run run;
-    while (run.bytes < rig_.moved_bytes) {
-      pass_();
-      run.bytes += bytes_;
-    }
-    rig_.await_queue();
-    run.seconds = core::seconds_since(start);
+    run.measure([&] {
+      while (run.bytes < rig_.moved_bytes) {
+        pass_();
+        run.bytes += bytes_;
+      }
+      rig_.await_queue();
+    });
     return run;
   }
 
@@ -146,17 +147,17 @@ class StagingTrial final : public SlabTrial {
   }
 
   Run run() override {
-    const auto start = core::Clock::now();
     Run run;
-    std::uint64_t offset = 0;
-    while (run.bytes < rig_.moved_bytes) {
-      if (offset + slot_bytes_ > rig_.slabs->bytes) offset = 0;
-      copy_slot(rig_.slabs->memory[0].get() + offset);
-      offset += slot_bytes_;
-      run.bytes += slot_bytes_;
-    }
-    await([&] { return landed_ == run.bytes; });
-    run.seconds = core::seconds_since(start);
+    run.measure([&] {
+      std::uint64_t offset = 0;
+      while (run.bytes < rig_.moved_bytes) {
+        if (offset + slot_bytes_ > rig_.slabs->bytes) offset = 0;
+        copy_slot(rig_.slabs->memory[0].get() + offset);
+        offset += slot_bytes_;
+        run.bytes += slot_bytes_;
+      }
+      await([&] { return landed_ == run.bytes; });
+    });
     landed_ = 0;
     staging_.reset();
     return run;
@@ -211,14 +212,14 @@ class ExchangeTrial final : public SlabTrial {
 
   Run run() override {
     constexpr int waves = 4;
-    const auto start = core::Clock::now();
     Run run;
-    for (int wave = 0; wave < waves; ++wave) {
-      comm::Exchange exchange = between_all(rig_);
-      for (const comm::Message& message : exchange.sends) run.bytes += message.bytes;
-      run_exchange(rig_, std::move(exchange));
-    }
-    run.seconds = core::seconds_since(start);
+    run.measure([&] {
+      for (int wave = 0; wave < waves; ++wave) {
+        comm::Exchange exchange = between_all(rig_);
+        for (const comm::Message& message : exchange.sends) run.bytes += message.bytes;
+        run_exchange(rig_, std::move(exchange));
+      }
+    });
     return run;
   }
 };
@@ -232,17 +233,17 @@ class WaveTrial final : public SlabTrial {
   bool is_collective() const noexcept override { return true; }
 
   Run run() override {
-    constexpr int waves = 16;
     PackItem page{.rows = 1, .row_bytes = core::page_bytes};
     page.source_stride = page.destination_stride = page.row_bytes;
-    const auto start = core::Clock::now();
-    for (int wave = 0; wave < waves; ++wave) {
-      pack(rig_, page);
-      run_exchange(rig_, {});
-    }
-    rig_.await_queue();
     Run run;
-    run.seconds = core::seconds_since(start) / waves;
+    run.times = 16;
+    run.measure([&] {
+      for (std::uint32_t wave = 0; wave < run.times; ++wave) {
+        pack(rig_, page);
+        run_exchange(rig_, {});
+      }
+      rig_.await_queue();
+    });
     return run;
   }
 };

@@ -63,19 +63,19 @@ class ReadRun {
 
   /// Reads until the end of the sample, or the time of a run is over; once.
   Run read() {
-    const auto start = core::Clock::now();
-    const auto may_begin = [&] { return core::Clock::now() - start < rig_.most; };
     Run run;
-    std::size_t begun = 0;
-    for (std::size_t done = 0;; ++done) {
-      while (begun < pieces_.size() && begun < done + slabs && (begun == 0 || may_begin())) {
-        submit(begun++);
+    const auto may_begin = [&] { return core::Clock::now() - run.begin < rig_.most; };
+    run.measure([&] {
+      std::size_t begun = 0;
+      for (std::size_t done = 0;; ++done) {
+        while (begun < pieces_.size() && begun < done + slabs && (begun == 0 || may_begin())) {
+          submit(begun++);
+        }
+        if (done == begun) break;
+        await(done);
+        run.bytes += pieces_[done].bytes;
       }
-      if (done == begun) break;
-      await(done);
-      run.bytes += pieces_[done].bytes;
-    }
-    run.seconds = core::seconds_since(start);
+    });
     return run;
   }
 

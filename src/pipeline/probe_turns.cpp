@@ -1,47 +1,99 @@
 #include "pipeline/probe_turns.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <map>
 #include <string_view>
 
 #include "comm/control/agreement.hpp"
+#include "core/process.hpp"
 #include "core/wire.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
 
-std::string encode(const Run& run, double elapsed) {
+std::uint64_t to_number(core::Clock::time_point time) {
+  const std::chrono::nanoseconds since_epoch = time.time_since_epoch();
+  return static_cast<std::uint64_t>(since_epoch.count());
+}
+
+core::Clock::time_point to_time(std::uint64_t number) {
+  return core::Clock::time_point(std::chrono::nanoseconds(number));
+}
+
+/// A run, and where and when it was made.
+struct NodeRun {
+  std::string node;
+  double elapsed = 0;
+  Run run;
+};
+
+std::string encode(const NodeRun& made) {
+  const Run& run = made.run;
   core::WireWriter out;
-  out.put(run.bytes).put(run.seconds).put(run.obstacle).put(elapsed);
+  out.put(made.node).put(made.elapsed).put(run.bytes).put(to_number(run.begin));
+  out.put(to_number(run.end)).put(std::uint64_t{run.times}).put(run.obstacle);
   out.put(std::uint64_t{run.residency.has_value()});
   const Residency residency = run.residency.value_or(Residency());
   return out.put(residency.sample).put(residency.before).put(residency.after).take();
 }
 
-Run decode(std::string_view bytes, double& elapsed) {
+NodeRun decode(std::string_view bytes) {
   core::WireReader in(bytes);
-  Run run;
-  run.bytes = in.number();
-  run.seconds = in.real();
-  run.obstacle = in.text();
-  elapsed = in.real();
+  NodeRun made;
+  made.node = in.text();
+  made.elapsed = in.real();
+  made.run.bytes = in.number();
+  made.run.begin = to_time(in.number());
+  made.run.end = to_time(in.number());
+  made.run.times = static_cast<std::uint32_t>(in.number());
+  made.run.obstacle = in.text();
   const bool has_residency = in.number() != 0;
-  Residency residency{in.number(), in.number(), in.number()};
-  if (has_residency) run.residency = residency;
-  return run;
+  const Residency residency{in.number(), in.number(), in.number()};
+  if (has_residency) made.run.residency = residency;
+  return made;
 }
 
-/// That of all ranks together: they work side by side, so the slowest one ends the run.
-void add(Run& all, const Run& one) {
-  all.bytes += one.bytes;
-  all.seconds = std::max(all.seconds, one.seconds);
-  if (all.obstacle.empty()) all.obstacle = one.obstacle;
-  if (!one.residency) return;
-  Residency sum = all.residency.value_or(Residency());
-  sum.sample += one.residency->sample;
-  sum.before += one.residency->before;
-  sum.after += one.residency->after;
-  all.residency = sum;
+Residency sum(Residency a, const Residency& b) {
+  a.sample += b.sample;
+  a.before += b.before;
+  a.after += b.after;
+  return a;
 }
+
+/// The runs of several ranks, side by side.
+struct Together {
+  struct Interval {
+    core::Clock::time_point begin;
+    core::Clock::time_point end;
+  };
+
+  std::uint64_t bytes = 0;
+  std::uint32_t times = 1;
+  std::optional<Residency> residency;
+  std::string obstacle;
+  std::map<std::string, Interval> nodes;
+
+  void add(const NodeRun& made) {
+    const Run& run = made.run;
+    bytes += run.bytes;
+    times = run.times;
+    if (run.residency) residency = sum(residency.value_or(Residency()), *run.residency);
+    if (obstacle.empty()) obstacle = run.obstacle;
+    Interval& all = nodes.try_emplace(made.node, Interval{run.begin, run.end}).first->second;
+    all = {std::min(all.begin, run.begin), std::max(all.end, run.end)};
+  }
+
+  /// On a node, from the first rank's beginning to the last one's end: if there are more ranks than
+  /// cores, they may run one after the other. The slowest node counts.
+  double seconds() const {
+    std::chrono::duration<double> longest{0};
+    for (const auto& [node, interval] : nodes) {
+      longest = std::max<std::chrono::duration<double>>(longest, interval.end - interval.begin);
+    }
+    return longest.count();
+  }
+};
 
 /// One measurement in progress.
 class Series {
@@ -57,18 +109,20 @@ class Series {
 
   /// Returns the seconds that rank 0 says have passed.
   double run(const ProbeOptions& options, const core::Clock::time_point start) {
-    const auto obstacles = comm::agree_on(control_, options.timeout,
-                                          [&] { return takes_part() ? trial_.prepare() : ""; });
+    const auto obstacles = comm::agree_on(control_, options.timeout, [&] {
+      return takes_part(control_.rank()) ? trial_.prepare() : "";
+    });
     for (const std::string& obstacle : obstacles) {
       if (!obstacle.empty() && !ended()) result_.obstacle = obstacle;
     }
     if (ended()) return 0;
-    double elapsed = 0;
-    Run all;
     const auto runs = share_runs(options, start);
-    for (std::size_t rank = runs.size(); rank-- > 0;) add(all, decode(runs[rank], elapsed));
+    Together all;
+    for (std::uint32_t rank = 0; rank < runs.size(); ++rank) {
+      if (takes_part(rank)) all.add(decode(runs[rank]));
+    }
     note(all);
-    return elapsed;
+    return decode(runs.front()).elapsed;
   }
 
   Measurement finish() {
@@ -77,40 +131,40 @@ class Series {
   }
 
  private:
-  bool takes_part() const {
-    return trial_.of() != Measurement::Of::one_rank || control_.rank() == 0;
+  bool takes_part(std::uint32_t rank) const {
+    return trial_.of() != Measurement::Of::one_rank || rank == 0;
   }
 
   std::vector<std::string> share_runs(const ProbeOptions& options,
                                       const core::Clock::time_point start) {
     const auto run = [&] {
-      const Run mine = takes_part() ? trial_.run() : Run();
-      return encode(mine, core::seconds_since(start));
+      const Run mine = takes_part(control_.rank()) ? trial_.run() : Run();
+      return encode({core::node_id(), core::seconds_since(start), mine});
     };
     if (!trial_.is_collective()) return comm::agree_on(control_, options.timeout, run);
     return comm::agree(control_, run(), {}, options.timeout);
   }
 
-  void note(const Run& all) {
+  void note(const Together& all) {
     result_.obstacle = all.obstacle;
     result_.bytes = all.bytes;
-    note_residency(all);
+    if (all.residency) note(*all.residency);
     if (ended()) return;
+    const double seconds = all.seconds();
     if (trial_.is_time()) {
-      values_.push_back(all.seconds);
-    } else if (all.seconds > 0) {
-      values_.push_back(static_cast<double>(all.bytes) / all.seconds / divisor());
+      values_.push_back(seconds / all.times);
+    } else if (seconds > 0) {
+      values_.push_back(static_cast<double>(all.bytes) / seconds / divisor());
     }
   }
 
-  void note_residency(const Run& all) {
-    if (!all.residency) return;
-    if (!result_.residency) result_.residency = all.residency;
+  void note(const Residency& residency) {
+    if (!result_.residency) result_.residency = residency;
     Residency& noted = *result_.residency;
-    noted.before = trial_.is_warm() ? std::min(noted.before, all.residency->before)
-                                    : std::max(noted.before, all.residency->before);
-    noted.sample = all.residency->sample;
-    noted.after = all.residency->after;
+    noted.before = trial_.is_warm() ? std::min(noted.before, residency.before)
+                                    : std::max(noted.before, residency.before);
+    noted.sample = residency.sample;
+    noted.after = residency.after;
   }
 
   double divisor() const {

@@ -20,9 +20,19 @@ namespace safeshuffle::pipeline {
 /// What one rank did in one run.
 struct Run {
   std::uint64_t bytes = 0;
-  double seconds = 0;
+  core::Clock::time_point begin{};  ///< of what is measured; the ranks of a node have one clock
+  core::Clock::time_point end{};
+  std::uint32_t times = 1;  ///< how often the rank did that of which the time is measured
   std::optional<Residency> residency;
   std::string obstacle;  ///< why the run does not count
+
+  /// Calls what is to be measured.
+  template <class Work>
+  void measure(const Work& work) {
+    begin = core::Clock::now();
+    work();
+    end = core::Clock::now();
+  }
 };
 
 /// One thing to measure. Used by one thread.
@@ -36,7 +46,7 @@ class Trial {
   const std::string& name() const noexcept { return name_; }
   Measurement::Of of() const noexcept { return of_; }
 
-  /// Whether runs give a time, not a rate.
+  /// Whether runs give the time that something takes, not a rate.
   virtual bool is_time() const noexcept { return false; }
 
   /// Whether a run is a collective call of its own, which throws on all ranks.
@@ -49,7 +59,7 @@ class Trial {
   /// all ranks.
   virtual std::string prepare() { return {}; }
 
-  /// The run, timed by itself.
+  /// The run; it measures itself.
   virtual Run run() = 0;
 
  private:

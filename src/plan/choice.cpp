@@ -40,7 +40,8 @@ bool exchanges(const Schedule& schedule) {
 constexpr std::uint64_t smallest_slice = std::uint64_t{256} << 10;
 
 // Whether slices of a tensor are as good to read as the whole: what each rank keeps is contiguous,
-// or nearly so, and none of it is small.
+// or nearly so, and none of it is small. Then no rate makes slices worse, since the ranks together
+// read the same bytes, and exchange none of them.
 bool divides_well(const Schedule& schedule, std::uint32_t tensor) {
   if (is_replicated(schedule, tensor)) return false;
   const std::uint64_t bytes = schedule.catalog.tensors()[tensor].bytes;

@@ -2,6 +2,7 @@
 #include "safeshuffle/probe.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@ using namespace safeshuffle::testing;
 using pipeline::Run;
 using pipeline::Trial;
 using pipeline::Trials;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -32,11 +34,13 @@ class Counted final : public Trial {
     if (throws && is_last_rank()) throw IoError("broken disk");
     Run run;
     run.bytes = 100;
-    run.seconds = 1 + world_rank();
+    run.begin += world_rank() * delay;
+    run.end = run.begin + (1 + world_rank()) * 1s;
     return run;
   }
 
   int runs = 0;
+  std::chrono::seconds delay{0};  // between the beginnings of ranks
   bool throws = false;
   std::string obstacle;  // of the last rank
 };
@@ -75,6 +79,13 @@ TEST_CASE("the slowest rank ends a run of all", "[probe]") {
   CHECK(trial->runs == 2);
   CHECK(result.bytes == 100 * world_size());
   CHECK(result.result->median == Approx(100.0 / world_size()));
+}
+
+TEST_CASE("a run of ranks that take turns lasts until the last one has ended", "[probe]") {
+  auto [trials, trial] = one_trial(Of::node);
+  trial->delay = 10s;
+  const double seconds = 10 * (world_size() - 1) + world_size();
+  CHECK(take(trials).front().result->median == Approx(100 * world_size() / seconds));
 }
 
 TEST_CASE("one rank works while the others wait", "[probe]") {

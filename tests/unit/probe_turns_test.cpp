@@ -1,6 +1,7 @@
 // pipeline/probe_turns: runs in turns, obstacles, limits. What fio prints.
 #include "pipeline/probe_turns.hpp"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 
 using namespace safeshuffle;
 using namespace safeshuffle::pipeline;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -23,10 +25,12 @@ class Scripted final : public Trial {
   Scripted(std::string name, std::function<Run()> run, bool warm = false)
       : Trial(std::move(name), Measurement::Of::each_rank), run_(std::move(run)), warm_(warm) {}
 
+  bool is_time() const noexcept override { return time; }
   bool is_warm() const noexcept override { return warm_; }
   std::string prepare() override { return obstacle; }
   Run run() override { return run_(); }
 
+  bool time = false;
   std::string obstacle;
 
  private:
@@ -34,10 +38,10 @@ class Scripted final : public Trial {
   bool warm_;
 };
 
-Run run_of(std::uint64_t bytes, double seconds) {
+Run run_of(std::uint64_t bytes, std::chrono::milliseconds time) {
   Run run;
   run.bytes = bytes;
-  run.seconds = seconds;
+  run.end = run.begin + time;
   return run;
 }
 
@@ -73,11 +77,11 @@ TEST_CASE("trials take turns, and each run counts", "[probe]") {
   auto trials = trials_of(std::make_unique<Scripted>("a",
                                                      [&] {
                                                        order += 'a';
-                                                       return run_of(100, ++runs);
+                                                       return run_of(100, ++runs * 1s);
                                                      }),
                           std::make_unique<Scripted>("b", [&] {
                             order += 'b';
-                            return run_of(50, 0.5);
+                            return run_of(50, 500ms);
                           }));
   std::vector<double> shares;
   ProbeOptions options;
@@ -95,21 +99,34 @@ TEST_CASE("trials take turns, and each run counts", "[probe]") {
   CHECK(shares.back() == 1);
 }
 
+TEST_CASE("a time is that of one of the things that a run does", "[probe]") {
+  auto trial = std::make_unique<Scripted>("a", [] {
+    Run run = run_of(0, 8s);
+    run.times = 4;
+    return run;
+  });
+  trial->time = true;
+  auto trials = trials_of(std::move(trial));
+  const auto result = take(trials, {1, no_limit});
+  CHECK(result.front().is_time);
+  CHECK(result.front().result->median == 2);
+}
+
 TEST_CASE("no round begins after the time is over, but the first does", "[probe]") {
   int runs = 0;
   auto trials = trials_of(std::make_unique<Scripted>("a", [&] {
     ++runs;
-    return run_of(1, 1);
+    return run_of(1, 1s);
   }));
   CHECK(take(trials, {5, -1}).front().result->runs == 1);
   CHECK(runs == 1);
 }
 
 TEST_CASE("a trial that cannot be prepared ends, the others do not", "[probe]") {
-  auto blocked = std::make_unique<Scripted>("a", [] { return run_of(1, 1); });
+  auto blocked = std::make_unique<Scripted>("a", [] { return run_of(1, 1s); });
   blocked->obstacle = "no way";
   auto trials =
-      trials_of(std::move(blocked), std::make_unique<Scripted>("b", [] { return run_of(1, 1); }));
+      trials_of(std::move(blocked), std::make_unique<Scripted>("b", [] { return run_of(1, 1s); }));
   const auto results = take(trials, {3, no_limit});
   CHECK_FALSE(results[0].result);
   CHECK(results[0].obstacle == "no way");
@@ -120,7 +137,7 @@ TEST_CASE("a trial that cannot be prepared ends, the others do not", "[probe]") 
 TEST_CASE("a run that turns out not to count ends its trial", "[probe]") {
   int runs = 0;
   auto trials = trials_of(std::make_unique<Scripted>("a", [&] {
-    Run run = run_of(1, 1);
+    Run run = run_of(1, 1s);
     if (++runs == 2) run.obstacle = "fell back";
     return run;
   }));
@@ -136,7 +153,7 @@ TEST_CASE("residency is that of the worst run", "[probe]") {
     auto trials = trials_of(std::make_unique<Scripted>(
         "a",
         [&] {
-          Run run = run_of(1, 1);
+          Run run = run_of(1, 1s);
           run.residency = Residency{10, cached++, 10};
           return run;
         },
@@ -153,7 +170,7 @@ TEST_CASE("what a trial or the progress callback throws is thrown", "[probe]") {
   auto failing =
       trials_of(std::make_unique<Scripted>("a", []() -> Run { throw IoError("broken disk"); }));
   CHECK(testing::failure<IoError>([&] { take(failing, {1, no_limit}); }).cause == "broken disk");
-  auto trials = trials_of(std::make_unique<Scripted>("a", [] { return run_of(1, 1); }));
+  auto trials = trials_of(std::make_unique<Scripted>("a", [] { return run_of(1, 1s); }));
   ProbeOptions options;
   options.on_progress = [](double) { throw ConfigError("no"); };
   CHECK_THROWS_AS(take(trials, {1, no_limit}, options), ConfigError);

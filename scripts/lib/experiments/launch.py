@@ -24,15 +24,15 @@ class Here:
     def slots(self):
         return max(LEAST_RANKS, len(machine.gpus()))
 
-    def prepare(self, files, state):
-        page_cache.prepare(files, state)
+    def prepare(self, files, state, dtype):
+        page_cache.prepare(files, state, dtype)
 
 
 class Nodes:
     """Several nodes, or what the user calls so. Each makes the files cold or warm for itself."""
 
-    def prepare(self, files, state):
-        there = [sys.executable, "-m", "lib.prepare", state, *map(str, files)]
+    def prepare(self, files, state, dtype):
+        there = [sys.executable, "-m", "lib.prepare", state, dtype, *map(str, files)]
         safeshuffle.run([*self.each_node(), "env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", *there])
 
 

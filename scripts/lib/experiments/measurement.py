@@ -185,7 +185,7 @@ class Measurement:
         for_system = systems.Case(model.directory, model.files, model.bytes, case["ranks"], "keep", self.command,
                                   self.scratch, case["cache"])
         try:
-            taken = system.run(for_system, lambda: self.launcher.prepare(model.files, case["cache"]))
+            taken = system.run(for_system, lambda: self.launcher.prepare(model.files, case["cache"], for_system.dtype))
         except (systems.NotRun, page_cache.Unprepared) as error:
             return self.leave_out(f"ceiling {system.name}", str(error))
         self.ceilings.append({"system": system.name, "case": case, "turn": turn, "seconds": taken["seconds"],
@@ -196,7 +196,7 @@ class Measurement:
     def load(self, case, *further):
         """The load report, and the seconds that the whole command took."""
         model = self.model_of(case)
-        self.launcher.prepare(model.files, case["cache"])
+        self.launcher.prepare(model.files, case["cache"], case.get("dtype") or "keep")
         begin = time.perf_counter()
         report = safeshuffle.load(model.directory, case["ranks"], [*load_arguments(case), *further], self.command,
                                   launch=self.launcher.ranks, scratch=self.scratch)

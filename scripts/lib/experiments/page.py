@@ -30,7 +30,8 @@ the call of the load to its return (10⁹ bytes). Figures are the median of all 
 <p><b>Cold</b> runs begin with no page of the files in the page cache, <b>warm</b> ones with all: checked page by page
 before each run, and a run that fails the check is not counted but listed. Other caches, such as that of a disk or of
 the host of a virtual machine, may still hold what is cold here. Before each run, as much memory as two copies of the
-model is written and given back, because the host of a virtual machine takes free memory.</p>
+model (three if it is loaded into f32) is written and given back, because the host of a virtual machine takes free
+memory.</p>
 <p><b>Turns</b>: in each turn every case runs once, in an order that is rotated from turn to turn. Speed-ups are
 quotients of one turn, then their median: a disturbance that lasts longer than a turn falls on all cases alike.</p>
 <p><b>Ceilings</b>: <i>fio</i> is the fastest of a few sequential direct reads of the same files, for cold runs;
