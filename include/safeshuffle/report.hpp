@@ -21,7 +21,7 @@ enum class Phase : std::uint8_t {
   open,      ///< finding files, headers, catalog
   plan,      ///< placement, planning, proof, hash comparison
   allocate,  ///< arena and its zeros, slabs, buffers, reader; connecting the transport to the peers
-  read,      ///< waiting for file data
+  read,      ///< starting reads, and waiting for file data
   h2d,       ///< waiting for the copy to the device
   pack,      ///< extracting, converting, unpacking; with a GPU, only enqueuing that
   exchange,  ///< exchanging data between ranks; with a GPU, also waiting for packing

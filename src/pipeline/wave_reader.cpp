@@ -90,6 +90,7 @@ plan::InPlaceRule WaveReader::in_place_rule() const {
 
 void WaveReader::start(std::uint32_t wave, std::span<const plan::InPlaceBlock> in_place,
                        bool may_leave) {
+  const PhaseScope scope(clock_, Phase::read);
   const std::uint32_t slab = plan::slab_of(schedule_, wave);
   batches_[slab].reset();
   plan::slab_at(schedule_, wave, rank_, slab_);
