@@ -19,7 +19,7 @@ constexpr Costs host_defaults{
     .first_touch = 8 * giga,
     .pack = 12 * giga,
     .pack_convert = 10 * giga,
-    .exchange = 3 * giga,
+    .exchange = 6 * giga,
     .wave_seconds = 50e-6,
 };
 
