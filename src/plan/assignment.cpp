@@ -8,6 +8,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "plan/segments.hpp"
+#include "plan/waves.hpp"
 
 namespace safeshuffle {
 
@@ -212,11 +213,14 @@ std::vector<std::vector<Read>> assign(const Schedule& schedule) {
                              : round_robin_files(schedule.catalog.files().size(), schedule.world));
 }
 
-std::vector<Read> assign_slices(const Schedule& schedule) {
+std::vector<Read> assign_slices(const Schedule& schedule, const Geometries& geometries) {
   std::vector<Read> reads;
   reads.reserve(static_cast<std::size_t>(std::ranges::count(schedule.sliced, true)));
-  for_each_read(schedule, true, [&](std::uint32_t tensor, const Segments& segments) {
-    reads.push_back(whole_read(tensor, segments));
+  std::vector<std::uint64_t> waves(geometries.example.size());  // as far as needed
+  for_each_read(schedule, true, [&](std::uint32_t tensor, const Segments&) {
+    std::uint64_t& of_geometry = waves[geometries.of_tensor[tensor]];
+    if (of_geometry == 0) of_geometry = slice_waves(schedule, tensor);
+    reads.push_back({tensor, 0, static_cast<std::uint32_t>(of_geometry), 0});
   });
   return reads;
 }

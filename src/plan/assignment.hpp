@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/geometry.hpp"
 #include "plan/schedule.hpp"
 
 namespace safeshuffle::plan {
@@ -14,6 +15,6 @@ namespace safeshuffle::plan {
 std::vector<std::vector<Read>> assign(const Schedule& schedule);
 
 /// What all ranks read: the tensors that are sliced. Likewise.
-std::vector<Read> assign_slices(const Schedule& schedule);
+std::vector<Read> assign_slices(const Schedule& schedule, const Geometries& geometries);
 
 }  // namespace safeshuffle::plan

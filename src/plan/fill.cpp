@@ -19,7 +19,7 @@ void fill(Schedule& schedule, const Geometries& geometries, std::uint64_t window
   for (auto& reads : schedule.reads) {
     schedule.exchanged_waves = std::max(schedule.exchanged_waves, number_waves(schedule, 0, reads));
   }
-  schedule.slices = assign_slices(schedule);
+  schedule.slices = assign_slices(schedule, geometries);
   schedule.waves = number_waves(schedule, schedule.exchanged_waves, schedule.slices);
   schedule.arena_order = arena_order(schedule);
   summarize(schedule, geometries);

@@ -1,6 +1,7 @@
 #include "plan/proof_source.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -71,11 +72,21 @@ class SourceProof {
 
   void check_slices() {
     check_reads(schedule_.slices, schedule_.exchanged_waves, schedule_.waves);
-    require(parts_.empty(), "a part of a tensor is sliced");
+    for (const Read& read : parts_) check_waves(read);
+    parts_.clear();
     for (const Read& read : schedule_.slices) {
       if (schedule_.sliced[read.tensor]) continue;
       fail_proof(tensors_[read.tensor].name, "it is not sliced, but all ranks read it");
     }
+  }
+
+  // Slices are read in fewer waves than the tensor has segments if different ranks read different
+  // segments at the same time. That this is enough is proved with the slabs of each rank.
+  void check_waves(const Read& read) {
+    const Segments segments(schedule_.cuts[read.tensor], schedule_.window);
+    require(read.first_segment == 0 && read.segments % segments.lines() == 0,
+            "a part of a tensor is sliced");
+    note_whole(read.tensor);
   }
 
   void check_exchanged(const std::vector<Read>& reads) {
@@ -166,10 +177,31 @@ class SourceProof {
     for (const std::uint32_t index : {std::min(1U, read.segments - 1), read.segments - 1}) {
       check_slab(group.reads, reader, index, capacity);
     }
-    if (exchanged) return;
-    columns_.assign(schedule_, read.tensor, reader);
-    for (const std::uint64_t index : representative_segments(segments, columns_)) {
-      check_slab(group.reads, reader, static_cast<std::uint32_t>(index), capacity);
+    if (!exchanged) check_stretch(group, reader, capacity);
+  }
+
+  // Of each line, the rank reads all segments with bytes that it keeps. Lines differ by whole rows
+  // only.
+  void check_stretch(const ReadGroup& group, std::uint32_t rank, std::uint64_t capacity) {
+    const Read& read = group.reads.front();
+    const Cut& cut = schedule_.cuts[read.tensor];
+    const Segments segments(cut, schedule_.window);
+    RankColumns columns;
+    columns.assign(schedule_, read.tensor, rank);
+    const Stretch stretch = stretch_of(segments, columns);
+    const std::uint64_t waves = read.segments / segments.lines();
+    require(stretch.count <= waves, "a stretch is longer than its waves");
+    if (stretch.count != 0) {
+      const std::uint64_t last = (segments.lines() - 1) * waves + stretch.count - 1;
+      check_slab(group.reads, rank, static_cast<std::uint32_t>(last), capacity);
+    }
+    for (const std::uint64_t index : representative_segments(segments, columns)) {
+      const Range segment = segments.bytes(index);
+      if (index >= stretch.first && index - stretch.first < stretch.count) {
+        check_slab(group.reads, rank, static_cast<std::uint32_t>(index - stretch.first), capacity);
+      } else if (kept_bytes(cut, columns, segment.begin, segment.end) != 0) {
+        fail_proof(tensors_[read.tensor].name, "a rank does not read what it keeps");
+      }
     }
   }
 
@@ -180,8 +212,7 @@ class SourceProof {
     slab_at(schedule_, reads.front().wave + index, reader, slab_);
     auto next = slab_.segments.begin();
     for (const Read& read : reads) {
-      const Range expected = Segments(schedule_.cuts[read.tensor], schedule_.window)
-                                 .bytes(std::uint64_t{read.first_segment} + index);
+      const Range expected = expected_segment(read, reader, index);
       Range found{expected.begin, expected.begin};
       if (next != slab_.segments.end() && next->tensor == read.tensor) {
         found = {next->begin, next->end};
@@ -194,6 +225,17 @@ class SourceProof {
     }
     require(next == slab_.segments.end(), "a slab has other segments than its reads");
     check_ranges(capacity);
+  }
+
+  // Of slices, empty where the rank's stretch is over.
+  Range expected_segment(const Read& read, std::uint32_t reader, std::uint32_t index) {
+    const Segments segments(schedule_.cuts[read.tensor], schedule_.window);
+    std::optional<std::uint64_t> segment = std::uint64_t{read.first_segment} + index;
+    if (schedule_.sliced[read.tensor]) {
+      columns_.assign(schedule_, read.tensor, reader);
+      segment = segment_for(read, index, segments, stretch_of(segments, columns_));
+    }
+    return segment ? segments.bytes(*segment) : Range{};
   }
 
   bool has_all_kept(std::uint32_t tensor, std::uint32_t rank, const Range& part,

@@ -90,7 +90,7 @@ struct Schedule {
   std::string assignment_reason;                    ///< see Plan::assignment_reason; not hashed
   std::vector<std::vector<Read>> reads;  ///< [reader], in reading order: of what is exchanged
   std::vector<Read> slices;  ///< in the reading order of all ranks: whole tensors, of which each
-                             ///< rank reads its own part; see read_part
+                             ///< rank reads its own part; `segments` of them is slice_waves
   std::vector<std::uint32_t> arena_order;  ///< all targets that have bytes, in the order of arenas
   std::vector<RankSummary> ranks;
   std::uint64_t hash = 0;

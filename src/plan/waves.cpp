@@ -9,6 +9,7 @@
 
 #include "core/arithmetic.hpp"
 #include "core/page.hpp"
+#include "plan/geometry.hpp"
 #include "plan/landing.hpp"
 #include "plan/segments.hpp"
 
@@ -40,6 +41,26 @@ void append(const TensorInfo& tensor, std::uint32_t index, const Range& segment,
   range.bytes += segment.size();
 }
 
+Range read_part(const Cut& cut, const Range& segment, const RankColumns& columns) {
+  if (columns.row_bytes() == 0) return {segment.begin, segment.begin};
+  const std::uint64_t row = segment.begin / cut.row_bytes * cut.row_bytes;
+  if (segment.end > row + cut.row_bytes) return segment;
+  const std::uint64_t begin = std::max(segment.begin, row + columns.columns().front().begin);
+  const std::uint64_t end = std::min(segment.end, row + columns.columns().back().end);
+  if (begin >= end) return {segment.begin, segment.begin};
+  return segment.size() < smallest_part ? segment : Range{begin, end};
+}
+
+// What `rank` reads of the tensor for one of its waves, counted from 0.
+Range slice_for(const Schedule& schedule, const Read& read, std::uint32_t wave, std::uint32_t rank,
+                RankColumns& columns) {
+  const Cut& cut = schedule.cuts[read.tensor];
+  const Segments segments(cut, schedule.window);
+  columns.assign(schedule, read.tensor, rank);
+  const auto segment = segment_for(read, wave, segments, stretch_of(segments, columns));
+  return segment ? read_part(cut, segments.bytes(*segment), columns) : Range{};
+}
+
 // The reads of which a segment may lie in `wave`: those that begin there, or the last before it.
 std::span<const Read> candidates(const std::vector<Read>& reads, std::uint32_t wave) {
   const auto later = [](std::uint32_t w, const Read& read) { return w < read.wave; };
@@ -63,38 +84,52 @@ void append_groups(std::span<const Read> reads, std::uint32_t reader,
 
 }  // namespace
 
+Stretch stretch_of(const Segments& segments, const RankColumns& columns) {
+  if (columns.row_bytes() == 0) return {};
+  if (!segments.within_rows()) return {0, segments.per_line()};
+  const std::uint64_t first = columns.columns().front().begin / segments.step();
+  const std::uint64_t last = (columns.columns().back().end - 1) / segments.step();
+  return {first, last - first + 1};
+}
+
+std::uint64_t slice_waves(const Schedule& schedule, std::uint32_t tensor) {
+  const Segments segments(schedule.cuts[tensor], schedule.window);
+  if (is_replicated(schedule, tensor)) return segments.count();
+  std::uint64_t longest = 1;
+  RankColumns columns;
+  for_each_receiver(schedule, tensor, columns, [&](std::uint32_t, const RankColumns& kept) {
+    longest = std::max(longest, stretch_of(segments, kept).count);
+  });
+  return segments.lines() * longest;
+}
+
+std::optional<std::uint64_t> segment_for(const Read& slices, std::uint32_t wave,
+                                         const Segments& segments, const Stretch& stretch) {
+  const std::uint64_t waves_per_line = slices.segments / segments.lines();
+  const std::uint64_t in_line = wave % waves_per_line;
+  if (in_line >= stretch.count) return {};
+  return wave / waves_per_line * segments.per_line() + stretch.first + in_line;
+}
+
 Range read_part(const Schedule& schedule, std::uint32_t tensor, const Range& segment,
                 std::uint32_t rank, RankColumns& columns) {
   columns.assign(schedule, tensor, rank);
-  if (columns.row_bytes() == 0) return {segment.begin, segment.begin};
-  const std::uint64_t row_bytes = schedule.cuts[tensor].row_bytes;
-  const std::uint64_t row = segment.begin / row_bytes * row_bytes;
-  if (segment.end > row + row_bytes) return segment;
-  const std::uint64_t begin = std::max(segment.begin, row + columns.columns().front().begin);
-  const std::uint64_t end = std::min(segment.end, row + columns.columns().back().end);
-  if (begin >= end) return {segment.begin, segment.begin};
-  return segment.size() < smallest_part ? segment : Range{begin, end};
+  return read_part(schedule.cuts[tensor], segment, columns);
 }
 
-// Of the segments that the rank reads of a line (see Segments), all but the first and the last are
-// read alike.
+// Of a stretch, all but the first and the last segment are read alike.
 std::uint64_t slice_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
                           RankColumns& columns) {
   columns.assign(schedule, tensor, rank);
-  if (columns.row_bytes() == 0) return 0;
   const Segments segments(schedule.cuts[tensor], schedule.window);
-  std::uint64_t first = 0;
-  std::uint64_t last = segments.per_line() - 1;
-  if (segments.within_rows()) {
-    first = columns.columns().front().begin / segments.step();
-    last = (columns.columns().back().end - 1) / segments.step();
-  }
+  const auto [first, count] = stretch_of(segments, columns);
   const auto part = [&](std::uint64_t segment) {
-    return read_part(schedule, tensor, segments.bytes(segment), rank, columns).size();
+    return read_part(schedule.cuts[tensor], segments.bytes(segment), columns).size();
   };
-  std::uint64_t bytes = part(first);
-  if (last != first) bytes += part(last);
-  if (last - first > 1) bytes += (last - first - 1) * part(first + 1);
+  std::uint64_t bytes = 0;
+  if (count > 0) bytes += part(first);
+  if (count > 1) bytes += part(first + count - 1);
+  if (count > 2) bytes += (count - 2) * part(first + 1);
   return segments.lines() * bytes;
 }
 
@@ -127,10 +162,9 @@ void slab_at(const Schedule& schedule, std::uint32_t wave, std::uint32_t reader,
   for (const Read& read : candidates(exchanged ? schedule.reads[reader] : schedule.slices, wave)) {
     const std::uint32_t index = wave - read.wave;
     if (index >= read.segments) continue;
-    const Range segment = Segments(schedule.cuts[read.tensor], schedule.window)
-                              .bytes(std::uint64_t{read.first_segment} + index);
-    const Range part =
-        exchanged ? segment : read_part(schedule, read.tensor, segment, reader, columns);
+    const Range part = exchanged ? Segments(schedule.cuts[read.tensor], schedule.window)
+                                       .bytes(std::uint64_t{read.first_segment} + index)
+                                 : slice_for(schedule, read, index, reader, columns);
     if (part.size() == 0) continue;
     append(schedule.catalog.tensors()[read.tensor], read.tensor, part, slab);
   }

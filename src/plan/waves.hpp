@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,23 @@ namespace safeshuffle::plan {
 /// Returns the next wave that is free. Throws PlanError if they cannot be counted.
 std::uint32_t number_waves(const Schedule& schedule, std::uint32_t first_free,
                            std::vector<Read>& reads);
+
+/// The segments that a rank reads of each line (see Segments) of a tensor that is sliced: from the
+/// first one with bytes that it keeps to the last. It reads them one after the other, beginning
+/// with its own first one, so that all ranks read at the same time.
+struct Stretch {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+Stretch stretch_of(const Segments& segments, const RankColumns& columns);
+
+/// For how many waves a tensor is read that is sliced: of each line, as many as the longest stretch
+/// of any rank has segments.
+std::uint64_t slice_waves(const Schedule& schedule, std::uint32_t tensor);
+
+/// Which segment a rank reads for one of these waves, counted from 0; none if its stretch is over.
+std::optional<std::uint64_t> segment_for(const Read& slices, std::uint32_t wave,
+                                         const Segments& segments, const Stretch& stretch);
 
 /// What `rank` reads of a segment of a tensor that is sliced: a range around what it keeps, as far
 /// as that is in one row, and otherwise all. `columns` is scratch memory.

@@ -85,6 +85,23 @@ TEST_CASE("segments of which a rank keeps nothing are not read", "[sliced]") {
   CHECK(bytes_in_slabs(plan, 2) == (256 + 1024 + 1024) * kib);
 }
 
+TEST_CASE("all ranks read their slices of a large tensor at the same time", "[sliced]") {
+  const std::uint64_t window = 64 * kib;
+  PlanOptions options;
+  options.assignment = Assignment::sliced;
+  options.window = window;
+  // 16 segments in one row, of which each rank keeps four; three rows of 4 segments.
+  const auto [shape, axis, waves] = GENERATE(
+      table<Shape, std::uint32_t, std::uint32_t>({{{1024, 1024}, 0, 4}, {{3, 256 * 1024}, 1, 3}}));
+  const Plan plan =
+      make_plan(make_catalog({{{"a", DType::U8, shape}}}), {cut(axis, shape[axis])}, 4, options);
+  CHECK_NOTHROW(plan.prove());
+  CHECK(plan.waves() == waves);
+  for (std::uint32_t wave = 0; wave < plan.waves(); ++wave) {
+    CHECK(plan::wave_bytes(plan.schedule(), wave) == 4 * window);
+  }
+}
+
 TEST_CASE("the bytes that a rank reads are those of its slabs, whatever the window", "[sliced]") {
   // Rows of 1, 4 and 300 KiB, parts in the middle of them, and a tensor without elements.
   const Catalog catalog = make_catalog({{{"a", DType::U8, {1021, 1024}},
@@ -232,6 +249,25 @@ TEST_CASE("a broken sliced schedule is not proved", "[sliced]") {
   };
   for (std::size_t i = 0; i < faults.size(); ++i) {
     Schedule schedule = sliced(4).schedule();
+    CHECK_NOTHROW(plan::prove(schedule));
+    faults[i](schedule);
+    CAPTURE(i);
+    CHECK_THROWS_AS(plan::prove(schedule), PlanError);
+  }
+}
+
+TEST_CASE("a broken schedule of slices in several waves is not proved", "[sliced]") {
+  using plan::Schedule;
+  const std::vector<std::function<void(Schedule&)>> faults{
+      [](Schedule& s) { s.slices[0].segments -= 1; },
+      [](Schedule& s) { s.slices[0].segments += 1; },
+      [](Schedule& s) { s.slices[0].segments = 0; },
+      [](Schedule& s) { s.slices[0].first_segment = 1; },
+      [](Schedule& s) { s.slices[1].segments -= 1; },
+      [](Schedule& s) { s.slices[1].wave -= 1; },
+  };
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    Schedule schedule = sliced(4, 64 * kib).schedule();
     CHECK_NOTHROW(plan::prove(schedule));
     faults[i](schedule);
     CAPTURE(i);
