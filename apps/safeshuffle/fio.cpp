@@ -112,8 +112,12 @@ std::vector<FioResult> run_fio(const std::vector<std::string>& files, double sec
   some.resize(std::min(files.size(), most_files));
   std::vector<FioResult> results;
   for (const FioRun& run : fio_runs(seconds)) {
+    // With huge pages for its buffers, as the loader has: the system divides reads into small
+    // pages.
     // --readonly comes first, so that fio refuses whatever would write.
-    std::vector<std::string> command{"fio",
+    std::vector<std::string> command{"env",
+                                     "GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
+                                     "fio",
                                      "--readonly",
                                      "--name=probe",
                                      "--rw=read",

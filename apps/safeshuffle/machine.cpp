@@ -18,6 +18,7 @@
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "option.hpp"
+#include "plan/cost_fields.hpp"
 #include "shared_options.hpp"
 #include "size.hpp"
 
@@ -68,11 +69,16 @@ std::optional<KeptProbe> kept_probe(std::uint32_t world, const std::string& path
 MachineModel default_machine(DeviceKind device, std::uint32_t world) {
   MachineModel machine;
   machine.name = "defaults";
-  machine.description = "no probe of this machine was kept";
+  machine.description = "no kept probe is of this machine with at most as many ranks";
   machine.device = device;
   machine.ranks_per_node = world;
   machine.cores = static_cast<unsigned>(core::available_cores());
   machine.costs = default_costs(device);
+  for (const plan::CostField& field : plan::cost_fields) {
+    const double cost = machine.costs.*field.value;
+    if (cost > 0)
+      machine.assumptions.push_back({std::string("costs.") + field.name, cost, "default"});
+  }
   return machine;
 }
 

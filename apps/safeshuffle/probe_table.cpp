@@ -14,6 +14,7 @@ std::string title(const Probe& probe, std::string_view name) {
   if (name == "read_cold_direct") return "read cold files, direct";
   if (name == "read_cold_buffered") return "read cold files, buffered";
   if (name == "read_warm") return "read cached files";
+  if (name == "read_warm_fresh") return "read cached files into new memory";
   if (name == "memory_copy_one_thread") return "copy memory, 1 thread";
   if (name == "memory_copy_one_thread_fresh") return "copy to new memory, 1 thread";
   if (name == "memory_copy") {

@@ -1,4 +1,4 @@
-// safeshuffle simulate: how a load would go on a machine that need not be there, event by event.
+// safeshuffle simulate: how a load would go on a machine that you need not have, event by event.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -180,7 +180,7 @@ void simulate(const SimulateCommand& command) {
 Command add_simulate(CLI::App& parser) {
   const auto command = std::make_shared<SimulateCommand>();
   CLI::App* sub = parser.add_subcommand(
-      "simulate", "Replay a load event by event on a machine that need not be there");
+      "simulate", "Replay a load event by event on a machine that you need not have");
   sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
   add_world(*sub, command->world);

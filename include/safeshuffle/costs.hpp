@@ -30,8 +30,9 @@ struct Costs {
   /// in use already. Counts bytes copied, not bytes read plus written.
   double memory_copy = 0;
 
-  /// Providing host memory on first touch, each rank: what copying to newly allocated memory takes
-  /// longer than `memory_copy`. Loads pay it for their arena, on the host device only.
+  /// Providing host memory on first touch, each rank: what reading files that are in the page cache
+  /// into newly allocated memory takes longer than into memory that is in use; where that was not
+  /// measured, what copying takes longer. Loads pay it for their arena, on the host device only.
   double first_touch = 0;
 
   /// Packing, each rank, per byte of the slab that is read: rows of 7168 bytes, every second one,

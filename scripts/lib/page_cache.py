@@ -81,4 +81,5 @@ def prepare(files, state, dtype="keep", extra=0):
         share = resident_share(files)
         if share == wanted:
             return
-    raise Unprepared(f"not {state}: the page cache has {share:.1%} of the files")
+    hint = ": a filesystem in memory, such as tmpfs, keeps all of them" if state == "cold" and share == 1 else ""
+    raise Unprepared(f"not {state}: the page cache has {share:.1%} of the files{hint}")

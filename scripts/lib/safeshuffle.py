@@ -39,7 +39,7 @@ def message_of(said):
             return line.removeprefix("safeshuffle: error: ")
     lines = [line.strip() for line in said.splitlines() if line.strip("- ") or not line]  # without frames
     paragraphs = " ".join(line or "\n" for line in lines).strip().split("\n")
-    return paragraphs[0].strip() or "it says nothing"
+    return paragraphs[0].strip() or "no message"
 
 
 def run(command):

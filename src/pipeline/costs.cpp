@@ -25,10 +25,20 @@ double node_median(const Probe& probe, std::string_view name) {
   return median(probe, name, single ? Of::one_rank : Of::node);
 }
 
-/// What remains of the rate `fresh` if copying itself, at `copy`, took no time; 0 if touching
-/// memory for the first time takes none.
-double first_touch(double copy, double fresh) {
-  return copy > 0 && fresh > 0 && fresh < copy ? 1 / (1 / fresh - 1 / copy) : 0;
+/// What remains of the rate `fresh`, to new memory, if moving data itself, at `used`, took no time;
+/// 0 if touching memory for the first time takes none.
+double remainder(double used, double fresh) {
+  return used > 0 && fresh > 0 && fresh < used ? 1 / (1 / fresh - 1 / used) : 0;
+}
+
+/// Of each rank, while all touch memory: by reading what is cached, as loads do, else by copying.
+double first_touch(const Probe& probe) {
+  const double fresh = node_median(probe, "read_warm_fresh");
+  if (fresh > 0) {
+    return remainder(node_median(probe, "read_warm"), fresh) / probe.place.ranks_per_node;
+  }
+  return remainder(median(probe, "memory_copy", Of::each_rank),
+                   median(probe, "memory_copy_fresh", Of::each_rank));
 }
 
 }  // namespace
@@ -42,8 +52,7 @@ Costs costs_of(const Probe& probe) {
   costs.read_warm_rank = median(probe, "read_warm", Of::one_rank);
   costs.read_warm_node = node_median(probe, "read_warm");
   costs.memory_copy = median(probe, "memory_copy", Of::each_rank);
-  costs.first_touch =
-      first_touch(costs.memory_copy, median(probe, "memory_copy_fresh", Of::each_rank));
+  costs.first_touch = first_touch(probe);
   costs.pack = median(probe, "pack", Of::each_rank);
   costs.pack_convert = median(probe, "pack_convert", Of::each_rank);
   costs.host_to_device = median(probe, "host_to_device", Of::each_rank);

@@ -37,8 +37,9 @@ class MemoryTrial final : public Trial {
 
   std::string prepare() override {
     source_ = device::allocate_pages(bytes_);
-    target_ = device::allocate_pages(bytes_);
     std::memset(source_.get(), 1, bytes_);
+    if (fresh_) device::warm_up_pages(bytes_);
+    target_ = device::allocate_pages(bytes_);
     if (!fresh_) std::memset(target_.get(), 1, bytes_);
     return {};
   }
@@ -58,7 +59,7 @@ class MemoryTrial final : public Trial {
   }
 
  private:
-  static constexpr std::uint64_t part = std::uint64_t{2} << 20;  // a huge page
+  static constexpr std::uint64_t part = device::huge_page_bytes;
 
   const std::uint64_t bytes_;
   const bool fresh_;

@@ -9,6 +9,7 @@
 #include "core/detached_work.hpp"
 #include "core/page.hpp"
 #include "core/text.hpp"
+#include "device/host/memory.hpp"
 #include "io/policy.hpp"
 
 namespace safeshuffle::pipeline {
@@ -34,9 +35,14 @@ struct Reading {
   std::optional<core::DetachedWork> threads;  // set when it is abandoned
   std::shared_ptr<device::Device> device;
   std::shared_ptr<ProbeSlabs> slabs;
+  std::shared_ptr<std::byte> new_memory;  // if it reads to there
   std::unique_ptr<device::Staging> staging;
   std::unique_ptr<io::Reader> reader;
 };
+
+/// Where a run reads to: into two slabs in turn, or as loads on the host read what the page cache
+/// has, into memory for all of it that was just allocated.
+enum class Into { slabs, new_memory };
 
 std::unique_ptr<Reading> make_reading(const ProbeRig& rig, bool direct) {
   auto reading = std::make_unique<Reading>();
@@ -53,13 +59,15 @@ std::unique_ptr<Reading> make_reading(const ProbeRig& rig, bool direct) {
   return reading;
 }
 
-/// One run of reading: like a load, it reads into one slab while the other one has just been read.
+/// One run of reading: like a load, it reads one window while another one has just been read.
 class ReadRun {
  public:
-  ReadRun(ProbeRig& rig, bool direct)
+  ReadRun(ProbeRig& rig, bool direct, Into into)
       : rig_(rig),
         reading_(make_reading(rig, direct)),
-        pieces_(cut_into_windows(rig.sample.ranges(), rig.window)) {}
+        pieces_(cut_into_windows(rig.sample.ranges(), rig.window)) {
+    into == Into::slabs ? use_slabs() : use_new_memory();
+  }
 
   /// Reads until the end of the sample, or the time of a run is over; once.
   Run read() {
@@ -84,11 +92,26 @@ class ReadRun {
  private:
   static constexpr std::size_t slabs = std::tuple_size_v<decltype(ProbeSlabs::memory)>;
 
+  void use_slabs() {
+    for (std::size_t index = 0; index < pieces_.size(); ++index) {
+      destinations_.push_back(rig_.slabs->memory[index % slabs].get());
+    }
+  }
+
+  void use_new_memory() {
+    std::vector<std::uint64_t> ends{0};
+    for (const SampleRange& piece : pieces_) {
+      ends.push_back(ends.back() + core::align_up(piece.bytes, device::huge_page_bytes));
+    }
+    reading_->new_memory = device::allocate_pages(ends.back());
+    for (std::size_t index = 0; index < pieces_.size(); ++index) {
+      destinations_.push_back(reading_->new_memory.get() + ends[index]);
+    }
+  }
+
   void submit(std::size_t index) {
     const SampleRange& piece = pieces_[index];
-    std::byte* slab = rig_.slabs->memory[index % slabs].get();
-    const io::ReadRange range{piece.file, piece.offset, piece.bytes,
-                              slab + piece.offset % core::page_bytes};
+    const io::ReadRange range{piece.file, piece.offset, piece.bytes, destinations_[index]};
     batches_.push_back(reading_->reader->submit({&range, 1}));
   }
 
@@ -114,6 +137,7 @@ class ReadRun {
   ProbeRig& rig_;
   std::unique_ptr<Reading> reading_;
   const std::vector<SampleRange> pieces_;
+  std::vector<std::byte*> destinations_;  // by piece
   std::vector<io::BatchId> batches_;
 };
 
@@ -121,16 +145,19 @@ enum class Cache { cold, warm };
 
 class ReadTrial final : public Trial {
  public:
-  ReadTrial(ProbeRig& rig, std::string name, Measurement::Of of, Cache cache, bool direct)
-      : Trial(std::move(name), of), rig_(rig), cache_(cache), direct_(direct) {}
+  ReadTrial(ProbeRig& rig, std::string name, Measurement::Of of, Cache cache, bool direct,
+            Into into)
+      : Trial(std::move(name), of), rig_(rig), cache_(cache), direct_(direct), into_(into) {}
 
   bool is_warm() const noexcept override { return cache_ == Cache::warm; }
 
   std::string prepare() override {
     if (rig_.sample.bytes() == 0) return "the files have too few bytes";
-    rig_.touch_slabs();
-    run_.emplace(rig_, direct_);
-    return is_warm() ? rig_.sample.make_warm() : rig_.sample.make_cold();
+    std::string obstacle = is_warm() ? rig_.sample.make_warm() : rig_.sample.make_cold();
+    if (into_ == Into::slabs) rig_.touch_slabs();
+    if (into_ == Into::new_memory) device::warm_up_pages(rig_.sample.bytes());
+    run_.emplace(rig_, direct_, into_);
+    return obstacle;
   }
 
   Run run() override {
@@ -153,6 +180,7 @@ class ReadTrial final : public Trial {
   ProbeRig& rig_;
   const Cache cache_;
   const bool direct_;
+  const Into into_;
   std::optional<ReadRun> run_;
 };
 
@@ -160,21 +188,24 @@ class ReadTrial final : public Trial {
 
 void add_read_trials(ProbeRig& rig, Trials& trials) {
   using Of = Measurement::Of;
-  const auto add = [&](const char* name, Cache cache, bool direct) {
-    trials.push_back(std::make_unique<ReadTrial>(rig, name, Of::one_rank, cache, direct));
+  const auto add = [&](const char* name, Cache cache, bool direct, Into into = Into::slabs) {
+    trials.push_back(std::make_unique<ReadTrial>(rig, name, Of::one_rank, cache, direct, into));
     if (rig.comm.size() == 1) return;
-    trials.push_back(std::make_unique<ReadTrial>(rig, name, Of::node, cache, direct));
+    trials.push_back(std::make_unique<ReadTrial>(rig, name, Of::node, cache, direct, into));
   };
   add("read_cold_direct", Cache::cold, true);
   add("read_cold_buffered", Cache::cold, false);
   add("read_warm", Cache::warm, false);
+  if (rig.comm.device() == DeviceKind::host) {
+    add("read_warm_fresh", Cache::warm, false, Into::new_memory);
+  }
 }
 
 void fit_sample(ProbeRig& rig) {
   if (rig.sample.bytes() == 0) return;
   rig.touch_slabs();
   static_cast<void>(rig.sample.make_cold());  // where that is not possible, reading is fast
-  ReadRun run(rig, false);
+  ReadRun run(rig, false, Into::slabs);
   rig.sample.shrink(run.read().bytes);
   rig.engine = run.path().engine;
   rig.reader_threads = run.path().threads;

@@ -158,9 +158,33 @@ class Bench(unittest.TestCase):
         self.assertEqual({sample["case"]["ranks"] for sample in self.results(out)["samples"]}, {2})
 
     def test_experiments_that_vary_models_need_their_own(self):
-        refused = bench("weak-scaling", "--model", self.model, "--out", self.root / "weak")
+        for name in "weak-scaling", "files":
+            refused = bench(name, "--model", self.model, "--out", self.root / "refused")
+            self.assertEqual(refused.returncode, USAGE_ERROR)
+            self.assertIn(f"{name} varies its models: it cannot be run with --model", refused.stderr)
+
+    def test_the_scaling_of_an_existing_model(self):
+        out = self.root / "existing"
+        done = bench("strong-scaling", "--model", self.model, "--quick", "--ranks", 1, "--turns", 1, "--out", out,
+                     "--no-plots")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = self.results(out)
+        self.assertEqual([model["name"] for model in result["models"]], ["model"])
+        self.assertTrue(result["timelines"])
+
+    def test_models_do_not_grow_beyond_the_real_ones(self):
+        refused = bench("weak-scaling", "--ranks", 1, 1000, "--out", self.root / "refused")
         self.assertEqual(refused.returncode, USAGE_ERROR)
-        self.assertIn("weak-scaling varies its models: it cannot be run with --model", refused.stderr)
+        self.assertIn("with 1000 ranks, a model would be ", refused.stderr)
+
+    def test_an_experiment_that_fails_does_not_end_the_others(self):
+        failing, out = self.root / "failing.json", self.root / "several"
+        failing.write_text(json.dumps(EXPERIMENT | {"models": [{"like": "none", "scale": 1}]}))
+        done = bench(failing, self.experiment, "--dir", self.root, "--turns", 1, "--out", out, "--no-plots")
+        self.assertEqual(done.returncode, USAGE_ERROR, done.stderr)
+        self.assertIn("not all could be run: ", done.stderr)
+        self.assertEqual(done.stdout, f"{out / 'index.html'}\n")
+        self.assertEqual(len(self.results(out / "own")["samples"]), 2)
 
     def test_in_a_slurm_allocation(self):
         """With an srun that is mpirun."""

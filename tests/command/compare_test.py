@@ -50,7 +50,8 @@ class Compare(unittest.TestCase):
     def test_without_the_others(self):
         done, result = self.compare("--environment", self.root / "none", "--only", "safetensors-mmap")
         self.assertIn("**safetensors-mmap**: safetensors is not installed: ", done.stdout)
-        self.assertEqual([sample["turn"] for sample in result["samples"]], [0, 1])
+        self.assertEqual([(sample["dtype"], sample["turn"]) for sample in result["samples"]],
+                         [("keep", 0), ("keep", 1), ("f16", 0), ("f16", 1)])
         for sample in result["samples"]:
             self.assertEqual((sample["system"], sample["cache"], sample["ranks"]), ("safeshuffle", "warm", 2))
             self.assertLess(sample["read_bytes"], sample["bytes"] / 100)  # of other files

@@ -63,7 +63,7 @@ class Prediction(unittest.TestCase):
         self.assertIn("on 1 node of 8xa100 (8 x NVIDIA A100", result.stdout)
         self.assertIn("0 % of the files in the page cache", result.stdout)
         result = self.predict(world=1)
-        self.assertIn("on 1 node of defaults (no probe of this machine was kept)", result.stdout)
+        self.assertIn("on 1 node of defaults (no kept probe is of this machine ", result.stdout)
 
     def test_a_machine_may_be_a_file(self):
         path = self.root / "machine.json"

@@ -75,14 +75,14 @@ class Validation(unittest.TestCase):
 
     def test_quick_replaces(self):
         self.assertEqual((checked().turns, checked(quick=True).turns), (3, 1))
-        self.refused(r"^e.json: quick\.title: is not a key that is known here", quick={"title": "x"})
+        self.refused(r"^e.json: quick\.title: is an unknown key", quick={"title": "x"})
 
     def test_errors_name_the_file_and_the_key(self):
         self.refused(r"^e\.json: title: is missing$", title="absent")
         self.refused(r"^e\.json: turns: 0 is not a whole number above 0$", turns=0)
         self.refused(r"^e\.json: turns: true is not", turns=True)
         self.refused(r"^e\.json: schema_version: 2 is not 1", schema_version=2)
-        self.refused(r"^e\.json: colour: is not a key that is known here$", colour="red")
+        self.refused(r"^e\.json: colour: is an unknown key$", colour="red")
         self.refused(r"^e\.json: ranks: \[1, 1\] is not", ranks=[1, 1])
         self.refused(r"^e\.json: ranks: \[\] is not", ranks=[])
         self.refused(r"^e\.json: cache: \[\"hot\"\] is not a list of different ones of cold, warm$", cache=["hot"])
@@ -90,7 +90,7 @@ class Validation(unittest.TestCase):
 
     def test_errors_in_models(self):
         self.refused(r"^e\.json: models\[0\]\.scale: 2 is not above 0", models=[{"like": "x", "scale": 2}])
-        self.refused(r"^e\.json: models\[0\]\.size: is not a key", models=[{"like": "x", "scale": 1, "size": 3}])
+        self.refused(r"^e\.json: models\[0\]\.size: is an unknown key", models=[{"like": "x", "scale": 1, "size": 3}])
         self.refused(r"^e\.json: models\[0\]\.skew: needs files", models=[{"like": "x", "scale": 1, "skew": 3}])
         twice = [{"name": "a", "like": "x", "scale": 1}, {"name": "a", "like": "y", "scale": 1}]
         self.refused(r"^e\.json: models: two have the same name$", models=twice)
@@ -99,14 +99,14 @@ class Validation(unittest.TestCase):
         self.refused(r"^e\.json: load\.io: \[\"fast\"\] is not .* posix, uring, gds$", load={"io": ["fast"]})
         self.refused(r"^e\.json: load\.threads: \[0\] is not", load={"threads": [0]})
         self.refused(r"^e\.json: load\.window: \[\"64 MiB\"\] is not .* size", load={"window": ["64 MiB"]})
-        self.refused(r"^e\.json: load\.report: is not a key", load={"report": ["x.json"]})
+        self.refused(r"^e\.json: load\.report: is an unknown key", load={"report": ["x.json"]})
 
     def test_errors_in_plots(self):
         plot = {"kind": "lines", "title": "Rates", "x": "ranks"}
         self.refused(r"^e\.json: plots\[0\]\.x: \"threads\" is not an axis of this experiment: model, cache, ranks",
                      plots=[plot | {"x": "threads"}])
         self.refused(r"^e\.json: plots\[0\]\.kind: \"pie\" is not one of", plots=[plot | {"kind": "pie"}])
-        self.refused(r"^e\.json: plots\[0\]\.y: is not a key", plots=[plot | {"y": "cache"}])
+        self.refused(r"^e\.json: plots\[0\]\.y: is an unknown key", plots=[plot | {"y": "cache"}])
         self.refused(r"^e\.json: plots\[0\]: has one axis in two roles", plots=[plot | {"series": "ranks"}])
         self.refused(r"^e\.json: plots\[0\]\.where\.cache: \"hot\" is not among",
                      plots=[{"kind": "timeline", "title": "x", "where": {"cache": "hot"}}])
@@ -115,7 +115,7 @@ class Validation(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "e.json")
             for text, message in (('{"title": ]', f"{path}: line 1, column 11: "),
-                                  ('{"title": "a", "title": "b"}', f"{path}: title: is there twice"),
+                                  ('{"title": "a", "title": "b"}', f"{path}: title: is given twice"),
                                   ("[]", f"{path}: is not an object")):
                 path.write_text(text)
                 with self.assertRaises(experiments.Invalid) as refused:
@@ -433,7 +433,7 @@ class Launchers(unittest.TestCase):
         self.assertEqual(safeshuffle.message_of("killed\n"), "killed")
         framed = "-----\nThere are not enough\n  slots.\n\nOthers say more.\n-----\n"
         self.assertEqual(safeshuffle.message_of(framed), "There are not enough slots.")
-        self.assertEqual(safeshuffle.message_of(""), "it says nothing")
+        self.assertEqual(safeshuffle.message_of(""), "no message")
 
 
 class Models(unittest.TestCase):

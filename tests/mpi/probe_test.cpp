@@ -128,6 +128,7 @@ TEST_CASE("a probe measures what this group has, the same on all ranks", "[load]
   const bool several = world_size() > 1;
   const bool on_gpus = comm.device() == DeviceKind::cuda;
   CHECK((find(result, "read_warm", Of::node) != nullptr) == several);
+  CHECK((find(result, "read_warm_fresh", Of::one_rank) != nullptr) == !on_gpus);
   CHECK((find(result, "exchange", Of::each_rank) != nullptr) == several);
   CHECK((find(result, "host_to_device", Of::each_rank) != nullptr) == on_gpus);
   CHECK((find(result, "device_copy", Of::each_rank) != nullptr) == on_gpus);

@@ -49,7 +49,7 @@ class Plot:
     x: str = ""
     y: str = ""
     series: str = ""
-    launch: bool = False  # of phases: also what the command takes besides the load
+    launch: bool = False  # of phases: also what the command takes in addition
     where: dict = dataclasses.field(default_factory=dict)
 
 
@@ -117,7 +117,7 @@ class Checker:
 
     def finish(self):
         for key in self.left:
-            self.refuse(key, "is not a key that is known here")
+            self.refuse(key, "is an unknown key")
 
 
 def is_count(value):
@@ -227,7 +227,7 @@ def with_quick(path, definition, quick):
     replacing = Checker(path, definition.pop("quick", {}), "quick")
     for key in replacing.left:
         if key not in ("models", "ranks", "cache", "load", "turns", "plots", "ceilings"):
-            replacing.refuse(key, "is not a key that is known here")
+            replacing.refuse(key, "is an unknown key")
     return definition | replacing.left if quick else definition
 
 
@@ -236,7 +236,7 @@ def check(path, name, definition, quick=False):
     definition = with_quick(path, Checker(path, definition).left, quick)
     checker = Checker(path, definition)
     checker.take("schema_version", lambda value: value == SCHEMA_VERSION and not isinstance(value, bool),
-                 f"{SCHEMA_VERSION}, the one that is known here", required=True)
+                 f"{SCHEMA_VERSION}, the only one so far", required=True)
     ranks = checker.take("ranks", lambda value: value == "auto" or is_list(value, is_count),
                          'a list of different numbers of ranks, or "auto"', required=True)
     fields = {
@@ -263,7 +263,7 @@ def unrepeated(path):
         found = dict(pairs)
         if len(found) < len(pairs):
             names = [name for name, _ in pairs]
-            raise Invalid(f"{path}: {next(name for name in names if names.count(name) > 1)}: is there twice")
+            raise Invalid(f"{path}: {next(name for name in names if names.count(name) > 1)}: is given twice")
         return found
 
     return collect

@@ -9,7 +9,7 @@ import sys
 
 from lib import machine, page_cache, safeshuffle
 
-LEAST_RANKS = 4  # that "auto" goes up to where there are fewer GPUs
+HOST_RANKS = 4  # that "auto" goes up to where neither GPUs nor tasks say how many
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -22,7 +22,7 @@ class Here:
         return safeshuffle.launcher(number)
 
     def slots(self):
-        return max(LEAST_RANKS, len(machine.gpus()))
+        return len(machine.gpus()) or HOST_RANKS
 
     def prepare(self, files, state, dtype):
         page_cache.prepare(files, state, dtype)
@@ -68,7 +68,7 @@ class Slurm(Nodes):
                 "--ntasks-per-node=1"]
 
     def slots(self):
-        return self.tasks or max(LEAST_RANKS, self.nodes)
+        return self.tasks or max(HOST_RANKS, self.nodes)
 
 
 def slots_of(hostfile):

@@ -84,7 +84,7 @@ def summary_table(result, experiment):
         ("bound by", LEFT), ("assigned", LEFT), ("read", LEFT), ("runs", RIGHT)]
     rows = []
     for entry in result["summary"]:
-        outliers = f", {entry['outliers']} outl." if entry["outliers"] else ""
+        outliers = f", {entry['outliers']} outliers" if entry["outliers"] else ""
         rows.append([*(shown_value(entry["case"][axis]) for axis in axes), shown(entry["gigabytes_per_second"]),
                      shown(entry["seconds"], 3), shown(entry["speed_up"]),
                      shown_share(findings.share_of_ceiling(result, entry)), entry["bottleneck"], entry["assignment"],
@@ -157,7 +157,7 @@ def plot_path(directory, at, plot, suffix="svg"):
 def caption(result, plot):
     parts = [CAPTIONS[plot.kind]]
     if plot.launch:
-        parts.append("“launch” is what the whole command took besides: starting processes and MPI, and ending them.")
+        parts.append("“launch” is what the whole command took in addition: starting processes and MPI, and ending them.")
     if result["ceilings"] and plot.kind in ("lines", "bars"):
         parts.append("Dash-dotted: the ceiling.")
     return " ".join(parts)
@@ -191,7 +191,7 @@ def section(directory, result, experiment):
         f'<h2 id="{escape(experiment.name)}">{escape(experiment.title)}</h2>',
         f'<p class="question">{escape(experiment.question)}</p>{note}<ul class="findings">{listed}</ul>',
         figures_of(directory, result, experiment),
-        "<h3>Figures</h3>", summary_table(result, experiment), not_run(result), ceiling_table(result),
+        "<h3>Numbers</h3>", summary_table(result, experiment), not_run(result), ceiling_table(result),
         model_table(result),
         details("Seconds by phase, CPU time and memory", phase_table(result, experiment)),
         details(f"All {len(result['samples'])} samples", sample_table(result, experiment)),

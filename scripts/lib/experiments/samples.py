@@ -16,7 +16,7 @@ def phase_seconds(ranks):
 
 
 def sample(report, wall_seconds, case, turn, position):
-    """Of a load report. What the command took besides the load is to start and end its processes, and MPI."""
+    """Of a load report. What the command took in addition is to start and end its processes, and MPI."""
     ranks = report["ranks"]
     return {
         "case": case, "turn": turn, "position": position,

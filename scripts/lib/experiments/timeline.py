@@ -1,4 +1,4 @@
-"""What works when in one load, from its trace (docs/report.md)."""
+"""What each rank does when in one load, from its trace (docs/report.md)."""
 
 import json
 

@@ -1,6 +1,7 @@
 #include "device/host/memory.hpp"
 
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <sys/mman.h>
 #include <system_error>
@@ -11,8 +12,6 @@
 
 namespace safeshuffle::device {
 namespace {
-
-constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
 
 [[noreturn]] void fail(std::uint64_t bytes, int error) {
   throw MemoryError(
@@ -25,16 +24,20 @@ constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
 
 std::shared_ptr<std::byte> allocate_pages(std::uint64_t bytes) {
   // Extra space to align within the mapping; untouched pages take no memory.
-  const auto length = core::checked_add(bytes, huge_page);
+  const auto length = core::checked_add(bytes, huge_page_bytes);
   if (!length) fail(bytes, ENOMEM);
   void* mapping =
       mmap(nullptr, *length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) fail(bytes, errno);
-  const auto skip = -reinterpret_cast<std::uintptr_t>(mapping) & (huge_page - 1);
+  const auto skip = -reinterpret_cast<std::uintptr_t>(mapping) & (huge_page_bytes - 1);
   std::byte* start = static_cast<std::byte*>(mapping) + skip;
   // Only a hint: first touch is several times faster with huge pages, but works without them.
   madvise(start, bytes, MADV_HUGEPAGE);
   return {start, [mapping, length = *length](std::byte*) { munmap(mapping, length); }};
+}
+
+void warm_up_pages(std::uint64_t bytes) {
+  std::memset(allocate_pages(bytes).get(), 1, bytes);
 }
 
 }  // namespace safeshuffle::device

@@ -10,14 +10,15 @@
 
 #include "core/arithmetic.hpp"
 #include "device/convert.hpp"
+#include "device/host/memory.hpp"
 
 namespace safeshuffle::device {
 namespace {
 
 /// Tasks end where one of these ends in the destination, or up to `cut_alignment` later: large
-/// relative to the cost of scheduling a task, small relative to a slab. It is a huge page: if two
-/// threads touched a new one at the same time, the system would zero it for both.
-constexpr std::uint64_t task_bytes = std::uint64_t{2} << 20;
+/// relative to the cost of scheduling a task, small relative to a slab. If two threads touched a
+/// new huge page at the same time, the system would zero it for both.
+constexpr std::uint64_t task_bytes = huge_page_bytes;
 
 /// Tasks start at multiples of this within an item, so that no element is split.
 constexpr std::uint64_t cut_alignment = 64;
