@@ -419,7 +419,11 @@ class Launchers(unittest.TestCase):
         slurm = launch.Slurm({"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "16"})
         self.assertEqual(slurm.slots(), 16)
         self.assertEqual(slurm.ranks(1)[-2:], ["--nodes=1", "--ntasks=1"])
+        self.assertEqual(slurm.ranks(8)[-2:], ["--nodes=1", "--ntasks=8"])
+        self.assertEqual(slurm.ranks(9)[-2:], ["--nodes=2", "--ntasks=9"])
         self.assertEqual(slurm.ranks(16)[-2:], ["--nodes=2", "--ntasks=16"])
+        self.assertIn("--mpi=pmix", slurm.ranks(1))
+        self.assertNotIn("--mpi=pmix", launch.Slurm({"SLURM_NTASKS": "2", "SLURM_MPI_TYPE": "pmi2"}).ranks(1))
         self.assertIn("--ntasks-per-node=1", slurm.each_node())
 
     def test_powers_of_two(self):
