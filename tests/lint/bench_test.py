@@ -304,7 +304,8 @@ class Plots(unittest.TestCase):
 
     def test_why_there_are_none(self):
         with mock.patch.object(plotting, "has_matplotlib", return_value=False):
-            self.assertEqual(plotting.draw("lib.experiments.plots", [], print, install=False), "matplotlib is not installed")
+            self.assertEqual(plotting.draw("lib.experiments.plots", [], print, install=False),
+                             "matplotlib is not installed")
 
 
 class Runs(unittest.TestCase):
