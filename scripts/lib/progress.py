@@ -1,5 +1,6 @@
 """Progress on stderr."""
 
+import shutil
 import sys
 import time
 
@@ -11,8 +12,11 @@ class Progress:
         self.total, self.done, self.begin = total, 0, time.monotonic()
 
     def say(self, line):
-        end = "" if sys.stderr.isatty() else "\n"
-        print(("\r\033[K" if sys.stderr.isatty() else "") + line, end=end, file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            room = shutil.get_terminal_size().columns - 1  # a line that wraps could not be taken back
+            print("\r\033[K" + line[:room], end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     def step(self, line):
         self.say(f"[{self.done}/{self.total}] {line}{self.time_left()}")

@@ -36,11 +36,12 @@ class Compare(unittest.TestCase):
         out = self.root / "out"
         done = subprocess.run(
             [sys.executable, os.environ["COMPARE"], "--command", os.environ["SAFESHUFFLE"], "--model", self.model,
-             "--cache", "warm", "--turns", "2", "--ranks", "2", "--dir", self.root, "--out", out, "--no-install",
+             "--cache", "warm", "--turns", "2", "--ranks", "2", "--dir", self.root, "--out", out, "--no-install", "--no-plots",
              *options],
             capture_output=True, text=True, timeout=100, check=False)  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual((out / "summary.md").read_text(), done.stdout)
+        self.assertIn("<h1>Comparison of loaders</h1>", (out / "index.html").read_text())
         with open(out / "results.csv", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         result = json.loads((out / "results.json").read_text())

@@ -294,7 +294,7 @@ class Plots(unittest.TestCase):
         rank = {"rank": 0, "phases": [["open", 0, 0.1], ["read", 0.1, 0.5]], "reading": [[0.1, 0.4]]}
         with tempfile.TemporaryDirectory() as directory:
             outputs.write(results_of(self.PLOTS, some, [{"case": case(), "ranks": [rank]}]), directory)
-            self.assertEqual(plotting.draw([Path(directory)], print, install=False), "")
+            self.assertEqual(plotting.draw("lib.experiments.plots", [Path(directory)], print, install=False), "")
             drawn = sorted(path.name for path in Path(directory, "plots").iterdir())
             self.assertEqual(drawn, sorted(f"{at}-{plot['kind']}.{suffix}" for at, plot in enumerate(self.PLOTS, 1)
                                            for suffix in ("png", "svg")))
@@ -304,7 +304,8 @@ class Plots(unittest.TestCase):
 
     def test_why_there_are_none(self):
         with mock.patch.object(plotting, "has_matplotlib", return_value=False):
-            self.assertEqual(plotting.draw([], print, install=False), "matplotlib is not installed")
+            self.assertEqual(plotting.draw("lib.experiments.plots", [], print, install=False),
+                             "matplotlib is not installed")
 
 
 class Runs(unittest.TestCase):
@@ -419,7 +420,11 @@ class Launchers(unittest.TestCase):
         slurm = launch.Slurm({"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "16"})
         self.assertEqual(slurm.slots(), 16)
         self.assertEqual(slurm.ranks(1)[-2:], ["--nodes=1", "--ntasks=1"])
+        self.assertEqual(slurm.ranks(8)[-2:], ["--nodes=1", "--ntasks=8"])
+        self.assertEqual(slurm.ranks(9)[-2:], ["--nodes=2", "--ntasks=9"])
         self.assertEqual(slurm.ranks(16)[-2:], ["--nodes=2", "--ntasks=16"])
+        self.assertIn("--mpi=pmix", slurm.ranks(1))
+        self.assertNotIn("--mpi=pmix", launch.Slurm({"SLURM_NTASKS": "2", "SLURM_MPI_TYPE": "pmi2"}).ranks(1))
         self.assertIn("--ntasks-per-node=1", slurm.each_node())
 
     def test_powers_of_two(self):

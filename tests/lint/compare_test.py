@@ -18,7 +18,7 @@ SCRIPTS = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SCRIPTS))
 
-from lib.comparison import environment, placement, results, systems  # noqa: E402
+from lib.comparison import chart, environment, page, placement, results, systems  # noqa: E402
 from peers.catalog import PEERS  # noqa: E402
 
 
@@ -174,19 +174,44 @@ class Figures(unittest.TestCase):
         self.assertEqual((rows[1]["system"], float(rows[1]["seconds"]), rows[1]["turn"]), ("other", 2.0, "0"))
         self.assertEqual(rows[0]["peak_resident_bytes"], "")
 
-    def test_markdown(self):
+    def result(self):
         machine = {"cpu": "CPU", "cores": 2, "memory_bytes": 8e9, "kernel": "6", "filesystem": "ext4", "gpus": []}
-        text = results.markdown({
-            "machine": machine, "commit": "abc", "model": {"files": 3, "bytes": 10**9}, "options": {"turns": 3},
+        return {
+            "date": "2026-11-23T00:00:00Z", "machine": machine, "commit": "abc",
+            "model": {"files": 3, "bytes": 10**9}, "options": {"turns": 3},
             "samples": self.samples, "summary": self.summary,
             "systems": [{"name": "ours", "versions": {"ours": "1.2"}, "settings": "defaults"}],
             "not_run": [{"system": "third", "case": "", "reason": "needs a GPU for each rank"}],
             "proofs": [{"tensors": 7}, {"tensors": 3}],
-        })
+        }
+
+    def test_markdown(self):
+        text = results.markdown(self.result())
         self.assertIn("**cold, 2 ranks, --dtype keep**", text)
-        self.assertIn("| other | 0.50 (0.17–1.00) | 1.50 (1.00–2.00) | 3.00 |", text)
+        self.assertIn("| other | 0.50 (0.17–1.00) | 1.50 (1.00–2.00) | 2.000 | 3.00 |", text)
         self.assertIn("- **third**: needs a GPU for each rank", text)
         self.assertIn("10 tensors in 2 loads", text)
+
+
+    def test_page(self):
+        text = page.html(self.result(), Path("none"), "no <matplotlib>")
+        self.assertIn("There are no plots: no &lt;matplotlib&gt;.", text)
+        self.assertIn("<h3>cold, 2 ranks, --dtype keep</h3>", text)
+        self.assertIn('<td class="left">other</td><td class="right">0.50 (0.17–1.00)</td>', text)
+        self.assertIn("<b>ours</b> (ours 1.2): defaults", text)
+        self.assertIn("<b>third</b>: needs a GPU for each rank", text)
+        self.assertIn("All 7 samples", text)
+
+    def test_what_is_drawn(self):
+        self.samples.append(sample("fio", 0, 0.5))
+        measured = chart.as_measured(self.result())
+        [ceiling] = measured["ceilings"]
+        self.assertEqual((ceiling["system"], ceiling["gigabytes_per_second"]), ("fio", 2.0))
+        ours, other, warm = measured["summary"]
+        self.assertEqual((ours["case"]["system"], ours["gigabytes_per_second"]["most"]), ("ours", 1.0))
+        self.assertEqual((other["case"]["system"], warm["case"]["cache"]), ("other", "warm"))
+        axes = chart.experiment_of(measured).axes
+        self.assertEqual((axes["system"], axes["cache"], axes["ranks"]), (("ours", "other"), ["cold", "warm"], [2]))
 
 
 class Peers(unittest.TestCase):

@@ -12,7 +12,7 @@ TAKEN = ("seconds", "bytes", "gigabytes_per_second", "cpu_seconds", "peak_reside
          "peak_resident_bytes_of_one_rank", "peak_anonymous_bytes", "resident_before_bytes", "read_bytes", "note")
 COLUMNS = CASE + TAKEN
 FIGURES = tuple(name for name in TAKEN if name not in ("bytes", "note"))
-HEADINGS = ("", "GB/s", "{} ÷ it", "CPU s", "resident, GB", "anonymous, GB", "before, GB", "from disk, GB")
+HEADINGS = ("", "GB/s", "{} ÷ it", "seconds", "CPU s", "resident, GB", "anonymous, GB", "before, GB", "from disk, GB")
 
 
 def completed(taken, **case):
@@ -59,6 +59,7 @@ def table_row(entry):
         entry["system"],
         shown(entry["gigabytes_per_second"]),
         shown(entry["times_as_fast"]),
+        median(entry["seconds"], 3),
         median(entry["cpu_seconds"], 2),
         median(entry["peak_resident_bytes"], 2, 1e9),
         median(entry["peak_anonymous_bytes"], 2, 1e9),
@@ -79,18 +80,24 @@ def case_title(dtype, cache, ranks):
     return f"{cache}, {load_title(dtype, ranks)}"
 
 
+def entries_of(result, group):
+    """Of the summary, those of one dtype, cache state and number of ranks."""
+    return [entry for entry in result["summary"] if (entry["dtype"], entry["cache"], entry["ranks"]) == group]
+
+
+def model_line(result):
+    return (f"{result['model']['bytes'] / 1e9:.2f} GB in {result['model']['files']} files; turns: "
+            f"{result['options']['turns']}; median (least–most).")
+
+
 def markdown(result):
     """The summary for people."""
     first = result["systems"][0]["name"]
-    blocks = [f"{result['model']['bytes'] / 1e9:.2f} GB in {result['model']['files']} files; turns: "
-              f"{result['options']['turns']}; median (least–most). {machine_line(result['machine'])}. Commit "
-              f"{result['commit']}."]
+    blocks = [f"{model_line(result)} {machine_line(result['machine'])}. Commit {result['commit']}."]
     headings = [heading.format(first) for heading in HEADINGS]
-    for (dtype, cache, ranks), _ in groups(result["samples"]).items():
-        entries = [entry for entry in result["summary"]
-                   if (entry["dtype"], entry["cache"], entry["ranks"]) == (dtype, cache, ranks)]
-        rows = [headings, ["---"] * len(headings), *map(table_row, entries)]
-        blocks.append(f"**{case_title(dtype, cache, ranks)}**\n\n{table(rows)}")
+    for group in groups(result["samples"]):
+        rows = [headings, ["---"] * len(headings), *map(table_row, entries_of(result, group))]
+        blocks.append(f"**{case_title(*group)}**\n\n{table(rows)}")
     blocks.append(systems_list(result["systems"]))
     if result["not_run"]:
         blocks.append("Not run:\n\n" + "\n".join(not_run_line(entry) for entry in result["not_run"]))
@@ -103,22 +110,32 @@ def machine_line(machine):
             f"{machine['kernel']}, {machine['filesystem']}, GPUs: {len(machine['gpus'])}")
 
 
+def versions_of(system):
+    versions = ", ".join(f"{name} {version}" for name, version in system["versions"].items())
+    return f" ({versions})" if versions else ""
+
+
 def systems_list(systems):
-    lines = []
-    for system in systems:
-        versions = ", ".join(f"{name} {version}" for name, version in system["versions"].items())
-        lines.append(f"- **{system['name']}**{f' ({versions})' if versions else ''}: {system['settings']}")
-    return "\n".join(lines)
+    return "\n".join(f"- **{system['name']}**{versions_of(system)}: {system['settings']}" for system in systems)
+
+
+def sample_cell(value):
+    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def case_of(entry):
+    """Of what was not run; empty if it was not run at all."""
+    return f" ({entry['case']})" if entry["case"] else ""
 
 
 def not_run_line(entry):
-    case = f" ({entry['case']})" if entry["case"] else ""
-    return f"- **{entry['system']}**{case}: {entry['reason']}"
+    return f"- **{entry['system']}**{case_of(entry)}: {entry['reason']}"
 
 
 def proof_line(proofs):
     return (f"Before measuring, every tensor of every rank was compared with safeshuffle's, by dtype, shape and a hash "
-            f"of its bytes: {sum(proof['tensors'] for proof in proofs)} tensors in {len(proofs)} loads, no difference.")
+            f"of its bytes: {sum(proof['tensors'] for proof in proofs)} tensors in "
+            f"{len(proofs)} load{'s' if len(proofs) != 1 else ''}, no difference.")
 
 
 def csv_text(samples):

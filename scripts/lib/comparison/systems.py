@@ -233,7 +233,8 @@ class Fio:
     runs_when = ("cold",)
     loads = False
     settings = "the fastest of " + "; ".join(
-        " ".join(f"{key}={value}" for key, value in job.items()) for job in FIO_JOBS) + "; all with direct=1 rw=read, into huge pages"
+        " ".join(f"{key}={value}" for key, value in job.items())
+        for job in FIO_JOBS) + "; all with direct=1 rw=read, into huge pages"
 
     def obstacle(self, device):
         return "" if shutil.which("fio") else "fio is not installed"

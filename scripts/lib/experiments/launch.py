@@ -58,10 +58,16 @@ class Slurm(Nodes):
     def __init__(self, variables=os.environ):
         self.nodes = int(variables.get("SLURM_JOB_NUM_NODES") or variables.get("SLURM_NNODES") or 1)
         self.tasks = int(variables.get("SLURM_NTASKS") or 0)
+        self.mpi = [] if variables.get("SLURM_MPI_TYPE") else ["--mpi=pmix"]
 
     def ranks(self, number):
-        return ["srun", "--mpi=pmix", "--overlap", "--cpu-bind=none", f"--nodes={min(number, self.nodes)}",
+        return ["srun", *self.mpi, "--overlap", "--cpu-bind=none", f"--nodes={self.nodes_for(number)}",
                 f"--ntasks={number}"]
+
+    def nodes_for(self, number):
+        """One node after the other is filled, as mpirun does it."""
+        per_node = -(-self.slots() // self.nodes)
+        return min(self.nodes, -(-number // per_node))
 
     def each_node(self):
         return ["srun", "--overlap", "--cpu-bind=none", f"--nodes={self.nodes}", f"--ntasks={self.nodes}",

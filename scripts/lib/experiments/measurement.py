@@ -56,7 +56,7 @@ def differences(one, other):
 def in_words(axis, value):
     if axis == "ranks":
         return f"{value} rank{'s' if value > 1 else ''}"
-    if axis in ("model", "cache"):
+    if axis in ("model", "cache", "system"):
         return str(value)
     return f"--{axis} {value if value is not None else 'default'}"
 

@@ -212,6 +212,17 @@ def heading(results):
     return title, f'<h1>{escape(title)}</h1><p class="soft">{escape(place)}</p>'
 
 
+def no_plots(obstacle):
+    return f'<p class="warning">There are no plots: {escape(obstacle)}.</p>' if obstacle else ""
+
+
+def document(title, body):
+    style = STYLE.read_text(encoding="utf-8")
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+            f'content="width=device-width, initial-scale=1"><title>{escape(title)}</title><style>{style}</style></head>'
+            f"<body>{body}</body></html>\n")
+
+
 def html(directories, obstacle=""):
     """Of one or more results; `obstacle`: why there are no plots."""
     results = [outputs.read(directory) for directory in directories]
@@ -219,10 +230,6 @@ def html(directories, obstacle=""):
     title, top = heading(results)
     links = "".join(f'<a href="#{escape(experiment.name)}">{escape(experiment.title)}</a>'
                     for _, _, experiment in parts) + '<a href="#reading">How to read this</a>'
-    warning = f'<p class="warning">There are no plots: {escape(obstacle)}.</p>' if obstacle else ""
     body = "".join(section(*part) for part in parts)
-    style = STYLE.read_text(encoding="utf-8")
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-            f'content="width=device-width, initial-scale=1"><title>{escape(title)}</title><style>{style}</style></head>'
-            f'<body>{top}<nav>{links}</nav>{warning}{body}<h2 id="reading">How to read this</h2>{READING}</body></html>'
-            "\n")
+    return document(title, f"{top}<nav>{links}</nav>{no_plots(obstacle)}{body}"
+                    f'<h2 id="reading">How to read this</h2>{READING}')

@@ -354,20 +354,20 @@ def save(figure, directory, at, plot):
     pyplot.close(figure)
 
 
-def draw(directory, result):
+def draw(directory, result, experiment):
     if not result["summary"]:
         return
-    experiment = page.experiment_of(result)
     for at, plot in enumerate(experiment.plots):
         figure = DRAW[plot.kind](result, experiment, plot)
         if figure:
             save(figure, directory, at, plot)
 
 
-def main():
+def main(experiment_of=page.experiment_of, read=outputs.read):
     pyplot.rcParams.update(STYLE)
     for directory in map(pathlib.Path, sys.argv[1:]):
-        draw(directory, outputs.read(directory))
+        result = read(directory)
+        draw(directory, result, experiment_of(result))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from lib.python_environment import PythonEnvironment, cache_directory, last_line
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = "matplotlib"
 DISTRIBUTION = "/usr/bin/python3"
-MODULE = "lib.experiments.plots"
 
 
 def has_matplotlib(python):
@@ -41,11 +40,11 @@ def find_python(announce, install):
     return environment.python, f"{PACKAGE} cannot be installed: {obstacle}" if obstacle else ""
 
 
-def draw(directories, announce, install=True):
-    """Of each of the results. Why there are no plots; empty if there are."""
+def draw(module, directories, announce, install=True):
+    """By a module that draws those of the results in directories. Why there are no plots; empty if there are."""
     python, obstacle = find_python(announce, install)
     if obstacle:
         return obstacle
     absolute = [directory.absolute() for directory in directories]
-    done = subprocess.run([python, "-m", MODULE, *absolute], cwd=SCRIPTS, capture_output=True, text=True, check=False)
+    done = subprocess.run([python, "-m", module, *absolute], cwd=SCRIPTS, capture_output=True, text=True, check=False)
     return last_line(done.stderr) if done.returncode != 0 else ""
