@@ -77,7 +77,7 @@ void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
     queue_trace_.begin();
     Transfers& transfers = transfers_.front();
     pack(transfers.items, wave);
-    if (!exchange(transfers, wave)) return;
+    if (!end_together(transfers, wave)) return;
     unpack(transfers.unpack, wave);
     transfers_.pop_front();
     if (after_wave) attempt([&] { after_wave(wave); });
@@ -186,13 +186,13 @@ std::byte* Executor::landing() const {
   return buffers_->pack_buffer.get() + schedule_.ranks[control_.rank()].pack_bytes;
 }
 
-// For the last unpacking.
+// Where no exchange follows: then the slab is free, or all is in place.
 void Executor::await_queue() {
   const PhaseScope scope(clock_, Phase::pack);
   const core::Deadline deadline(timeout_);
   core::Backoff backoff;
   while (!queue_->idle()) {
-    if (deadline.expired()) throw TimeoutError("work on the last wave has not ended");
+    if (deadline.expired()) throw TimeoutError("work on a wave has not ended");
     backoff.pause();
   }
 }
@@ -203,6 +203,14 @@ void Executor::trace_queue() {
     await_queue();
     queue_trace_.settle();
   });
+}
+
+// Whether no rank is known to have failed. One that has failed tells the others when they wait for
+// it next.
+bool Executor::end_together(Transfers& transfers, std::uint32_t wave) {
+  if (error_ || plan::ends_in_step(schedule_, wave)) return exchange(transfers, wave);
+  await_queue();
+  return true;
 }
 
 // Whether no rank has failed. What is relayed must have arrived, so replicas pass it on afterwards.

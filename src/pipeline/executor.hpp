@@ -80,6 +80,7 @@ class Executor {
   std::byte* landing() const;
   void await_queue();
   void trace_queue();
+  [[nodiscard]] bool end_together(Transfers& transfers, std::uint32_t wave);
   [[nodiscard]] bool exchange(Transfers& transfers, std::uint32_t wave);
   [[nodiscard]] bool exchange(comm::Exchange exchange, const std::string& what);
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;

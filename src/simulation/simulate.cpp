@@ -1,5 +1,5 @@
-// Replays a load, event by event. All ranks end a wave together, because its exchange does; between
-// two exchanges, each rank packs when it has read, and reads ahead while it has a free slab.
+// Replays a load, event by event. All ranks end a wave together in which they exchange; between two
+// exchanges, each rank packs when it has read, and reads ahead while it has a free slab.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace safeshuffle {
 namespace simulation {
 namespace {
 
-// Traffic of the waves that ranks work on at present.
+// Traffic of the waves that ranks work on at present, or may still work on.
 class RecentTraffic {
  public:
   RecentTraffic(const plan::Schedule& schedule, std::uint32_t ranks_per_node)
@@ -37,9 +37,8 @@ class RecentTraffic {
     return waves_[wave - first_][rank];
   }
 
-  void forget_first() {
-    waves_.pop_front();
-    ++first_;
+  void forget_up_to(std::uint32_t wave) {
+    for (; first_ <= wave; ++first_) waves_.pop_front();
   }
 
  private:
@@ -129,12 +128,11 @@ class Simulator {
         return pack_if_ready(span.rank);
       case Step::pack:
         (packs_while_reading_ ? rank.read : rank.pack) += seconds;
-        states_[span.rank].since = now_;
-        return arrive(Step::exchange);
+        return end_pack(span.rank, span.wave);
       case Step::exchange:
-        return arrive(Step::relay);
+        return arrive(Step::relay, span.wave);
       case Step::relay:
-        return arrive(Step::unpack);
+        return arrive(Step::unpack, span.wave);
       case Step::unpack:
         rank.pack += seconds;
         return finish_wave(span.rank);
@@ -164,33 +162,37 @@ class Simulator {
     start(Step::pack, rank, wave, work_.pack(traffic_.of(wave, rank), wave == 0));
   }
 
+  void end_pack(std::uint32_t rank, std::uint32_t wave) {
+    states_[rank].since = now_;
+    const Traffic& traffic = traffic_.of(wave, rank);
+    SimulatedRank& result = result_.ranks[rank];
+    result.read_bytes += static_cast<std::uint64_t>(traffic.read);
+    result.sent_bytes += static_cast<std::uint64_t>(traffic.sent);
+    result.received_bytes += static_cast<std::uint64_t>(traffic.received);
+    if (plan::ends_in_step(schedule_, wave)) return arrive(Step::exchange, wave);
+    start(Step::unpack, rank, wave, work_.unpack(traffic));
+  }
+
   // A step that all ranks begin together, when the last of them is done with the one before.
-  void arrive(Step next) {
+  void arrive(Step next, std::uint32_t wave) {
     if (++arrived_ != schedule_.world) return;
     arrived_ = 0;
-    const std::uint32_t wave = wave_;
     if (next == Step::unpack) end_exchange();
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
       start(next, rank, wave, work_of(next, traffic_.of(wave, rank)));
     }
-    if (next == Step::unpack) traffic_.forget_first();
+    if (next == Step::unpack) traffic_.forget_up_to(wave);
   }
 
   void end_exchange() {
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
-      const Traffic& traffic = traffic_.of(wave_, rank);
-      SimulatedRank& result = result_.ranks[rank];
-      result.exchange += now_ - states_[rank].since;
-      result.read_bytes += static_cast<std::uint64_t>(traffic.read);
-      result.sent_bytes += static_cast<std::uint64_t>(traffic.sent);
-      result.received_bytes += static_cast<std::uint64_t>(traffic.received);
+      result_.ranks[rank].exchange += now_ - states_[rank].since;
     }
-    if (wave_++ == 0) result_.first_wave_seconds = now_;
   }
 
   void finish_wave(std::uint32_t rank) {
     State& state = states_[rank];
-    ++state.finished;
+    if (++state.finished == 1) result_.first_wave_seconds = now_;
     state.since = now_;
     state.is_waiting = true;
     read_ahead(rank);
@@ -223,7 +225,6 @@ class Simulator {
   RecentTraffic traffic_;
   std::vector<Node> nodes_;
   std::vector<State> states_;
-  std::uint32_t wave_ = 0;     // that is exchanged next
   std::uint32_t arrived_ = 0;  // ranks, at the next common step
   double now_ = 0;
   Simulation result_;

@@ -1,6 +1,7 @@
 // Simulated loads, by hand and by what must hold for all of them.
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -127,6 +128,32 @@ TEST_CASE("the slowest rank holds up the exchange of all", "[simulation]") {
   check(span_of(load, Step::read, 1, 0).end, 30e-6 + 0.05);
   check(span_of(load, Step::exchange, 0, 0).begin, span_of(load, Step::exchange, 1, 0).begin);
   check(load.ranks[1].exchange, load.seconds - 30e-6 - 0.05 - last_copy - 0.001);
+}
+
+TEST_CASE("ranks that read slices wait for each other at every sixteenth wave and the last",
+          "[simulation]") {
+  const Cluster cluster = on(gpu_machine(), 2);
+  const PlanOptions options = options_for(cluster, Assignment::sliced);
+  // Rank 0 reads 900 MB of each file, rank 1 100 MB.
+  std::vector<std::vector<Made>> files;
+  std::vector<Placement> placements;
+  for (std::size_t i = 0; i < 20; ++i) {
+    files.push_back(
+        {{numbered("cut", i), DType::U8, {200, mb}}, {numbered("own", i), DType::U8, {800, mb}}});
+    placements.push_back(cut(0, 200));
+    placements.push_back(whole(Placement::Kind::single, 0));
+  }
+  const Plan plan = make_plan(make_catalog(files), placements, cluster.world, options);
+  REQUIRE(plan.waves() == 20);
+  const Simulation load = simulate(plan, cluster, true);
+  std::set<std::uint32_t> exchanged;
+  for (const SimulatedSpan& span : load.spans) {
+    if (span.step == Step::exchange) exchanged.insert(span.wave);
+  }
+  CHECK(exchanged == std::set<std::uint32_t>{15, 19});
+  CHECK(span_of(load, Step::pack, 1, 15).end < span_of(load, Step::pack, 0, 3).end);
+  CHECK(span_of(load, Step::read, 1, 17).end < span_of(load, Step::read, 0, 4).end);
+  check(span_of(load, Step::read, 1, 18).begin, span_of(load, Step::exchange, 0, 15).end);
 }
 
 TEST_CASE("on the host, what is cached is packed as it is read, and memory is touched",
