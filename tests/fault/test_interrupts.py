@@ -49,8 +49,9 @@ class SavingCase(FaultCase):
 class Interrupted(SavingCase):
     def interrupt(self, number, until, *options, ranks, faults, alone=False, directly=False):
         """Sends the signal once `until()` holds: to the launcher, but to the command itself if
-        `alone`, and to each rank if `directly`."""
-        started = job.Job(ranks, *self.load_command(), *options, faults=faults, alone=alone)
+        `alone`, and to each rank if `directly`, which the launcher then gives time to end."""
+        started = job.Job(ranks, *self.load_command(), *options, faults=faults, alone=alone,
+                          grace_seconds=5 if directly else None)  # fmt: skip
         self.assertTrue(job.wait_until(until))
         launcher = started.process.pid
         ranks_only = [rank for rank in job.processes_with(self.work) if rank != launcher]
