@@ -180,8 +180,8 @@ struct Options {
   /// Called on the loading thread after every wave and at most every 100 ms in between; by `verify`
   /// after every tensor, with the bytes that this rank holds. Must not use the communicator:
   /// collective calls on it throw ConfigError. If the callback throws, it is not called again, all
-  /// ranks of a load stop with the next wave, and all ranks throw: an Error unchanged, anything
-  /// else as InternalError.
+  /// ranks of a load stop when they next wait for each other, and all ranks throw: an Error
+  /// unchanged, anything else as InternalError.
   std::function<void(const Progress&)> on_progress;
 };
 

@@ -70,6 +70,7 @@ void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
   }
   fill_zeros();
   connect();
+  std::uint32_t read_by_all = 0;  // waves
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // Its slab is free since the exchange of the wave before: the disk need not wait for this one.
     read_ahead(wave + waves_ahead());
@@ -80,7 +81,11 @@ void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
     if (!end_together(transfers, wave)) return;
     unpack(transfers.unpack, wave);
     transfers_.pop_front();
-    if (after_wave) attempt([&] { after_wave(wave); });
+    if (after_wave && plan::ends_in_step(schedule_, wave)) {
+      attempt([&] {
+        for (; read_by_all <= wave; ++read_by_all) after_wave(read_by_all);
+      });
+    }
     finish_wave(wave);
   }
   await_queue();
@@ -192,7 +197,10 @@ void Executor::await_queue() {
   const core::Deadline deadline(timeout_);
   core::Backoff backoff;
   while (!queue_->idle()) {
-    if (deadline.expired()) throw TimeoutError("work on a wave has not ended");
+    if (deadline.expired()) {
+      queue_->abandon();
+      throw TimeoutError("work on a wave has not ended");
+    }
     backoff.pause();
   }
 }
@@ -214,22 +222,26 @@ bool Executor::end_together(Transfers& transfers, std::uint32_t wave) {
 }
 
 // Whether no rank has failed. What is relayed must have arrived, so replicas pass it on afterwards.
+// A rank that reads slices may be several waves behind, and begin only now to wait for its storage.
+// So that it is the first to give up, and tells the others why, these wait for twice the time-out.
 bool Executor::exchange(Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::exchange);
   const std::string of_wave = "of wave " + std::to_string(wave);
-  if (!exchange(std::move(transfers.exchange), "the exchange " + of_wave)) return false;
+  const auto timeout = plan::is_exchanged(schedule_, wave) ? timeout_ : 2 * timeout_;
+  if (!exchange(std::move(transfers.exchange), "the exchange " + of_wave, timeout)) return false;
   if (schedule_.replicas != 1 &&
-      !exchange(std::move(transfers.relays), "the exchange between replicas " + of_wave)) {
+      !exchange(std::move(transfers.relays), "the exchange between replicas " + of_wave, timeout)) {
     return false;
   }
   attempt([&] { queue_trace_.note("exchange", wave); });
   return true;
 }
 
-bool Executor::exchange(comm::Exchange exchange, const std::string& what) {
+bool Executor::exchange(comm::Exchange exchange, const std::string& what,
+                        std::chrono::milliseconds timeout) {
   exchange.failed = error_.has_value();
   const auto pending = transport_.exchange(std::move(exchange), *queue_);
-  comm::await(*pending, control_, what, timeout_, [this] { report_if_due(); });
+  comm::await(*pending, control_, what, timeout, [this] { report_if_due(); });
   return !pending->failed();
 }
 

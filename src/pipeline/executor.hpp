@@ -36,7 +36,7 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs all waves; after each, when all ranks have read it, calls `after_wave`. Collective. A
+  /// Runs all waves; for each, when all ranks have read it, calls `after_wave`. Collective. A
   /// failure to read or to pack, or of a callback, is not thrown: the rank completes the exchange
   /// in progress, with bytes that nobody will see, and tells the others with it. All ranks stop
   /// after that exchange; see `error`. Throws TransportError or TimeoutError.
@@ -82,7 +82,8 @@ class Executor {
   void trace_queue();
   [[nodiscard]] bool end_together(Transfers& transfers, std::uint32_t wave);
   [[nodiscard]] bool exchange(Transfers& transfers, std::uint32_t wave);
-  [[nodiscard]] bool exchange(comm::Exchange exchange, const std::string& what);
+  [[nodiscard]] bool exchange(comm::Exchange exchange, const std::string& what,
+                              std::chrono::milliseconds timeout);
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
   void finish_wave(std::uint32_t wave);
   void report_if_due();

@@ -29,8 +29,8 @@ POINT = ("warm", 2, "sliced", "keep")
 
 def sample(measured, simulated, planned, open_and_plan=0.0):
     """A load on two ranks, of which the second is the slower one."""
-    rank = {"total_seconds": measured, "phases": {"open": open_and_plan, "plan": 0.0}}
-    faster = {"total_seconds": measured / 2, "phases": {"open": 0.0, "plan": 0.0}}
+    rank = {"total_seconds": measured, "phases": {"open": open_and_plan / 4, "plan": open_and_plan * 3 / 4}}
+    faster = {"total_seconds": measured / 4, "phases": {"open": 0.0, "plan": 0.0}}
     return {"load": {"seconds": measured, "ranks": [faster, rank]}, "simulate": {"seconds": simulated},
             "plan": {"seconds": {"total": planned}}}  # fmt: skip
 
@@ -52,8 +52,8 @@ class Points(unittest.TestCase):
 
 class Errors(unittest.TestCase):
     def test_a_turn_is_compared_with_its_own_prediction(self):
-        # Predicted by 1.5, 0.5 and 0.9 of what was measured; the median of each by itself would be 1.
-        result = script.result(POINT, [sample(1.0, 1.5, 1.0), sample(4.0, 2.0, 4.0), sample(2.0, 1.8, 2.0)])
+        # 3, 0.5 and 0.9 of what was measured; the ratio of the medians would be 1.
+        result = script.result(POINT, [sample(1.0, 3.0, 1.0), sample(4.0, 2.0, 4.0), sample(2.0, 1.8, 2.0)])
         self.assertAlmostEqual(result["error"]["simulate"], -0.1)
         self.assertAlmostEqual(result["error"]["plan"], 0)
         self.assertEqual((result["cache"], result["ranks"], result["assignment"], result["dtype"]), POINT)

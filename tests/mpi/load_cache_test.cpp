@@ -1,14 +1,18 @@
 // What loads leave in the page cache.
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "safeshuffle/loader.hpp"
 
+#include "core/deadline.hpp"
+#include "core/posix_file.hpp"
 #include "support/cached_pages.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
@@ -59,9 +63,14 @@ struct ColdModel {
   /// By file. Collective: no rank still loads, or loads already.
   std::vector<std::uint64_t> cached() const {
     MPI_Barrier(MPI_COMM_WORLD);
+    const std::vector<std::uint64_t> bytes = cached_now();
+    MPI_Barrier(MPI_COMM_WORLD);
+    return bytes;
+  }
+
+  std::vector<std::uint64_t> cached_now() const {
     std::vector<std::uint64_t> bytes;
     for (const FileInfo& file : model.catalog.files()) bytes.push_back(cached_bytes_of(file.path));
-    MPI_Barrier(MPI_COMM_WORLD);
     return bytes;
   }
 
@@ -100,6 +109,10 @@ Options buffered() {
   Options options;
   options.direct = DirectIo::off;
   return options;
+}
+
+std::uint64_t sum_of(const std::vector<std::uint64_t>& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
 }
 
 CacheUse sum_of(const Report& report) {
@@ -168,17 +181,14 @@ TEST_CASE("what is dropped behind a load is dropped wave by wave", "[load][page_
   planned.window = std::uint64_t{1} << 20;
   std::uint64_t most = 0;  // while the load goes on
   options.on_progress = [&](const Progress& progress) {
-    std::uint64_t cached = 0;
-    for (const FileInfo& file : cold.model.catalog.files()) cached += cached_bytes_of(file.path);
-    if (progress.wave < progress.waves) most = std::max(most, cached);
+    if (progress.wave < progress.waves) most = std::max(most, sum_of(cold.cached_now()));
   };
   const Plan plan = cold.model.plan(planned);
   const std::string changes = cold.changes_by([&] {
     most = 0;
     static_cast<void>(load(plan, shared_group(), options));
   });
-  const std::uint64_t at_first =
-      std::accumulate(cold.before.begin(), cold.before.end(), std::uint64_t{0});
+  const std::uint64_t at_first = sum_of(cold.before);
   std::uint64_t all = 0;
   for (const FileInfo& file : cold.model.catalog.files()) all += file.size;
   CAPTURE(most, at_first, all);
@@ -188,14 +198,39 @@ TEST_CASE("what is dropped behind a load is dropped wave by wave", "[load][page_
   CHECK(changes == "");
 }
 
+TEST_CASE("slices are dropped only when all ranks have read theirs", "[load][page_cache]") {
+  const ColdModel cold;
+  if (!cold.cold || world_size() == 1) return;
+  PlanOptions planned;
+  planned.assignment = Assignment::sliced;
+  planned.window = std::uint64_t{400} << 10;
+  const Plan plan = cold.model.plan(planned);
+  REQUIRE(plan.waves() > 16);
+  // While the last rank waits, the first reads 15 waves, its slice of the first tensor among them.
+  const auto file = core::PosixFile::open(cold.model.catalog.files()[0].path);
+  const std::uint64_t slice = cold.model.catalog.tensors()[0].bytes / world_size();
+  std::uint64_t kept = 0;
+  Options options = buffered();
+  options.drop_cache_behind = true;
+  options.on_progress = [&](const Progress& progress) {
+    if (progress.wave != 1 || kept != 0 || !is_last_rank()) return;
+    const core::Deadline deadline(std::chrono::seconds(5));
+    for (std::uint64_t before = 0; !deadline.expired(); before = kept) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      kept = file.cached_bytes(0, slice).value_or(0);
+      if (is_most(kept, slice) && kept == before) break;
+    }
+  };
+  static_cast<void>(load(plan, shared_group(), options));
+  if (is_last_rank()) CHECK(is_most(kept, slice));
+}
+
 TEST_CASE("a load that drops nothing leaves what it reads through the page cache",
           "[load][page_cache]") {
   const ColdModel cold;
   if (!cold.cold) return;
   const TensorSet model = load(cold.model.plan(), shared_group(), buffered());
-  std::uint64_t cached = 0;
-  for (const std::uint64_t bytes : cold.cached()) cached += bytes;
-  CHECK(is_most(cached, model.report().tensor_bytes));
+  CHECK(is_most(sum_of(cold.cached()), model.report().tensor_bytes));
   CHECK_FALSE(model.report().ranks[0].cache);
 }
 

@@ -68,10 +68,9 @@ class Transport {
   /// Upper bound on the device memory that the transport itself takes on this rank, in bytes.
   virtual std::uint64_t device_bytes() const noexcept { return 0; }
 
-  /// Starts one wave, ordered after what is enqueued on `queue`. Collective. A second exchange must
-  /// not start before the first is done. None is done before all ranks have started theirs. So
-  /// ranks stay in step, and a time-out bounds one wave, even if some ranks have nothing to
-  /// exchange.
+  /// Starts the exchange of a wave, ordered after what is enqueued on `queue`. Collective. A second
+  /// exchange must not start before the first is done. None is done before all ranks have started
+  /// theirs. So ranks are in step whenever they exchange, even if some of them have nothing to.
   virtual std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) = 0;
 };
 
