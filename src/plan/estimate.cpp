@@ -62,7 +62,7 @@ class Estimate {
       const double storage = seconds_for(cold_bytes(node), cold_rate_.node);
       take_longest({.read = storage, .total = storage}, longest);
     }
-    longest.waves = waves_in_step(schedule_) * costs_.wave_seconds;
+    longest.waves = schedule_.waves * costs_.wave_seconds;
     longest.total += longest.waves;
     return longest;
   }

@@ -14,7 +14,6 @@
 #include "safeshuffle/plan.hpp"
 #include "safeshuffle/target.hpp"
 
-#include "core/arithmetic.hpp"
 #include "core/pack_item.hpp"
 #include "plan/cut.hpp"
 
@@ -110,13 +109,6 @@ inline constexpr std::uint32_t slice_waves_per_step = 16;
 inline bool ends_in_step(const Schedule& schedule, std::uint32_t wave) noexcept {
   return is_exchanged(schedule, wave) || wave + 1 == schedule.waves ||
          (wave + 1 - schedule.exchanged_waves) % slice_waves_per_step == 0;
-}
-
-/// Waves at the end of which ranks wait for each other.
-inline std::uint32_t waves_in_step(const Schedule& schedule) noexcept {
-  const std::uint32_t of_slices = schedule.waves - schedule.exchanged_waves;
-  return schedule.exchanged_waves +
-         static_cast<std::uint32_t>(core::ceil_div(of_slices, slice_waves_per_step));
 }
 
 /// The uses of one stored tensor.
