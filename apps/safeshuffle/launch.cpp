@@ -8,6 +8,7 @@
 
 #include "safeshuffle/bootstrap.hpp"
 
+#include "core/cpus.hpp"
 #include "core/launcher.hpp"
 
 #ifdef SAFESHUFFLE_WITH_MPI
@@ -96,6 +97,12 @@ Communicator join_by_mpi(Device, std::chrono::milliseconds) {
 
 void await_end() {
   std::this_thread::sleep_for(std::chrono::seconds(10));
+}
+
+void leave_default_binding() {
+  if (core::is_bound_by_default() && core::are_of_one_core(core::allowed_cpus())) {
+    core::bind_this_thread(core::permitted_cpus());
+  }
 }
 
 Communicator join_group(Device device, std::chrono::milliseconds timeout) {

@@ -9,6 +9,11 @@
 
 namespace safeshuffle::app {
 
+/// If Open MPI 4 has bound this process to a single core, as it does by default with one or two
+/// ranks, lets it use all CPUs that its cgroup permits. Call before `join_group`: threads started
+/// earlier stay where they are.
+void leave_default_binding();
+
 /// The group of this process: all ranks of the job, or itself. Initialises MPI; call at most once
 /// per process. Throws the error of a rank that has already failed. `timeout` bounds every wait for
 /// other ranks. If MPI itself takes longer than that, and longer than 10 s, to start, the process

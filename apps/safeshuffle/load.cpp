@@ -43,9 +43,8 @@ struct LoadCommand {
 };
 
 std::string default_threads_text() {
-  return fmt::format("by cores: {} to {}, on GPUs {} to {}", core::host_defaults.least_threads,
-                     core::host_defaults.most_threads, core::gpu_defaults.least_threads,
-                     core::gpu_defaults.most_threads);
+  return fmt::format("{}, on GPUs {} to {} by cores", core::host_defaults.most_threads,
+                     core::gpu_defaults.least_threads, core::gpu_defaults.most_threads);
 }
 
 void add_io_options(CLI::App& parser, Options& options) {
@@ -181,6 +180,7 @@ void load(LoadCommand& command) {
   command.options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
   command.options.trace = !command.outputs.trace.empty();
+  if (command.options.numa == Numa::automatic) leave_default_binding();
   const Communicator comm = join_group(command.device, command.options.timeout);
   compare_steps(command, comm);
   const std::optional<KeptProbe> probe = find_kept_probe(command, comm);

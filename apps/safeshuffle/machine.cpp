@@ -21,6 +21,7 @@
 #include "plan/cost_fields.hpp"
 #include "shared_options.hpp"
 #include "size.hpp"
+#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -82,11 +83,13 @@ MachineModel default_machine(DeviceKind device, std::uint32_t world) {
   return machine;
 }
 
-MachineModel this_machine(DeviceKind device, std::uint32_t world, const std::string& path,
-                          bool measured) {
-  if (measured && device == DeviceKind::host) {
+MachineModel this_machine(DeviceKind device, std::uint32_t world, const std::string& path) try {
+  if (device == DeviceKind::host) {
     if (const auto probe = kept_probe(world, path)) return read_machine(probe->path);
   }
+  return default_machine(device, world);
+} catch (const Error& error) {
+  print_warnings({"the kept probe is not used: " + describe(error.record())});
   return default_machine(device, world);
 }
 
@@ -125,10 +128,10 @@ void add_machine_options(CLI::App& parser, MachineOptions& options) {
 }
 
 OnCluster plan_on_cluster(const std::vector<std::string>& paths, std::uint32_t world,
-                          const MachineOptions& options, const Options& load, bool measured) {
+                          const MachineOptions& options, const Options& load) {
   Checkpoint checkpoint = open_checkpoint(paths);
   MachineModel machine = options.machine.empty()
-                             ? this_machine(options.device, world, paths.front(), measured)
+                             ? this_machine(options.device, world, paths.front())
                              : named_machine(options.machine);
   Cluster cluster = make_cluster(std::move(machine), world, options.nodes,
                                  cached_share(options.cache, checkpoint.cached_share));

@@ -35,11 +35,11 @@ struct OnCluster {
 };
 
 /// Plans a load of the checkpoint at `paths` by the costs of the selected machine: a built-in one,
-/// or that of a file, which may be a probe's. Without any, this machine: with `measured`, by the
-/// probe that was kept of it for as many ranks, or else the next smaller number; otherwise, without
-/// a probe, and on GPUs, by defaults. Throws ConfigError, or as planning does.
+/// or that of a file, which may be a probe's. Without any, this machine: by the probe that was kept
+/// of it for as many ranks, or else the next smaller number; without a probe, and on GPUs, by
+/// defaults. Throws ConfigError, or as planning does.
 OnCluster plan_on_cluster(const std::vector<std::string>& paths, std::uint32_t world,
-                          const MachineOptions& machine, const Options& options, bool measured);
+                          const MachineOptions& machine, const Options& options);
 
 /// "on 2 nodes of 8xh100 (…), 0 % of the files in the page cache".
 std::string text_of(const Cluster& cluster);

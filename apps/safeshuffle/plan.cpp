@@ -161,8 +161,8 @@ void print_table(const Plan& plan, const std::optional<Prediction>& prediction) 
 }
 
 void plan(const PlanCommand& command) {
-  const OnCluster planned = plan_on_cluster(command.paths, command.world, command.machine,
-                                            command.options, command.predict);
+  const OnCluster planned =
+      plan_on_cluster(command.paths, command.world, command.machine, command.options);
   const Plan& plan = planned.plan;
   plan.prove();
   print_warnings(plan.warnings());

@@ -88,6 +88,7 @@ void run(const ProbeCommand& command) {
   options.quick = command.quick;
   options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
+  leave_default_binding();
   const Communicator comm = join_group(command.device, options.timeout);
   const Probe result = measure(command, comm, options);
   comm::agree_on(comm.control(), options.timeout, [&]() -> std::string {

@@ -95,12 +95,12 @@ std::string use_line(const SharedUse& use) {
 std::string text_result(const OnCluster& on, const Simulation& simulation) {
   return fmt::format(
       "{}\n{}{}{}; {} with a window of {}\nloads {} onto {} in {:.3f} s: {:.2f} GB/s; the first "
-      "tensors after {:.3f} s\n",
+      "tensor after {:.3f} s\n",
       phases_table(simulation), assignment_line(on.plan.assignment(), on.plan.assignment_reason()),
       use_line(simulation.use), text_of(on.cluster), count(on.plan.waves(), "wave"),
       format_binary_size(on.plan.window()), format_size(on.plan.needed_bytes()),
       count(on.plan.world(), "rank"), simulation.seconds, rate(on.plan, simulation.seconds) / 1e9,
-      simulation.first_wave_seconds);
+      simulation.first_tensor_seconds);
 }
 
 Json rank_json(std::uint32_t number, const SimulatedRank& rank) {
@@ -128,7 +128,7 @@ std::string json_result(const OnCluster& on, const Simulation& simulation) {
             {"nodes", on.cluster.nodes},
             {"cached_share", on.cluster.cached_share},
             {"seconds", simulation.seconds},
-            {"first_wave_seconds", simulation.first_wave_seconds},
+            {"first_tensor_seconds", simulation.first_tensor_seconds},
             {"use", Json::object()},
             {"assumptions", assumptions_json(on.cluster.machine)},
             {"ranks", Json::array()}};
@@ -168,7 +168,7 @@ void write_trace(const std::string& path, const Simulation& simulation) {
 
 void simulate(const SimulateCommand& command) {
   const OnCluster on =
-      plan_on_cluster(command.paths, command.world, command.machine, command.options, true);
+      plan_on_cluster(command.paths, command.world, command.machine, command.options);
   print_warnings(on.plan.warnings());
   const Simulation simulation = safeshuffle::simulate(on.plan, on.cluster, !command.trace.empty());
   if (!command.trace.empty()) write_trace(command.trace, simulation);

@@ -154,8 +154,8 @@ struct Options {
   /// `off`, and always on the host: those that the launcher bound the rank to.
   Numa numa = Numa::automatic;
 
-  /// Reader threads per rank. 0: on the host, the number of cores, at most 4; on GPUs, the cores
-  /// divided by the ranks that share them, minus one, but at least 4 and at most 16.
+  /// Reader threads per rank. 0: on the host, 8; on GPUs, the cores divided by the ranks that share
+  /// them, minus one, but at least 4 and at most 16.
   unsigned threads = 0;
 
   /// Bytes per read call, at least 4 KiB. 0: 8 MiB; 2 MiB on GPUs, where pinned memory takes two

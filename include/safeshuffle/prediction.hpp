@@ -127,7 +127,7 @@ struct SharedUse {
 /// A simulated load, from opening the files to the last tensor.
 struct Simulation {
   double seconds = 0;
-  double first_wave_seconds = 0;  ///< until the first tensors are complete
+  double first_tensor_seconds = 0;  ///< until a tensor is complete on all ranks
   std::vector<SimulatedRank> ranks;
   SharedUse use;
   std::vector<SimulatedSpan> spans;  ///< if asked for, by end

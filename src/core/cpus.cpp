@@ -41,14 +41,6 @@ bool take_range(std::string_view& list, CpuSet& cpus) {
   return true;
 }
 
-// Failures are ignored: where a thread runs affects its speed only.
-void bind_this_thread(const CpuSet& cpus) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const unsigned cpu : cpus) CPU_SET(cpu, &set);
-  static_cast<void>(sched_setaffinity(0, sizeof set, &set));
-}
-
 }  // namespace
 
 CpuSet allowed_cpus() {
@@ -68,6 +60,14 @@ CpuSet permitted_cpus() {
   CpuSet permitted;
   run_on(all, [&] { permitted = allowed_cpus(); });
   return permitted;
+}
+
+// Failures are ignored: where a thread runs affects its speed only.
+void bind_this_thread(const CpuSet& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const unsigned cpu : cpus) CPU_SET(cpu, &set);
+  static_cast<void>(sched_setaffinity(0, sizeof set, &set));
 }
 
 std::string cpu_list(const CpuSet& cpus) {
@@ -100,6 +100,15 @@ CpuSet cpus_near(const std::string& pci_address, const CpuSet& cpus, const std::
   CpuSet near;
   std::ranges::set_intersection(parse_cpu_list(list), cpus, std::inserter(near, near.end()));
   return near;
+}
+
+bool are_of_one_core(const CpuSet& cpus, const std::string& sysfs) {
+  if (cpus.size() <= 1) return !cpus.empty();
+  std::string list;
+  std::getline(std::ifstream(sysfs + "/devices/system/cpu/cpu" + std::to_string(*cpus.begin()) +
+                             "/topology/thread_siblings_list"),
+               list);
+  return std::ranges::includes(parse_cpu_list(list), cpus);
 }
 
 void run_on(const CpuSet& cpus, const std::function<void()>& call) {

@@ -17,6 +17,9 @@ CpuSet allowed_cpus();
 /// launchers do. Throws MemoryError if no thread can be started.
 CpuSet permitted_cpus();
 
+/// Binds the calling thread, and those that it will start; none if the system does not let it.
+void bind_this_thread(const CpuSet& cpus);
+
 /// In the kernel's list format, such as "0-15,64-79"; ends of line are ignored.
 std::string cpu_list(const CpuSet& cpus);
 
@@ -27,6 +30,9 @@ CpuSet parse_cpu_list(std::string_view list);
 /// unknown. `sysfs` is where the kernel describes devices.
 CpuSet cpus_near(const std::string& pci_address, const CpuSet& cpus,
                  const std::string& sysfs = "/sys");
+
+/// Whether these are CPUs of a single core, which has several with simultaneous multithreading.
+bool are_of_one_core(const CpuSet& cpus, const std::string& sysfs = "/sys");
 
 /// Runs `call` on a thread of its own, bound to `cpus` if the system lets it, and waits for it;
 /// threads that `call` starts are bound likewise, and memory that it is the first to touch is on

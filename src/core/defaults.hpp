@@ -13,11 +13,13 @@ inline constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 struct Defaults {
   std::uint64_t window = 0;    ///< of PlanOptions::window, in bytes
   std::uint64_t chunk = 0;     ///< of Options::chunk, in bytes
-  unsigned least_threads = 0;  ///< of Options::threads, which depends on the cores as well
+  unsigned least_threads = 0;  ///< of Options::threads; what lies between depends on the cores
   unsigned most_threads = 0;
 };
 
-inline constexpr Defaults host_defaults{64 * mebibyte, 8 * mebibyte, 1, 4};
+/// Threads that wait for storage need no core, and fewer requests do not keep some disks busy
+/// (docs/results/2026-11-22-reading.md).
+inline constexpr Defaults host_defaults{64 * mebibyte, 8 * mebibyte, 8, 8};
 
 /// Estimates, until they are measured (docs/gpu.md).
 inline constexpr Defaults gpu_defaults{256 * mebibyte, 2 * mebibyte, 4, 16};

@@ -1,5 +1,6 @@
 #include "core/launcher.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -27,6 +28,12 @@ constexpr std::array families{torchrun, open_mpi, pmi, slurm};
 
 /// Set for every rank of MPI by Open MPI, by PMIx and PMI launchers (MPICH, Slurm).
 constexpr std::array mpi_ranks{open_mpi.rank, "PMIX_RANK", pmi.rank};
+
+/// What Open MPI 4 sets if it was told where to put ranks: by --bind-to, --map-by, --cpu-set and
+/// --rankfile.
+constexpr std::array open_mpi_bindings{
+    "OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy",
+    "OMPI_MCA_hwloc_base_cpu_set", "OMPI_MCA_orte_rankfile", "OMPI_MCA_rmaps_rank_file_path"};
 
 constexpr const char* explicit_address = "SAFESHUFFLE_RENDEZVOUS";
 
@@ -136,6 +143,12 @@ std::string rendezvous_address() {
 
 std::optional<std::string> directory_of_job() {
   return variable("PMIX_SERVER_TMPDIR");
+}
+
+bool is_bound_by_default() {
+  return variable("OMPI_MCA_orte_bound_at_launch") &&
+         std::ranges::none_of(open_mpi_bindings,
+                              [](const char* name) { return variable(name).has_value(); });
 }
 
 }  // namespace safeshuffle::core

@@ -39,4 +39,8 @@ std::string rendezvous_address();
 /// PMIx has one.
 std::optional<std::string> directory_of_job();
 
+/// Whether Open MPI 4 has bound this process to CPUs of its own choice. It binds each of one or two
+/// ranks to one core. Of other launchers, Open MPI 5 included, that is not known.
+bool is_bound_by_default();
+
 }  // namespace safeshuffle::core

@@ -6,7 +6,6 @@
 
 #include "core/tensor_bytes.hpp"
 #include "format/header.hpp"
-#include "format/index.hpp"
 #include "format/sharded_state.hpp"
 
 namespace safeshuffle::format {
@@ -19,25 +18,35 @@ namespace {
                                 .cause = std::move(cause)});
 }
 
-/// Checks that every tensor of the index is in the file it names.
-void check_index_has_headers(const WeightMap& weight_map, const std::string& index_path,
-                             const Catalog& catalog) {
-  for (const auto& [name, file] : weight_map) {
-    const std::string path = indexed_path(index_path, file);
-    const TensorInfo* tensor = catalog.find(name);
-    if (tensor == nullptr) refuse(path, name, "the index names this tensor, but no file has it");
+/// Checks that every tensor of the index is in the file it names. Returns which of the catalog's
+/// tensors those are.
+std::vector<bool> check_index_has_headers(const Listing& listing, const Catalog& catalog) {
+  std::vector<std::string> paths;
+  for (const IndexedFile& file : listing.index.files) {
+    paths.push_back(indexed_path(listing.index_path, file.name));
+  }
+  std::vector<bool> named(catalog.tensors().size());
+  for (const IndexEntry& entry : listing.index.entries) {
+    const std::string& path = paths[entry.file];
+    const TensorInfo* tensor = catalog.find(entry.tensor);
+    if (tensor == nullptr) {
+      refuse(path, entry.tensor, "the index names this tensor, but no file has it");
+    }
     const std::string& actual = catalog.files()[tensor->file].path;
     if (actual != path) {
-      refuse(path, name, "the index names this file, but the tensor is in " + actual);
+      refuse(path, entry.tensor, "the index names this file, but the tensor is in " + actual);
     }
+    named[static_cast<std::size_t>(tensor - catalog.tensors().data())] = true;
   }
+  return named;
 }
 
 /// Checks that every tensor of the files is in the index.
-void check_headers_have_index(const WeightMap& weight_map, const std::string& index_path,
+void check_headers_have_index(const std::vector<bool>& named, const std::string& index_path,
                               const Catalog& catalog) {
-  for (const TensorInfo& tensor : catalog.tensors()) {
-    if (weight_map.contains(tensor.name)) continue;
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    if (named[i]) continue;
+    const TensorInfo& tensor = catalog.tensors()[i];
     refuse(catalog.files()[tensor.file].path, tensor.name,
            "the file has this tensor, but the index " + index_path + " does not name it");
   }
@@ -123,9 +132,7 @@ Contents join_headers(const Listing& listing, const std::function<FileHeader()>&
 
 void check_index(const Listing& listing, const Catalog& catalog) {
   if (listing.index_path.empty()) return;
-  const WeightMap weight_map = parse_index(listing.index_json, listing.index_path);
-  check_index_has_headers(weight_map, listing.index_path, catalog);
-  check_headers_have_index(weight_map, listing.index_path, catalog);
+  check_headers_have_index(check_index_has_headers(listing, catalog), listing.index_path, catalog);
 }
 
 }  // namespace safeshuffle::format

@@ -11,6 +11,7 @@
 #include "safeshuffle/sharded_state.hpp"
 
 #include "core/wire.hpp"
+#include "format/index.hpp"
 
 namespace safeshuffle::format {
 
@@ -20,7 +21,7 @@ struct Listing {
   std::string config_path;         ///< config.json beside the files; empty if there is none
   std::string config_json;         ///< its text
   std::string index_path;          ///< the .index.json that was used; empty if none
-  std::string index_json;          ///< its text
+  Index index;                     ///< what it says
 };
 
 /// A header as stored, not yet parsed.

@@ -1,8 +1,10 @@
 #include "format/index.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <tuple>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "core/text.hpp"
@@ -25,8 +27,8 @@ class IndexEvents final : public JsonEvents {
  public:
   explicit IndexEvents(const JsonText& text) noexcept : text_(text) {}
 
-  WeightMap weight_map;
-  bool found = false;
+  /// Call once, after all events. Throws FormatError.
+  Index finish();
 
   void begin_object() override { begin(Kind::object); }
   void end_object() override { --depth_; }
@@ -47,13 +49,18 @@ class IndexEvents final : public JsonEvents {
   }
   void check(Kind kind) const;
   void begin_top_level_value(const std::string& name);
-  void begin_file_name(std::string& tensor);
+  std::uint32_t file_named(const std::string& name);
+  void refuse_repeats() const;
+  void order_files();
   [[noreturn]] void fail(FormatErrc code, std::uint64_t offset, std::string cause) const;
 
   const JsonText& text_;
   std::size_t depth_ = 0;  // of objects and arrays around the value being read
   bool in_map_ = false;    // the top-level value being read is the weight map
-  WeightMap::iterator entry_;
+  bool found_ = false;
+  Index index_;                                 // files in the order of the text
+  std::map<std::string, std::uint32_t> files_;  // index into those, by name
+  std::vector<std::uint64_t> offsets_;          // of the names of tensors in the text, by entry
 };
 
 void IndexEvents::check(Kind kind) const {
@@ -71,50 +78,99 @@ void IndexEvents::check(Kind kind) const {
 
 void IndexEvents::key(std::string& text) {
   if (depth_ == 1) begin_top_level_value(text);
-  if (depth_ == 2 && in_map_) begin_file_name(text);
+  if (depth_ != 2 || !in_map_) return;
+  index_.entries.push_back({std::move(text), 0});
+  offsets_.push_back(text_.string_offset());
 }
 
 void IndexEvents::string(std::string& text) {
   check(Kind::string);
   if (depth_ != 2 || !in_map_) return;
-  if (!stays_inside(text)) {
-    fail(FormatErrc::header_bad_json, text_.string_offset(),
-         "weight_map names a file that is not in the directory of the index");
-  }
-  entry_->second = std::move(text);
+  index_.entries.back().file = file_named(text);
 }
 
 void IndexEvents::begin_top_level_value(const std::string& name) {
   in_map_ = name == "weight_map";
-  if (in_map_ && std::exchange(found, true)) {
+  if (in_map_ && std::exchange(found_, true)) {
     fail(FormatErrc::duplicate_key, text_.string_offset(), "weight_map appears twice");
   }
 }
 
-void IndexEvents::begin_file_name(std::string& tensor) {
-  bool inserted = false;
-  std::tie(entry_, inserted) = weight_map.try_emplace(std::move(tensor));
-  if (!inserted) {
-    fail(FormatErrc::duplicate_key, text_.string_offset(), "weight_map names the tensor twice");
+// There are up to millions of entries, most of them with the file of the one before.
+std::uint32_t IndexEvents::file_named(const std::string& name) {
+  if (index_.entries.size() > 1) {
+    const std::uint32_t last = index_.entries.rbegin()[1].file;
+    if (index_.files[last].name == name) return last;
   }
+  if (const auto known = files_.find(name); known != files_.end()) return known->second;
+  if (!stays_inside(name)) {
+    fail(FormatErrc::header_bad_json, text_.string_offset(),
+         "weight_map names a file that is not in the directory of the index");
+  }
+  index_.files.push_back({name, index_.entries.back().tensor});
+  return files_[name] = static_cast<std::uint32_t>(index_.files.size() - 1);
+}
+
+// By hash, because comparing numbers takes a fraction of the time of comparing names.
+void IndexEvents::refuse_repeats() const {
+  const std::vector<IndexEntry>& entries = index_.entries;
+  std::vector<std::pair<std::size_t, std::uint32_t>> order;  // hash, entry
+  order.reserve(entries.size());
+  for (const IndexEntry& entry : entries) {
+    order.emplace_back(std::hash<std::string>()(entry.tensor), order.size());
+  }
+  std::ranges::sort(order, [&](const auto& one, const auto& other) {
+    if (one.first != other.first) return one.first < other.first;
+    const int names = entries[one.second].tensor.compare(entries[other.second].tensor);
+    return names != 0 ? names < 0 : one.second < other.second;
+  });
+  std::size_t repeat = entries.size();
+  for (std::size_t at = 1; at < order.size(); ++at) {
+    const std::uint32_t entry = order[at].second;
+    if (entries[order[at - 1].second].tensor == entries[entry].tensor) {
+      repeat = std::min<std::size_t>(repeat, entry);
+    }
+  }
+  if (repeat == entries.size()) return;
+  raise_format(FormatErrc::duplicate_key, {text_.path(), offsets_[repeat], entries[repeat].tensor},
+               "weight_map names the tensor twice");
+}
+
+void IndexEvents::order_files() {
+  std::vector<IndexedFile> ordered;
+  std::vector<std::uint32_t> places(index_.files.size());
+  for (const auto& [name, file] : files_) {
+    places[file] = static_cast<std::uint32_t>(ordered.size());
+    ordered.push_back(std::move(index_.files[file]));
+  }
+  index_.files = std::move(ordered);
+  for (IndexEntry& entry : index_.entries) entry.file = places[entry.file];
+}
+
+Index IndexEvents::finish() {
+  if (!found_) {
+    raise_format(FormatErrc::header_bad_json, {text_.path(), 0}, "the index has no weight_map");
+  }
+  refuse_repeats();
+  order_files();
+  index_.entries.shrink_to_fit();
+  return std::move(index_);
 }
 
 void IndexEvents::fail(FormatErrc code, std::uint64_t offset, std::string cause) const {
   const bool in_entry = in_map_ && depth_ == 2;
-  raise_format(code, {text_.path(), offset, in_entry ? entry_->first : std::string()},
+  raise_format(code,
+               {text_.path(), offset, in_entry ? index_.entries.back().tensor : std::string()},
                std::move(cause));
 }
 
 }  // namespace
 
-WeightMap parse_index(std::string_view json, const std::string& path) try {
+Index parse_index(std::string_view json, const std::string& path) try {
   JsonText text(json, path, 0);
   IndexEvents events(text);
   text.read(events);
-  if (!events.found) {
-    raise_format(FormatErrc::header_bad_json, {path, 0}, "the index has no weight_map");
-  }
-  return std::move(events.weight_map);
+  return events.finish();
 } catch (const FormatError& error) {
   ErrorRecord record = error.record();
   const std::string foreign = foreign_content(json);

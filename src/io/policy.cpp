@@ -7,13 +7,11 @@
 namespace safeshuffle::io {
 namespace {
 
-// A GPU can take more data than a few threads can read; each rank leaves one core to its other
-// threads.
+// Each rank leaves one core to its other threads.
 unsigned default_threads(const ReadingPlace& place) {
   const core::Defaults& defaults = defaults_on(place.device);
   const unsigned own = std::max(place.cores / place.sharers, 1U);
-  const unsigned readers = place.device == DeviceKind::cuda ? own - 1 : place.cores;
-  return std::clamp(readers, defaults.least_threads, defaults.most_threads);
+  return std::clamp(own - 1, defaults.least_threads, defaults.most_threads);
 }
 
 }  // namespace

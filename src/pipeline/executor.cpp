@@ -55,9 +55,10 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
       buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()], schedule_.slabs)),
       packer_(device_->make_packer(*queue_)),
       planner_(schedule_, comm.rank()),
+      first_complete_(plan::first_complete_wave(schedule_)),
       last_report_(core::Clock::now()) {
   reader_.open(buffers_);
-  for (std::uint32_t wave = 0; wave < std::min(waves_ahead(), schedule_.waves); ++wave) {
+  for (std::uint32_t wave = 0; wave < std::min(schedule_.slabs, schedule_.waves); ++wave) {
     transfers_.push_back(plan_transfers(wave));
   }
   progress_.waves = schedule_.waves;
@@ -73,7 +74,8 @@ void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
   std::uint32_t read_by_all = 0;  // waves
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // Its slab is free since the exchange of the wave before: the disk need not wait for this one.
-    read_ahead(wave + waves_ahead());
+    // All slabs were free at the start.
+    if (wave != 0) read_ahead(wave + waves_ahead());
     await_reading(wave);
     queue_trace_.begin();
     Transfers& transfers = transfers_.front();
@@ -103,7 +105,7 @@ void Executor::fill_zeros() {
   });
 }
 
-// Overlaps the first read, but follows the last allocation: no cudaMalloc may run beside NCCL's
+// Overlaps the first reads, but follows the last allocation: no cudaMalloc may run beside NCCL's
 // kernels, and NCCL allocates as well.
 void Executor::connect() {
   if (schedule_.waves == 0) return;
@@ -269,7 +271,8 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
 
 void Executor::finish_wave(std::uint32_t wave) {
   if (options_.on_progress) progress_.bytes += plan::wave_bytes(schedule_, wave);
-  if (++progress_.wave == 1) first_wave_seconds_ = clock_.elapsed();
+  ++progress_.wave;
+  if (wave == first_complete_) first_tensor_seconds_ = clock_.elapsed();
   report();
 }
 

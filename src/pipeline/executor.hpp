@@ -42,8 +42,8 @@ class Executor {
   /// after that exchange; see `error`. Throws TransportError or TimeoutError.
   void run(const std::function<void(std::uint32_t wave)>& after_wave = {});
 
-  /// When the first wave was finished, by the clock; 0 if there is none.
-  double first_wave_seconds() const noexcept { return first_wave_seconds_; }
+  /// When the first wave with which a tensor is complete was finished, by the clock.
+  double first_tensor_seconds() const noexcept { return first_tensor_seconds_; }
 
   /// The first failure of this rank that was not thrown.
   const std::optional<ErrorRecord>& error() const noexcept { return error_; }
@@ -104,10 +104,11 @@ class Executor {
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Packer> packer_;
   plan::TransferPlanner planner_;
-  std::deque<Transfers> transfers_;  // of the current wave and those read ahead
+  const std::uint32_t first_complete_;  // wave
+  std::deque<Transfers> transfers_;     // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
   Progress progress_;
-  double first_wave_seconds_ = 0;
+  double first_tensor_seconds_ = 0;
   core::Clock::time_point last_report_;
 };
 

@@ -28,7 +28,7 @@ struct Found {
   bool reads_directly = true;
 };
 
-// All but the index's text, which rank 0 alone checks.
+// All but the index, which rank 0 alone checks.
 std::string encode(const Found& found) {
   core::WireWriter out;
   for (const plan::CostField& field : plan::cost_fields) out.put(found.costs.*field.value);
@@ -163,7 +163,7 @@ Site site_of(const Headers& headers, DeviceKind device, const Found& found) {
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
                      const Options& options, DeviceKind device, comm::Control& control) {
   const std::chrono::milliseconds timeout = timeout_of(options);
-  std::string index_json;  // on rank 0
+  format::Index index;  // on rank 0
   const auto find = [&](const comm::Heartbeat& beat) -> std::string {
     if (control.rank() != 0) return {};
     Found found{source::discover(source, paths, pulse_of(beat)), read_rules(options.tp_plan),
@@ -171,12 +171,12 @@ Opened open_together(const source::Source& source, const std::vector<std::string
     found.reads_directly = reads_directly(source, found.listing.files.front(), options);
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = encode(found); });
-    index_json = std::move(found.listing.index_json);
+    index = std::move(found.listing.index);
     return encoded;
   };
   const auto told = comm::agree_with_heartbeat(control, timeout, find);
   Found found = decode_found(told.front());
-  found.listing.index_json = std::move(index_json);
+  found.listing.index = std::move(index);
 
   std::vector<std::uint64_t> inodes(found.listing.files.size());
   const auto read = [&](const comm::Heartbeat& beat) {

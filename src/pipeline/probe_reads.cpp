@@ -11,6 +11,7 @@
 #include "core/text.hpp"
 #include "device/host/memory.hpp"
 #include "io/policy.hpp"
+#include "pipeline/probe_moves.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
@@ -40,17 +41,26 @@ struct Reading {
   std::unique_ptr<io::Reader> reader;
 };
 
-/// Where a run reads to: into two slabs in turn, or as loads on the host read what the page cache
+/// Where a run reads to: into slabs in turn, or as loads on the host read what the page cache
 /// has, into memory for all of it that was just allocated.
 enum class Into { slabs, new_memory };
 
-std::unique_ptr<Reading> make_reading(const ProbeRig& rig, bool direct) {
+enum class Cache { cold, warm };
+
+/// As a load has them. On the host, those of its threads that pack read what the page cache has.
+io::ReaderOptions reader_options(const ProbeRig& rig, Cache cache, bool direct) {
+  io::ReaderOptions options = rig.reader;
+  options.direct = direct ? DirectIo::on : DirectIo::off;
+  const bool packing_threads_read = cache == Cache::warm && rig.comm.device() == DeviceKind::host;
+  if (packing_threads_read) options.threads = copy_threads();
+  return options;
+}
+
+std::unique_ptr<Reading> make_reading(const ProbeRig& rig, const io::ReaderOptions& options) {
   auto reading = std::make_unique<Reading>();
   reading->device = rig.comm.device_handle();
   reading->slabs = rig.slabs;
   core::run_on(rig.reader_cpus, [&] {
-    io::ReaderOptions options = rig.reader;
-    options.direct = direct ? DirectIo::on : DirectIo::off;
     const std::uint64_t slot_bytes = std::min(options.chunk, rig.slabs->bytes);
     reading->staging =
         reading->device->make_staging(slot_bytes, io::ring_slots(options, slot_bytes));
@@ -59,12 +69,12 @@ std::unique_ptr<Reading> make_reading(const ProbeRig& rig, bool direct) {
   return reading;
 }
 
-/// One run of reading: like a load, it reads one window while another one has just been read.
+/// One run of reading: like a load, it reads the next windows while it is done with one.
 class ReadRun {
  public:
-  ReadRun(ProbeRig& rig, bool direct, Into into)
+  ReadRun(ProbeRig& rig, const io::ReaderOptions& options, Into into)
       : rig_(rig),
-        reading_(make_reading(rig, direct)),
+        reading_(make_reading(rig, options)),
         pieces_(cut_into_windows(rig.sample.ranges(), rig.window)) {
     into == Into::slabs ? use_slabs() : use_new_memory();
   }
@@ -141,8 +151,6 @@ class ReadRun {
   std::vector<io::BatchId> batches_;
 };
 
-enum class Cache { cold, warm };
-
 class ReadTrial final : public Trial {
  public:
   ReadTrial(ProbeRig& rig, std::string name, Measurement::Of of, Cache cache, bool direct,
@@ -156,7 +164,9 @@ class ReadTrial final : public Trial {
     std::string obstacle = is_warm() ? rig_.sample.make_warm() : rig_.sample.make_cold();
     if (into_ == Into::slabs) rig_.touch_slabs();
     if (into_ == Into::new_memory) device::warm_up_pages(rig_.sample.bytes());
-    run_.emplace(rig_, direct_, into_);
+    // For that memory, the system may have dropped some pages of the files.
+    if (is_warm() && obstacle.empty()) obstacle = rig_.sample.make_warm();
+    run_.emplace(rig_, reader_options(rig_, cache_, direct_), into_);
     return obstacle;
   }
 
@@ -205,7 +215,7 @@ void fit_sample(ProbeRig& rig) {
   if (rig.sample.bytes() == 0) return;
   rig.touch_slabs();
   static_cast<void>(rig.sample.make_cold());  // where that is not possible, reading is fast
-  ReadRun run(rig, false, Into::slabs);
+  ReadRun run(rig, reader_options(rig, Cache::cold, false), Into::slabs);
   rig.sample.shrink(run.read().bytes);
   rig.engine = run.path().engine;
   rig.reader_threads = run.path().threads;

@@ -15,13 +15,14 @@
 #include "device/device.hpp"
 #include "io/reader.hpp"
 #include "pipeline/sample.hpp"
+#include "plan/schedule.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::pipeline {
 
-/// Two pieces of device memory, as many as a load has slabs.
+/// Pieces of device memory, as many as a load has slabs.
 struct ProbeSlabs {
-  std::array<std::shared_ptr<std::byte>, 2> memory;
+  std::array<std::shared_ptr<std::byte>, plan::slabs_per_rank> memory;
   std::uint64_t bytes = 0;  ///< of each
 };
 

@@ -66,6 +66,9 @@ struct Use {
   bool operator==(const Use&) const = default;
 };
 
+/// While one is packed and exchanged, the others are read.
+inline constexpr std::uint32_t slabs_per_rank = 3;
+
 /// Takes memory proportional to tensors + ranks, whatever the window is: slabs, the places of
 /// targets in arenas, and messages are computed when needed.
 struct Schedule {
@@ -84,8 +87,7 @@ struct Schedule {
   std::uint32_t waves = 0;
   std::uint32_t exchanged_waves = 0;  ///< the first waves; in the others, ranks read slices
   std::uint64_t window = 0;
-  std::uint32_t slabs =
-      3;  ///< of each rank: while one is packed and exchanged, the others are read
+  std::uint32_t slabs = slabs_per_rank;
   Assignment assignment = Assignment::round_robin;  ///< never `automatic`
   std::string assignment_reason;                    ///< see Plan::assignment_reason; not hashed
   std::vector<std::vector<Read>> reads;  ///< [reader], in reading order: of what is exchanged

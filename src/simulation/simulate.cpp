@@ -15,6 +15,7 @@
 #include "core/text.hpp"
 #include "plan/estimate.hpp"
 #include "plan/schedule.hpp"
+#include "plan/waves.hpp"
 #include "simulation/node.hpp"
 #include "simulation/traffic.hpp"
 #include "simulation/work.hpp"
@@ -54,6 +55,7 @@ class Simulator {
         per_node_(cluster.ranks_per_node()),
         work_(cluster),
         wave_seconds_(cluster.machine.costs.wave_seconds),
+        first_complete_(plan::first_complete_wave(schedule)),
         packs_while_reading_(cluster.machine.device == DeviceKind::host &&
                              cluster.cached_share == 1),
         records_(records),
@@ -192,7 +194,7 @@ class Simulator {
 
   void finish_wave(std::uint32_t rank) {
     State& state = states_[rank];
-    if (++state.finished == 1) result_.first_wave_seconds = now_;
+    if (state.finished++ == first_complete_) result_.first_tensor_seconds = now_;
     state.since = now_;
     state.is_waiting = true;
     read_ahead(rank);
@@ -220,6 +222,7 @@ class Simulator {
   const std::uint32_t per_node_;
   const WorkModel work_;
   const double wave_seconds_;
+  const std::uint32_t first_complete_;  // wave
   const bool packs_while_reading_;
   const bool records_;
   RecentTraffic traffic_;

@@ -43,13 +43,6 @@ std::string find_index(const Source& source, const std::string& directory) {
   return names.size() == 1 ? (fs::path(directory) / names.front()).string() : std::string();
 }
 
-/// One tensor of every file that an index names, by file name.
-std::map<std::string, std::string> files_of(const format::WeightMap& weight_map) {
-  std::map<std::string, std::string> files;
-  for (const auto& [tensor, file] : weight_map) files.try_emplace(file, tensor);
-  return files;
-}
-
 /// The inode of a file that an index names; errors name `tensor`, one of the file's tensors.
 std::uint64_t inode_of_indexed(const Source& source, const std::string& path,
                                const std::string& tensor) try {
@@ -87,13 +80,12 @@ format::Listing list_index(const Source& source, const std::string& path, const 
   format::Listing listing;
   add_config_beside(source, path, listing);
   listing.index_path = path;
-  listing.index_json = read_text(source, path, max_text_bytes);
-  std::map<std::string, std::string> files;
-  pulse.during([&] { files = files_of(format::parse_index(listing.index_json, path)); });
+  const std::string json = read_text(source, path, max_text_bytes);
+  pulse.during([&] { listing.index = format::parse_index(json, path); });
   std::vector<std::uint64_t> inodes;
-  for (const auto& [name, tensor] : files) {
-    listing.files.push_back(format::indexed_path(path, name));
-    inodes.push_back(inode_of_indexed(source, listing.files.back(), tensor));
+  for (const format::IndexedFile& file : listing.index.files) {
+    listing.files.push_back(format::indexed_path(path, file.name));
+    inodes.push_back(inode_of_indexed(source, listing.files.back(), file.tensor));
     pulse.beat();
   }
   if (listing.files.empty()) refuse(path, "the index names no file");

@@ -1,11 +1,12 @@
-// How fast files are read into host memory, almost as loads read them: window by window, into two
-// slabs in turn. Configurations are taken in turns; before each, the files are dropped from the
-// page cache, which is checked. Prints GB/s and seconds of CPU time, median (minimum-maximum).
+// How fast files are read into host memory, almost as loads read them: window by window, into as
+// many slabs in turn. Configurations are taken in turns; before each, the files are dropped from
+// the page cache, which is checked. Prints GB/s and seconds of CPU time, median (minimum-maximum).
 // Usage: read_bench DIRECTORY TURNS ENGINE,DIRECT,THREADS,CHUNK_KIB... (such as posix,on,4,2048).
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <filesystem>
 #include <map>
@@ -18,6 +19,7 @@
 #include "core/process.hpp"
 #include "device/host/host_device.hpp"
 #include "io/reader.hpp"
+#include "plan/schedule.hpp"
 #include "source/files.hpp"
 #include "support/sample_file.hpp"
 
@@ -74,28 +76,32 @@ io::ReaderOptions parse(const std::string& text) {
           std::stoull(fields[3]) << 10};
 }
 
-void wait_for(io::Reader& reader, io::BatchId batch) {
+using Slabs = std::array<std::shared_ptr<std::byte>, plan::slabs_per_rank>;
+
+void wait_for_first(io::Reader& reader, std::deque<io::BatchId>& begun) {
   io::BatchStatus status;
-  while (!status.done) status = reader.poll(batch, std::chrono::milliseconds(1));
+  while (!status.done) status = reader.poll(begun.front(), std::chrono::milliseconds(1));
+  begun.pop_front();
   if (status.error) throw std::runtime_error(describe(*status.error));
 }
 
 Sample measure(const io::ReaderOptions& options, const std::vector<FileInfo>& files,
-               device::Device& device, const std::array<std::shared_ptr<std::byte>, 2>& slabs) {
+               device::Device& device, const Slabs& slabs) {
   std::uint64_t bytes = 0;
   const double cpu = core::cpu_seconds();
   const core::Clock::time_point start = core::Clock::now();
   {
     const auto staging = device.make_staging(options.chunk, 1);
     const auto reader = io::make_reader(options, source::files(), files, *staging);
+    std::deque<io::BatchId> begun;
     for (io::ReadRange range : waves(files)) {
       const std::size_t wave = static_cast<std::size_t>(bytes / window);
-      range.destination = slabs[wave % 2].get();
+      range.destination = slabs[wave % slabs.size()].get();
       bytes += window;
-      const io::BatchId batch = reader->submit({&range, 1});
-      if (batch > 0) wait_for(*reader, batch - 1);
+      begun.push_back(reader->submit({&range, 1}));
+      if (begun.size() == slabs.size()) wait_for_first(*reader, begun);
     }
-    wait_for(*reader, waves(files).size() - 1);
+    while (!begun.empty()) wait_for_first(*reader, begun);
     if (!reader->path().fallbacks.empty()) throw std::runtime_error(reader->path().fallbacks[0]);
     bytes = reader->path().direct_bytes + reader->path().buffered_bytes;
   }
@@ -117,7 +123,7 @@ int run(const std::vector<std::string>& arguments) {
   if (arguments.size() < 3) throw std::runtime_error("usage: see the source");
   const std::vector<FileInfo> files = files_in(arguments[0]);
   device::HostDevice device;
-  std::array<std::shared_ptr<std::byte>, 2> slabs;
+  Slabs slabs;
   for (auto& slab : slabs) {
     slab = device.allocate(window);
     std::fill_n(slab.get(), window, std::byte{1});

@@ -13,6 +13,7 @@ import tempfile
 import termios
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from files import reads_directly
 from launch import run
@@ -177,6 +178,24 @@ class Output(unittest.TestCase):
         self.assertEqual(rank["io"]["direct_bytes"], rank["read_bytes"])
         self.assertEqual(rank["io"]["buffered_bytes"], 0)
         self.assertEqual(rank["io"]["fallbacks"], [])
+
+    def cores_of_load(self, binding, *options):
+        """Of rank 0 of two."""
+        launcher = os.environ["MPIEXEC"].replace("--bind-to none", binding)
+        report = self.root / "cores.json"
+        with mock.patch.dict(os.environ, MPIEXEC=launcher):
+            result = run("load", self.model, "--device", "host", "--report", report, *options, ranks=2)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rank, _ = json.loads(report.read_text())["ranks"]
+        return rank["cores"]
+
+    @unittest.skipUnless("--bind-to none" in os.environ["MPIEXEC"], "not Open MPI")
+    @unittest.skipUnless(len(os.sched_getaffinity(0)) > 1, "there is one CPU only")
+    def test_only_a_binding_that_was_asked_for_leaves_ranks_with_one_core(self):
+        everywhere, one_core = self.cores_of_load("--bind-to none"), self.cores_of_load("--bind-to core")
+        self.assertGreater(everywhere, one_core)
+        self.assertEqual(self.cores_of_load(""), everywhere)
+        self.assertEqual(self.cores_of_load("", "--numa", "off"), one_core)
 
     def io_of_load(self, model, *options):
         report = self.root / "io.json"

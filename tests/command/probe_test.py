@@ -268,6 +268,19 @@ class Probe(unittest.TestCase):
         _, report = self.load(ranks=2)
         self.assertNotIn("ceilings", report)
 
+    def test_plans_are_by_the_probe_of_as_many_ranks_or_of_fewer(self):
+        self.probe_once(ranks=1)
+        (kept,) = self.kept()
+        probe = json.loads(kept.read_text())
+        reasons = {}
+        for rate in (1e6, 1e12):
+            probe["costs"]["read_cold_direct_node"] = probe["costs"]["read_cold_direct_rank"] = rate
+            kept.write_text(json.dumps(probe))
+            plan = run("plan", self.model, "--world", 2, "--tp-plan", "replicate", "--cache", "cold", "--json")
+            self.assertEqual(plan.returncode, 0, plan.stderr)
+            reasons[rate] = json.loads(plan.stdout)["assignment_reason"]
+        self.assertNotEqual(reasons[1e6], reasons[1e12])
+
     def test_a_kept_probe_that_is_not_valid_is_not_used(self):
         self.probe_once(ranks=1)
         (kept,) = self.kept()
@@ -275,6 +288,9 @@ class Probe(unittest.TestCase):
         result, report = self.load(ranks=1)
         self.assertNotIn("ceilings", report)
         self.assertIn(f"safeshuffle: warning: the kept probe is not used: {kept}: line 1", result.stderr)
+        plan = run("plan", self.model, "--world", 1)
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        self.assertIn(f"safeshuffle: warning: the kept probe is not used: {kept}: line 1", plan.stderr)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-// The reader contract on every engine: buffered and direct.
+// The reader contract on every engine: buffered, direct, and as the page cache suggests.
 #include "contract/reader_contract.hpp"
 
 using namespace safeshuffle;
 
 TEST_CASE("readers keep the contract", "[io][contract]") {
   const auto engine = GENERATE(IoEngine::posix, IoEngine::uring);
-  const auto direct = GENERATE(DirectIo::off, DirectIo::on);
+  const auto direct = GENERATE(DirectIo::off, DirectIo::on, DirectIo::automatic);
   const auto threads = GENERATE(1U, 4U);
   const io::ReaderOptions options{engine, direct, threads, testing::contract_chunk};
   testing::check_reader_contract(

@@ -21,6 +21,9 @@ constexpr const char* names[] = {"RANK",
                                  "OMPI_COMM_WORLD_RANK",
                                  "OMPI_COMM_WORLD_SIZE",
                                  "OMPI_COMM_WORLD_LOCAL_RANK",
+                                 "OMPI_MCA_orte_bound_at_launch",
+                                 "OMPI_MCA_hwloc_base_binding_policy",
+                                 "OMPI_MCA_rmaps_base_mapping_policy",
                                  "PMIX_RANK",
                                  "PMIX_SERVER_TMPDIR",
                                  "PMI_RANK",
@@ -136,6 +139,21 @@ TEST_CASE("a rank of MPI's launchers uses MPI", "[bootstrap]") {
     CHECK(core::how_launched() == core::Launch::mpi);
     CHECK(core::launched_rank() == 3);
   }
+}
+
+TEST_CASE("Open MPI binds by default if it is not told how", "[bootstrap]") {
+  const Variables bound{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_MCA_orte_bound_at_launch", "1"}};
+  set_environment(bound);
+  CHECK(core::is_bound_by_default());
+  for (const char* name :
+       {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy"}) {
+    Variables told = bound;
+    told.insert({name, "core"});
+    set_environment(told);
+    CHECK_FALSE(core::is_bound_by_default());
+  }
+  set_environment({{"OMPI_COMM_WORLD_RANK", "3"}});
+  CHECK_FALSE(core::is_bound_by_default());
 }
 
 TEST_CASE("an explicit rendezvous overrides MPI", "[bootstrap]") {

@@ -2,6 +2,7 @@
 #include "core/cpus.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <future>
 #include <map>
 #include <stdexcept>
@@ -37,6 +38,18 @@ TEST_CASE("the CPUs near a PCI device are those of its node that are asked about
   CHECK(core::cpus_near("0000:1B:00.0", {0, 1, 6, 7, 12, 99}, sysfs.path()) == CpuSet{6, 7, 12});
   CHECK(core::cpus_near("0000:1B:00.0", {}, sysfs.path()).empty());
   CHECK(core::cpus_near("0000:1C:00.0", {6}, sysfs.path()).empty());
+}
+
+TEST_CASE("a core has the CPUs that the kernel calls siblings", "[core][cpus]") {
+  const testing::TemporaryDirectory sysfs;
+  const std::string topology = "devices/system/cpu/cpu3/topology";
+  std::filesystem::create_directories(sysfs / topology);
+  sysfs.write(topology + "/thread_siblings_list", "3,11\n");
+  CHECK(core::are_of_one_core({3, 11}, sysfs.path()));
+  CHECK(core::are_of_one_core({3}, sysfs.path()));
+  CHECK_FALSE(core::are_of_one_core({3, 4}, sysfs.path()));
+  CHECK_FALSE(core::are_of_one_core({4, 12}, sysfs.path()));  // not told
+  CHECK_FALSE(core::are_of_one_core({}, sysfs.path()));
 }
 
 TEST_CASE("what a process is permitted does not depend on where it is bound", "[core][cpus]") {

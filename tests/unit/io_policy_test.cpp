@@ -31,16 +31,16 @@ unsigned threads(DeviceKind device, unsigned cores, unsigned sharers) {
 
 }  // namespace
 
-TEST_CASE("a GPU gets a share of the cores as reader threads, a host few", "[reading]") {
+TEST_CASE("a GPU gets a share of the cores as reader threads, a host always eight", "[reading]") {
   CHECK(threads(DeviceKind::cuda, 16, 1) == 15);
   CHECK(threads(DeviceKind::cuda, 128, 8) == 15);
   CHECK(threads(DeviceKind::cuda, 192, 8) == 16);
   CHECK(threads(DeviceKind::cuda, 64, 8) == 7);
   CHECK(threads(DeviceKind::cuda, 16, 8) == 4);
   CHECK(threads(DeviceKind::cuda, 1, 8) == 4);
-  CHECK(threads(DeviceKind::host, 1, 1) == 1);
-  CHECK(threads(DeviceKind::host, 2, 8) == 2);
-  CHECK(threads(DeviceKind::host, 128, 8) == 4);
+  CHECK(threads(DeviceKind::host, 1, 1) == 8);
+  CHECK(threads(DeviceKind::host, 2, 8) == 8);
+  CHECK(threads(DeviceKind::host, 128, 8) == 8);
 }
 
 TEST_CASE("options that are given are taken as they are", "[reading]") {

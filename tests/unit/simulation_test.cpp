@@ -74,7 +74,7 @@ TEST_CASE("a single rank is as fast as its disk, and packs its last wave at the 
           "[simulation]") {
   const Simulation load = simulated(4, on(gpu_machine(), 1));
   check(load.seconds, 30e-6 * 4 + 4 * (0.5 + last_copy) + 0.01);
-  check(load.first_wave_seconds, 30e-6 * 4 + 0.5 + last_copy + 0.01);
+  check(load.first_tensor_seconds, 30e-6 * 4 + 0.5 + last_copy + 0.01);
   check(load.use.storage, 1.0 / load.seconds);  // 4 GB of a node that reads 4 GB/s
   CHECK(load.use.network_out == 0);
   const SimulatedRank& rank = load.ranks.front();
