@@ -22,8 +22,17 @@ def checked(result, what):
     return result
 
 
+def check_may_ask(path):
+    """Since Linux 5.2, mincore says of the files of others that all pages are cached, whatever is."""
+    if os.stat(path).st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
+        raise Unprepared(f"{path}: the system tells only who owns a file, or may write to it, what of it is cached, so "
+                         "neither cold nor warm can be checked: use a copy of your own")
+
+
 def resident_share(files):
     """The share of the files' pages that is in the page cache."""
+    for path in files:
+        check_may_ask(path)
     resident = total = 0
     for path in files:
         size = path.stat().st_size

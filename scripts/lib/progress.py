@@ -5,11 +5,16 @@ import sys
 import time
 
 
-class Progress:
-    """What is being done, and how long all of it will take; one line, if it is a terminal."""
+def duration(seconds):
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
-    def __init__(self, total):
-        self.total, self.done, self.begin = total, 0, time.monotonic()
+
+class Progress:
+    """What is being done, and how long all of it will take; one line, if it is a terminal. `further`: how many steps
+    follow after these, assumed to take as long."""
+
+    def __init__(self, total, further=0):
+        self.total, self.further, self.done, self.begin = total, further, 0, time.monotonic()
 
     def say(self, line):
         if sys.stderr.isatty():
@@ -25,8 +30,9 @@ class Progress:
     def time_left(self):
         if self.done == 0:
             return ""
-        seconds = (time.monotonic() - self.begin) / self.done * (self.total - self.done)
-        return f"; about {seconds / 60:.0f} min left" if seconds >= 90 else f"; about {seconds:.0f} s left"
+        each, left = (time.monotonic() - self.begin) / self.done, self.total - self.done
+        overall = f", {duration(each * (left + self.further))} in all" if self.further else ""
+        return f"; about {duration(each * left)} left{overall}"
 
     def finish(self):
         if sys.stderr.isatty():

@@ -14,6 +14,7 @@ class Peer:
     environment: dict = dataclasses.field(default_factory=dict)  # variables, by the state of the page cache
     needs_gpu: bool = False
     needs_group: bool = False  # of torch.distributed
+    alone_as: str = ""  # another peer, which it is no different from with one rank
     prerelease: bool = False
 
 
@@ -68,11 +69,22 @@ PEERS = (
         "SafetensorsStreamer.stream_files(is_distributed=True) of all files, RUNAI_STREAMER_DIST=1 (docs/src/usage.md)"
         "; cold with its default, direct reads by io_uring, cached with RUNAI_STREAMER_FS_STRATEGY=sync_buffered "
         "(comment of runai_file_streamer_set_fs_strategy)",
+        options={"is_distributed": True},
         environment={
             "cold": {"RUNAI_STREAMER_DIST": "1"},
             "warm": {"RUNAI_STREAMER_DIST": "1", "RUNAI_STREAMER_FS_STRATEGY": "sync_buffered"},
         },
         needs_group=True,
+    ),
+    Peer(
+        "runai-each",
+        "runai_streamer",
+        ("runai-model-streamer", "torch"),
+        "SafetensorsStreamer.stream_files(is_distributed=False) of all files in each rank, which keeps its slices: "
+        "what is_distributed=True comes to by default without NCCL; reading as with runai (docs/src/usage.md)",
+        options={"is_distributed": False},
+        environment={"warm": {"RUNAI_STREAMER_FS_STRATEGY": "sync_buffered"}},
+        alone_as="runai",
     ),
     Peer(
         "instanttensor",

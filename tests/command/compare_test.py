@@ -1,6 +1,6 @@
 """scripts/compare, from the command to its files, on a model that takes no room.
 
-Environment: SAFESHUFFLE, the command; COMPARE, the script.
+Environment: SAFESHUFFLE, the command; SCRIPTS, the directory of scripts.
 """
 
 import csv
@@ -31,14 +31,18 @@ class Compare(unittest.TestCase):
     def tearDownClass(cls):
         cls.directory.cleanup()
 
-    def compare(self, *options):
-        """What it printed, and results.json. In memory nothing is cold, so that all is measured warm."""
-        out = self.root / "out"
-        done = subprocess.run(
-            [sys.executable, os.environ["COMPARE"], "--command", os.environ["SAFESHUFFLE"], "--model", self.model,
-             "--cache", "warm", "--turns", "2", "--ranks", "2", "--dir", self.root, "--out", out, "--no-install", "--no-plots",
+    def start(self, *options, model):
+        return subprocess.run(
+            [sys.executable, Path(os.environ["SCRIPTS"], "compare"), "--command", os.environ["SAFESHUFFLE"],
+             *model, "--cache", "warm", "--turns", "2", "--ranks", "2", "--dir", self.root,
+             "--no-install", "--no-plots",
              *options],
             capture_output=True, text=True, timeout=100, check=False)  # fmt: skip
+
+    def compare(self, *options, model=None):
+        """What it printed, and results.json. In memory nothing is cold, so that all is measured warm."""
+        out = self.root / self._testMethodName
+        done = self.start("--out", out, *options, model=model or ("--model", self.model))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual((out / "summary.md").read_text(), done.stdout)
         self.assertIn("<h1>Comparison of loaders</h1>", (out / "index.html").read_text())
@@ -62,6 +66,22 @@ class Compare(unittest.TestCase):
             self.assertGreater(sample["peak_resident_bytes"], sample["bytes"])
             self.assertLess(sample["peak_resident_bytes_of_one_rank"], sample["bytes"])
         self.assertIn("about ", done.stderr)  # time left
+
+    def test_earlier_results_are_replaced_only_if_asked_to(self):
+        out = self.root / self._testMethodName
+        out.mkdir()
+        (out / "results.json").write_text("earlier")
+        done = self.start("--out", out, model=("--model", self.model))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn(f"compare: {out}/results.json has results: use another --out, or --fresh", done.stderr)
+        self.assertEqual((out / "results.json").read_text(), "earlier")
+        self.compare("--fresh", "--only", "fio", "--dtype", "keep")
+
+    def test_a_model_that_is_made(self):
+        made = ("--like", "llama-2-70b", "--scale", "0.0001")
+        _, result = self.compare("--only", "fio", "--dtype", "keep", model=made)
+        self.assertEqual(len(result["samples"]), 2)
+        self.assertFalse(Path(result["model"]["path"]).exists())
 
     @unittest.skipUnless(PEERS.is_dir(), "scripts/compare has installed nothing here")
     def test_with_another(self):

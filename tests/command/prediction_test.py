@@ -1,10 +1,13 @@
-"""What `plan --predict` and `simulate` print. No test depends on the speed of this machine.
+"""What `plan --predict` and `simulate` print, and scripts/predict-published with them. No test depends on the speed of
+this machine.
 
-Environment: that of launch.py.
+Environment: that of launch.py; SCRIPTS, the directory of scripts.
 """
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -133,6 +136,37 @@ class Prediction(unittest.TestCase):
                 result = self.predict(*options)
                 self.assertEqual(result.returncode, USAGE_ERROR, result.stdout)
                 self.assertIn(message, result.stderr)
+
+
+class Published(unittest.TestCase):
+    SIZES = {"llama-2-70b": 139, "llama-3.1-405b": 812, "llama-3.1-405b-f8": 406, "qwen2.5-72b": 145,
+             "qwen3-30b-a3b": 61, "deepseek-r1": 694}  # fmt: skip
+
+    @classmethod
+    def setUpClass(cls):
+        done = subprocess.run([sys.executable, Path(os.environ["SCRIPTS"], "predict-published"), "--command",
+                               os.environ["SAFESHUFFLE"]], capture_output=True, text=True, check=True, timeout=60)
+        cls.published, cls.forecasts = (
+            [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+            for table in done.stdout.split("\n\n"))
+
+    def test_models_are_as_large_as_the_real_ones(self):
+        sizes = {row[0]: int(row[1]) for row in self.published[2:] + self.forecasts[2:]}
+        self.assertEqual(sizes, self.SIZES)
+
+    def test_differences_are_those_of_predicted_from_published(self):
+        header, _, *rows = self.published
+        published, predicted, difference = map(header.index, ("published", "predicted", "difference"))
+        self.assertGreater(len(rows), 5)
+        for row in rows:
+            ratio = float(row[predicted].split()[0]) / float(row[published].split()[0])
+            self.assertAlmostEqual(int(row[difference].rstrip("%")) / 100, ratio - 1, delta=0.01, msg=row)
+
+    def test_more_nodes_load_the_same_model_faster(self):
+        header, _, *rows = self.forecasts
+        seconds = {(row[0], row[2], row[3], row[4]): float(row[header.index("seconds")]) for row in rows}
+        self.assertLess(seconds["llama-2-70b", "64", "1", "cold"], seconds["llama-2-70b", "8", "1", "cold"] / 7)
+        self.assertGreater(seconds["llama-2-70b", "64", "8", "warm"], seconds["llama-2-70b", "64", "1", "warm"])
 
 
 if __name__ == "__main__":

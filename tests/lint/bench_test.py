@@ -3,6 +3,7 @@
 usage: bench_test.py SCRIPTS
 """
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -18,31 +19,14 @@ SCRIPTS = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SCRIPTS))
 
-from lib import figures, safeshuffle, turns  # noqa: E402
+from lib import figures, progress, safeshuffle, turns  # noqa: E402
 from lib.experiments import experiment as experiments  # noqa: E402
 from lib.experiments import findings, launch, measurement, models, outputs, page, plotting, samples  # noqa: E402
 from lib.experiments import timeline  # noqa: E402
+from bench_samples import DEFINITION, FIO, case, checked, report, result_of, sample  # noqa: E402
+from script_loading import load_script  # noqa: E402
 
 EXPERIMENTS = SCRIPTS.parent / "configs" / "experiments"
-DEFINITION = {
-    "schema_version": 1,
-    "title": "Title",
-    "question": "Which is faster?",
-    "models": [{"name": "small", "like": "llama-2-70b", "scale": 0.01}],
-    "ranks": [1, 2],
-    "cache": ["cold", "warm"],
-    "load": {"dtype": ["keep", None], "chunk": ["1MiB"]},
-    "turns": 3,
-    "ceilings": ["fio"],
-    "plots": [{"kind": "lines", "title": "Rates", "x": "ranks", "series": "dtype"}],
-    "quick": {"turns": 1},
-}
-
-
-def checked(definition=None, quick=False):
-    return experiments.check("e.json", "e", definition or DEFINITION, quick)
-
-
 class Validation(unittest.TestCase):
     def refused(self, message, **changes):
         definition = {name: value for name, value in (DEFINITION | changes).items() if value != "absent"}
@@ -86,7 +70,7 @@ class Validation(unittest.TestCase):
         self.refused(r"^e\.json: ranks: \[1, 1\] is not", ranks=[1, 1])
         self.refused(r"^e\.json: ranks: \[\] is not", ranks=[])
         self.refused(r"^e\.json: cache: \[\"hot\"\] is not a list of different ones of cold, warm$", cache=["hot"])
-        self.refused(r"^e\.json: ceilings: .* fio, memory-copy$", ceilings=["peak"])
+        self.refused(r"^e\.json: ceilings: .* fio, memory-copy, cached-read$", ceilings=["peak"])
 
     def test_errors_in_models(self):
         self.refused(r"^e\.json: models\[0\]\.scale: 2 is not above 0", models=[{"like": "x", "scale": 2}])
@@ -141,31 +125,31 @@ class Figures(unittest.TestCase):
         self.assertEqual(figures.outliers([1, 2, 3, 4, 5]), [False] * 5)  # a wide spread
         self.assertEqual(figures.outliers([1, 1, 1, 1, 1.2]), [False] * 4 + [True])
 
-    def test_turns_are_rotated(self):
-        order = [(turn, position, thing) for turn, position, thing in turns.in_turns(["a", "b", "c"], 4)]
-        self.assertEqual("".join(thing for _, _, thing in order), "abcbcacababc")
-        self.assertEqual(order[3], (1, 0, "b"))
+
+class Turns(unittest.TestCase):
+    THINGS = list("abcdefgh")
+
+    def test_each_thing_once_in_each_turn(self):
+        taken = list(turns.in_turns(self.THINGS, 3))
+        self.assertEqual([turn for turn, _, _ in taken], [0] * 8 + [1] * 8 + [2] * 8)
+        self.assertEqual([position for _, position, _ in taken], list(range(8)) * 3)
+        for turn in range(3):
+            self.assertEqual(sorted(thing for its, _, thing in taken if its == turn), self.THINGS)
         self.assertEqual(list(turns.in_turns([], 2)), [])
 
+    def test_more_turns_continue_fewer(self):
+        self.assertEqual(list(turns.in_turns(self.THINGS, 3)), list(turns.in_turns(self.THINGS, 5))[:3 * 8])
 
-def report(seconds, ranks):
-    size = 10**9
-    phases = dict.fromkeys((*samples.PHASES, "verify"), 0.0) | {"read": 0.75 * seconds, "pack": 0.25 * seconds}
-    rank = {"host": "h", "total_seconds": seconds, "phases": phases, "read_bytes": size // ranks, "sent_bytes": 0,
-            "received_bytes": 0, "kept_bytes": size // ranks, "peak_resident_bytes": 10**8, "cpu_seconds": 0.5,
-            "overlap": {"read_busy_seconds": 0.1}, "io": {"path": "posix direct"}}
-    return {"tensor_bytes": size, "seconds": seconds, "gigabytes_per_second": size / seconds / 1e9,
-            "assignment": "sliced", "bottleneck": {"phase": "read"}, "device": "host", "transport": "mpi",
-            "warnings": [], "ranks": [rank | {"rank": number} for number in range(ranks)]}
+    def test_predecessors_differ(self):
+        taken = [thing for _, _, thing in turns.in_turns(self.THINGS, 7)]
+        predecessors = {thing: {one for one, other in zip(taken, taken[1:]) if other == thing} for thing in self.THINGS}
+        self.assertGreaterEqual(min(map(len, predecessors.values())), 4, predecessors)
 
-
-def case(**changes):
-    return {"model": "small", "ranks": 1, "cache": "cold", "dtype": "keep", "chunk": "1MiB"} | changes
-
-
-def sample(seconds, turn, **changes):
-    of = case(**changes)
-    return samples.sample(report(seconds, of["ranks"]), seconds + 0.4, of, turn, 0)
+    def test_positions_are_balanced_over_two_turns(self):
+        positions = {thing: 0 for thing in self.THINGS}
+        for _, position, thing in turns.in_turns(self.THINGS, 2):
+            positions[thing] += position
+        self.assertEqual(set(positions.values()), {7})
 
 
 class Samples(unittest.TestCase):
@@ -181,6 +165,11 @@ class Samples(unittest.TestCase):
         self.assertAlmostEqual(sum(one[f"{phase}_seconds"] for phase in samples.PHASES), one["seconds"])
         self.assertEqual(one["peak_resident_bytes"], 2 * 10**8)
 
+    def test_the_summary_is_in_the_order_of_the_experiment(self):
+        cases = [entry["case"] for entry in self.summary]
+        shuffled = self.summary[::2] + self.summary[1::2]
+        self.assertEqual(samples.in_order(shuffled[::-1], cases), self.summary)
+
     def test_summary(self):
         alone, both, warm = self.summary
         self.assertEqual(alone["seconds"], {"median": 2.0, "least": 1.0, "most": 4.0})
@@ -194,23 +183,6 @@ class Samples(unittest.TestCase):
         self.assertEqual([one["outlier"] for one in marked], [False] * 4 + [True])
         [entry] = samples.summary(marked)
         self.assertEqual((entry["outliers"], entry["runs"], entry["seconds"]["most"]), (1, 5, 3.0))
-
-
-def result_of(some, ceilings=()):
-    marked = samples.with_outliers(some)
-    machine = {"cpu": "CPU <x>", "cores": 2, "memory_bytes": 8e9, "kernel": "6", "filesystem": "ext4",
-               "filesystem_device": "/dev/x", "gpus": []}
-    identity = {"experiment": {"name": "e", "definition": checked().definition}, "commit": "abc",
-                "version": "1.2", "command_sha256": "0", "machine": machine,
-                "launcher": {"name": "mpirun", "version": "4"}}
-    return {"schema_version": 1, "begun": "2026-01-01T00:00:00Z", "date": "2026-01-01T00:01:00Z",
-            "identity": identity, "models": [{"name": "small", "files": 3, "bytes": 10**9, "file_bytes": 10**9}],
-            "ceilings": list(ceilings), "not_run": [{"what": "warm, 2 ranks", "reason": "no <memory>"}],
-            "samples": marked, "summary": samples.summary(marked), "timelines": []}
-
-
-FIO = {"system": "fio", "case": {"model": "small", "ranks": 2, "cache": "cold"}, "turn": 0, "seconds": 0.25,
-       "bytes": 10**9, "gigabytes_per_second": 4.0, "note": "bs=1m"}
 
 
 class Outputs(unittest.TestCase):
@@ -237,6 +209,31 @@ class Outputs(unittest.TestCase):
         both = self.result["summary"][1]
         self.assertEqual(findings.share_of_ceiling(self.result, both), 0.5)  # 2 of 4 GB/s, of any number of ranks
         self.assertIsNone(findings.ceiling_of(self.result, case(cache="warm")))
+
+    def test_reads_by_fio_with_as_many_ranks_count_before_others(self):
+        alike = FIO | {"case": FIO["case"] | {"ranks": 1}, "gigabytes_per_second": 3.0}
+        self.result["ceilings"].append(alike)
+        self.assertEqual(findings.ceilings_of(self.result, case(ranks=1)), {"fio": 3.0})
+        self.assertEqual(findings.ceilings_of(self.result, case(ranks=4)), {"fio": 4.0})
+
+    def test_the_lower_of_two_ceilings_counts(self):
+        of = {"model": "small", "ranks": 2, "cache": "warm"}
+        measured = [("memory-copy", 0, 9.0), ("cached-read", 0, 4.0), ("cached-read", 3, 6.0)]
+        self.result["ceilings"] += [{"system": name, "case": of, "turn": turn, "gigabytes_per_second": rate}
+                                    for name, turn, rate in measured]
+        warm = case(cache="warm", ranks=2)
+        self.assertEqual(findings.ceilings_of(self.result, warm), {"memory-copy": 9.0, "cached-read": 6.0})
+        self.assertEqual(findings.ceiling_of(self.result, warm), ("cached-read", 6.0))
+        self.assertIsNone(findings.ceiling_of(self.result, case(cache="warm", ranks=1)))
+
+    def test_the_fastest_is_told_only_beyond_its_spread(self):
+        def entry(least, median, runs=5):
+            return {"runs": runs, "gigabytes_per_second": {"least": least, "median": median, "most": 9.0}}
+
+        best = entry(2.1, 2.5)
+        self.assertIs(findings.clearly_fastest([entry(1.0, 2.0), best, entry(0.5, 1.0)]), best)
+        self.assertIsNone(findings.clearly_fastest([entry(1.0, 2.2), best]))
+        self.assertIsNone(findings.clearly_fastest([entry(1.0, 2.0), entry(2.5, 2.5, runs=1)]))
 
     def test_sentences(self):
         fastest, speed_up, *_ = findings.sentences(self.result, ["ranks"])
@@ -268,40 +265,7 @@ class Outputs(unittest.TestCase):
             self.assertEqual(opened, text.count(f"</{tag}>"), tag)
 
 
-def results_of(plots, some, timelines=()):
-    result = result_of(some, [FIO])
-    definition = result["identity"]["experiment"]["definition"]
-    result["identity"]["experiment"]["definition"] = definition | {"plots": plots}
-    return result | {"timelines": list(timelines)}
-
-
 class Plots(unittest.TestCase):
-    """With whatever Python has matplotlib here."""
-
-    PLOTS = [
-        {"kind": "lines", "title": "Lines", "x": "ranks", "series": "dtype"},
-        {"kind": "bars", "title": "Bars", "x": "dtype", "series": "ranks"},
-        {"kind": "phases", "title": "Phases", "x": "ranks", "launch": True},
-        {"kind": "heatmap", "title": "Map", "x": "ranks", "y": "dtype"},
-        {"kind": "timeline", "title": "Timeline", "where": {"cache": "cold"}},
-    ]
-
-    def test_every_kind(self):
-        if plotting.find_python(print, install=False)[1]:
-            self.skipTest("matplotlib is not installed")
-        some = [sample(1.0 / ranks + 0.1 * turn, turn, ranks=ranks, dtype=dtype) for ranks in (1, 2)
-                for dtype in ("keep", None) for turn in range(2)]
-        rank = {"rank": 0, "phases": [["open", 0, 0.1], ["read", 0.1, 0.5]], "reading": [[0.1, 0.4]]}
-        with tempfile.TemporaryDirectory() as directory:
-            outputs.write(results_of(self.PLOTS, some, [{"case": case(), "ranks": [rank]}]), directory)
-            self.assertEqual(plotting.draw("lib.experiments.plots", [Path(directory)], print, install=False), "")
-            drawn = sorted(path.name for path in Path(directory, "plots").iterdir())
-            self.assertEqual(drawn, sorted(f"{at}-{plot['kind']}.{suffix}" for at, plot in enumerate(self.PLOTS, 1)
-                                           for suffix in ("png", "svg")))
-            text = page.html([Path(directory)])
-        self.assertEqual(text.count("<img src="), len(self.PLOTS))
-        self.assertNotIn("There are no plots", text)
-
     def test_why_there_are_none(self):
         with mock.patch.object(plotting, "has_matplotlib", return_value=False):
             self.assertEqual(plotting.draw("lib.experiments.plots", [], print, install=False),
@@ -388,10 +352,63 @@ class Runs(unittest.TestCase):
     def test_arguments(self):
         self.assertEqual(measurement.load_arguments(case(dtype=None, threads=4)), ["--chunk", "1MiB", "--threads", "4"])
 
+    def test_a_timeline_is_the_one_in_the_middle(self):
+        measured = self.measurement()
+        seconds = iter([2.0, 9.0, 3.0])
+        with mock.patch.object(measurement.timeline, "read", return_value={"case": case()}), \
+                mock.patch.object(measured, "load", side_effect=lambda *_: (report(next(seconds), 1), 0)) as load:
+            measured.measure_timeline(case())
+        self.assertEqual([one["seconds"] for one in measured.timelines], [3.0])
+        self.assertEqual([call.args[1] for call in load.mock_calls], ["--trace"] * 3)
+
     def test_timelines_are_of_the_most_ranks(self):
         found = measurement.largest_case(checked(), {"cache": "warm", "dtype": "keep"})
         self.assertEqual(found, case(ranks=2, cache="warm"))
         self.assertIsNone(measurement.largest_case(checked(), {"ranks": 8}))
+
+
+class Continuing(unittest.TestCase):
+    """What is kept of an earlier measurement."""
+
+    RESULT = result_of([sample(1.0, 0)])
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.out = Path(directory.name)
+        self.script = load_script(SCRIPTS, "bench")
+        announced = mock.patch.object(self.script, "announce")
+        announced.start()
+        self.addCleanup(announced.stop)
+
+    def refused(self, content, message):
+        (self.out / "results.json").write_bytes(content)
+        with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
+            self.script.kept_results(self.out, self.RESULT["identity"], False)
+        self.assertEqual(ended.exception.code, 2)
+        self.assertRegex(said.getvalue(), f"^safeshuffle: error: {self.out}/results.json {message}.*: use another --")
+
+    def test_what_was_measured_is_continued(self):
+        outputs.write(self.RESULT, self.out)
+        self.assertEqual(self.script.kept_results(self.out, self.RESULT["identity"], False), self.RESULT)
+        self.assertEqual(self.script.kept_results(self.out, self.RESULT["identity"], True), {})
+
+    def test_what_cannot_be_continued_is_refused(self):
+        self.refused(b'{"schema_version": 1, "samp', "is damaged: .*line 1 column 23")
+        self.refused(b"\xff\xfe", "is damaged: .*utf-8")
+        self.refused(b"[]", "is not of a scaling experiment")
+        self.refused(json.dumps(self.RESULT | {"schema_version": 2}).encode(), "has schema_version 2, not 1")
+        comparison = {name: value for name, value in self.RESULT.items() if name not in ("identity", "ceilings")}
+        self.refused(json.dumps(comparison).encode(), "is not of a scaling experiment")
+
+    def test_models_are_made_only_if_something_is_left_to_measure(self):
+        made = mock.Mock()
+        made.descriptions.return_value = ["made"]
+        done, unfinished = (mock.Mock(has_loads_left=lambda left=left: left) for left in (False, True))
+        self.assertEqual(self.script.models_of(done, made, {"models": ["kept"]}), ["kept"])
+        made.make_all.assert_not_called()
+        self.assertEqual(self.script.models_of(unfinished, made, {"models": ["kept"]}), ["made"])
+        made.make_all.assert_called_once()
 
 
 class Identity(unittest.TestCase):
@@ -439,6 +456,23 @@ class Launchers(unittest.TestCase):
         framed = "-----\nThere are not enough\n  slots.\n\nOthers say more.\n-----\n"
         self.assertEqual(safeshuffle.message_of(framed), "There are not enough slots.")
         self.assertEqual(safeshuffle.message_of(""), "no message")
+
+
+class ProgressLines(unittest.TestCase):
+    def lines(self, *arguments):
+        """Of three steps, each of which takes a minute."""
+        with mock.patch("time.monotonic", side_effect=[0, 60, 120]), contextlib.redirect_stderr(io.StringIO()) as said:
+            shown = progress.Progress(*arguments)
+            for step in ("one", "two", "three"):
+                shown.step(step)
+        return said.getvalue().splitlines()
+
+    def test_the_time_left_follows_from_what_is_done(self):
+        self.assertEqual(self.lines(3), ["[0/3] one", "[1/3] two; about 2 min left", "[2/3] three; about 60 s left"])
+
+    def test_what_follows_is_counted_apart(self):
+        self.assertEqual(self.lines(3, 10)[1:], ["[1/3] two; about 2 min left, 12 min in all",
+                                                 "[2/3] three; about 60 s left, 11 min in all"])  # fmt: skip
 
 
 class Models(unittest.TestCase):

@@ -4,10 +4,9 @@ usage: compare_test.py SCRIPTS
 """
 
 import csv
-import importlib.machinery
-import importlib.util
 import io
 import json
+import mmap
 import struct
 import subprocess
 import sys
@@ -20,15 +19,10 @@ SCRIPTS = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SCRIPTS))
 
+from lib import page_cache  # noqa: E402
 from lib.comparison import builds, chart, environment, page, placement, results, systems  # noqa: E402
 from peers.catalog import PEERS  # noqa: E402
-
-
-def load_script(name):
-    loader = importlib.machinery.SourceFileLoader(name, str(SCRIPTS / name))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
-    loader.exec_module(module)
-    return module
+from script_loading import load_script  # noqa: E402
 
 
 def write_safetensors(path, tensors, metadata=None):
@@ -205,9 +199,9 @@ def sample(system, turn, seconds, **case):
 class Figures(unittest.TestCase):
     def setUp(self):
         # The other one is slow in the turn in which the first is: what is compared are turns, not medians.
-        self.samples = [sample("ours", 0, 1.0), sample("other", 0, 2.0), sample("other", 1, 6.0),
-                        sample("ours", 1, 4.0), sample("ours", 2, 1.0), sample("other", 2, 1.0),
-                        sample("ours", 0, 9.0, cache="warm")]
+        self.samples = results.with_outliers([
+            sample("ours", 0, 1.0), sample("other", 0, 2.0), sample("other", 1, 6.0), sample("ours", 1, 4.0),
+            sample("ours", 2, 1.0), sample("other", 2, 1.0), sample("ours", 0, 9.0, cache="warm")])
         self.summary = results.summary(self.samples, ["ours", "other"])
 
     def test_ratios_are_of_one_turn(self):
@@ -224,6 +218,24 @@ class Figures(unittest.TestCase):
         self.assertEqual(ours["gigabytes_per_second"], {"median": 1.0, "least": 0.25, "most": 1.0})
         self.assertEqual(other["times_as_fast"], {"median": 1.5, "least": 1.0, "most": 2.0})
         self.assertEqual((warm["cache"], warm["runs"]), ("warm", 1))
+
+    def test_outliers_are_those_of_one_system(self):
+        seconds = [1.0, 1.01, 0.99, 1.02, 3.0]
+        alike = [sample("ours", turn, value) for turn, value in enumerate(seconds)]
+        slower = [sample("other", turn, 3 * value) for turn, value in enumerate(seconds[:4])]
+        marked = results.with_outliers(alike + slower)
+        self.assertEqual([one["outlier"] for one in marked], [False] * 4 + [True] + [False] * 4)
+        self.assertEqual([entry["outliers"] for entry in results.summary(marked, ["ours", "other"])], [1, 0])
+        self.assertIn(",True,3.0,", results.csv_text(marked).splitlines()[5])
+
+    def test_an_interruption_leaves_the_earlier_files(self):
+        with tempfile.TemporaryDirectory() as directory, mock.patch.object(results.outputs.os, "replace",
+                                                                           side_effect=KeyboardInterrupt):
+            path = Path(directory, "results.json")
+            path.write_text("earlier")
+            with self.assertRaises(KeyboardInterrupt):
+                results.write(self.result(), Path(directory))
+            self.assertEqual(path.read_text(), "earlier")
 
     def test_ranks_are_added(self):
         self.assertEqual(self.samples[0]["cpu_seconds"], 3.0)
@@ -245,7 +257,9 @@ class Figures(unittest.TestCase):
             "date": "2026-11-23T00:00:00Z", "machine": machine, "commit": "abc",
             "model": {"files": 3, "bytes": 10**9}, "options": {"turns": 3},
             "samples": self.samples, "summary": self.summary,
-            "systems": [{"name": "ours", "versions": {"ours": "1.2"}, "settings": "defaults"}],
+            "systems": [{"name": "ours", "versions": {"ours": "1.2"}, "settings": "defaults"},
+                        {"name": "other", "versions": {}, "settings": "its own"},
+                        {"name": "fio", "versions": {}, "settings": "direct"}],
             "not_run": [{"system": "third", "case": "", "reason": "needs a GPU for each rank"}],
             "proofs": [{"tensors": 7}, {"tensors": 3}],
         }
@@ -268,13 +282,17 @@ class Figures(unittest.TestCase):
         self.assertIn("All 7 samples", text)
 
     def test_what_is_drawn(self):
-        self.samples.append(sample("fio", 0, 0.5))
+        reads = [sample("fio", turn, seconds) for turn, seconds in enumerate((0.25, 0.5, 1.0))]
+        self.samples = results.with_outliers(reads) + sorted(self.samples, key=lambda one: one["system"])
         measured = chart.as_measured(self.result())
         [ceiling] = measured["ceilings"]
-        self.assertEqual((ceiling["system"], ceiling["gigabytes_per_second"]), ("fio", 2.0))
-        ours, other, warm = measured["summary"]
+        self.assertEqual((ceiling["system"], ceiling["gigabytes_per_second"]), ("fio", 2.0))  # the median
+        ours, warm, other = measured["summary"]
         self.assertEqual((ours["case"]["system"], ours["gigabytes_per_second"]["most"]), ("ours", 1.0))
-        self.assertEqual((other["case"]["system"], warm["case"]["cache"]), ("other", "warm"))
+        self.assertEqual((other["case"]["system"], warm["case"]["system"], warm["case"]["cache"]),
+                         ("other", "ours", "warm"))
+        self.assertEqual(other["cpu_seconds_per_gigabyte"], {"median": 3.0, "least": 3.0, "most": 3.0})
+        self.assertIsNone(other["peak_resident_gigabytes"])  # unknown, not 0
         axes = chart.experiment_of(measured).axes
         self.assertEqual((axes["system"], axes["cache"], axes["ranks"]), (("ours", "other"), ["cold", "warm"], [2]))
 
@@ -292,19 +310,30 @@ class Peers(unittest.TestCase):
             nothing = environment.Environment(Path(directory, "none"))
             nothing.failures["torch"] = "no space left"
             for peer in PEERS:
-                obstacle = systems.Peer(peer, nothing).obstacle("cuda")
+                obstacle = systems.Peer(peer, nothing).obstacle("cuda", 2)
                 self.assertRegex(obstacle, " is not installed: the environment does not have it$")
             nothing.versions = {"safetensors": "1"}
-            self.assertEqual(systems.Peer(PEERS[0], nothing).obstacle("cpu"), "torch is not installed: no space left")
+            first = systems.Peer(PEERS[0], nothing)
+            self.assertEqual(first.obstacle("cpu", 2), "torch is not installed: no space left")
             nothing.versions["torch"] = "2"
-            self.assertEqual(systems.Peer(PEERS[0], nothing).obstacle("cpu"), "")
+            self.assertEqual(first.obstacle("cpu", 2), "")
 
     def test_what_needs_a_gpu_is_told(self):
         with tempfile.TemporaryDirectory() as directory:
             nothing = environment.Environment(Path(directory, "none"))
             for peer in PEERS:
                 if peer.needs_gpu:
-                    self.assertEqual(systems.Peer(peer, nothing).obstacle("cpu"), "needs a GPU for each rank")
+                    self.assertEqual(systems.Peer(peer, nothing).obstacle("cpu", 2), "needs a GPU for each rank")
+
+    def test_what_is_no_different_alone_runs_on_several_ranks_only(self):
+        by_name = {peer.name: peer for peer in PEERS}
+        alone = [peer for peer in PEERS if peer.alone_as]
+        self.assertEqual([peer.name for peer in alone], ["runai-each"])
+        there = mock.Mock(obstacle=lambda _: "")
+        for peer in alone:
+            self.assertEqual(by_name[peer.alone_as].driver, peer.driver)
+            self.assertEqual(systems.Peer(peer, there).obstacle("cpu", 1), "with 1 rank, it is the same as runai")
+            self.assertEqual(systems.Peer(peer, there).obstacle("cpu", 2), "")
 
     def test_the_line_that_tells_why(self):
         said = 'Traceback (most recent call last):\n  File "x"\nImportError: no module\na rank failed\n'
@@ -330,6 +359,70 @@ class Fio(Files):
                          [("0%", "25%"), ("25%", "25%"), ("50%", "25%"), ("75%", "25%")])
 
 
+def measured(name, of, rate):
+    return {"name": name, "of": of, "bytes_per_second": {"median": rate}}
+
+
+class ProbedCeilings(unittest.TestCase):
+    PROBED = {"place": {"nodes": 2}, "measurements": [
+        measured("read_warm_fresh", "one rank", 1e9), measured("read_warm_fresh", "node", 3e9),
+        measured("memory_copy_fresh", "each rank", 2e9)]}
+
+    def setUp(self):
+        self.runs = []
+        self.ceilings = {system.name: system for system in systems.ceilings()}
+
+    def run_one(self, name, ranks=4):
+        case = systems.Case(Path("m"), (), 24 * 10**9, ranks, "keep", Path("safeshuffle"), Path("."))
+        with mock.patch.object(systems.safeshuffle, "run", return_value=json.dumps(self.PROBED)):
+            return self.ceilings[name].run(case, lambda: self.runs.append(ranks))["seconds"]
+
+    def test_rates_are_of_all_ranks(self):
+        self.assertEqual(self.run_one("memory-copy"), 3.0)  # of 4 times 2 GB/s
+        self.assertEqual(self.run_one("cached-read"), 4.0)  # of 2 nodes
+        alone = {"place": {"nodes": 1}, "measurements": [measured("read_warm_fresh", "one rank", 1e9)]}
+        self.assertEqual(systems.rate_of_all(alone, "read_warm_fresh", 1), 1e9)
+
+    def test_one_probe_serves_both_in_any_order(self):
+        for name in ("memory-copy", "cached-read", "cached-read", "memory-copy"):
+            self.run_one(name)
+        self.assertEqual(self.runs, [4, 4])
+        self.run_one("memory-copy", ranks=2)  # is another one
+        self.assertEqual(self.runs, [4, 4, 2])
+
+    def test_one_that_is_measured_alone_is_measured_each_time(self):
+        for _ in range(3):
+            self.run_one("cached-read")
+        self.assertEqual(self.runs, [4, 4, 4])
+
+    def test_what_the_probe_could_not_measure_is_told(self):
+        probed = {"place": {"nodes": 1}, "measurements": [
+            {"name": "read_warm_fresh", "of": "node", "obstacle": "the files have holes"}]}
+        with self.assertRaisesRegex(systems.NotRun, "^read_warm_fresh could not be measured: the files have holes$"):
+            systems.rate_of_all(probed, "read_warm_fresh", 2)
+        with self.assertRaisesRegex(systems.NotRun, "probe has no memory_copy_fresh here"):
+            systems.rate_of_all(probed, "memory_copy_fresh", 2)
+
+
+class PageCache(Files):
+    def setUp(self):
+        super().setUp()
+        self.path = self.root / "file"
+        self.path.write_bytes(bytes(5 * mmap.PAGESIZE))
+
+    def share_for(self, user, may_write):
+        with mock.patch.multiple(page_cache.os, geteuid=lambda: user, access=lambda *_, **__: may_write):
+            return page_cache.resident_share([self.path])
+
+    def test_owners_and_who_may_write_are_told(self):
+        owner = self.path.stat().st_uid
+        self.assertEqual([self.share_for(owner, False), self.share_for(owner + 1, True)], [1, 1])
+
+    def test_others_are_told_nothing_so_nothing_is_proved(self):
+        with self.assertRaisesRegex(page_cache.Unprepared, f"^{self.path}: .* neither cold nor warm can be checked"):
+            self.share_for(self.path.stat().st_uid + 1, False)
+
+
 class Stub:
     """A system that loads what it is told."""
 
@@ -348,7 +441,7 @@ class Proof(unittest.TestCase):
     WANTED = [{"w": ["U8", [1], "aa"]}, {"w": ["U8", [1], "bb"]}]
 
     def setUp(self):
-        self.script = load_script("compare")
+        self.script = load_script(SCRIPTS, "compare")
         self.comparison = object.__new__(self.script.Comparison)
         self.comparison.systems, self.comparison.not_run, self.comparison.proofs = [None], [], []
         self.case = systems.Case(Path("m"), (), 1, 2, "f16", Path("safeshuffle"), Path("."))

@@ -13,8 +13,9 @@ with no page of the files in the page cache, <b>warm</b> ones with all.</p>
 <p><b>CPU s</b>: of all ranks during the load. <b>Resident</b>: the peak, all ranks added, with pages of files that
 several ranks have mapped counted several times; <b>anonymous</b>: the part that is not pages of files; <b>before</b>:
 when the load began. <b>From disk</b>: what the processes had read from storage.</p>
-<p><b>fio</b> and <b>memory-copy</b> are ceilings: sequential direct reads of the same files, and one copy of every byte
-into new memory.</p>
+<p><b>Outliers</b>, by their seconds, are drawn hollow and marked among all samples, and count in all figures.</p>
+<p><b>fio</b>, <b>memory-copy</b> and <b>cached-read</b> are ceilings: sequential direct reads of the same files, one
+copy of every byte into new memory, and reading every byte from the page cache into new memory.</p>
 """
 
 
@@ -41,10 +42,11 @@ def not_run(result):
 
 
 def all_samples(result):
-    headings = [(name.replace("_", " "), LEFT if name in ("dtype", "cache", "system", "note") else RIGHT)
+    headings = [(name.replace("_", " "), LEFT if name in ("dtype", "cache", "system", "outlier", "note") else RIGHT)
                 for name in results.COLUMNS]
-    rows = [[results.sample_cell(sample[name]) for name in results.COLUMNS] for sample in result["samples"]]
-    return page.details(f"All {len(rows)} samples", page.table(headings, rows))
+    rows = [results.sample_row(sample) for sample in result["samples"]]
+    marks = ["outlier" if sample["outlier"] else "" for sample in result["samples"]]
+    return page.details(f"All {len(rows)} samples", page.table(headings, rows, marks))
 
 
 def html(result, directory, obstacle=""):

@@ -2,15 +2,16 @@
 
 import csv
 import io
-import json
 
+from lib.experiments import outputs
+from lib.experiments import samples as experiment_samples
 from lib.figures import figures, median, shown
 
 SCHEMA_VERSION = 1
 CASE = ("dtype", "cache", "ranks", "turn", "position", "system")
 TAKEN = ("seconds", "bytes", "gigabytes_per_second", "cpu_seconds", "peak_resident_bytes",
          "peak_resident_bytes_of_one_rank", "peak_anonymous_bytes", "resident_before_bytes", "read_bytes", "note")
-COLUMNS = CASE + TAKEN
+COLUMNS = CASE + ("outlier",) + TAKEN
 FIGURES = tuple(name for name in TAKEN if name not in ("bytes", "note"))
 HEADINGS = ("", "GB/s", "{} ÷ it", "seconds", "CPU s", "resident, GB", "anonymous, GB", "before, GB", "from disk, GB")
 
@@ -18,6 +19,12 @@ HEADINGS = ("", "GB/s", "{} ÷ it", "seconds", "CPU s", "resident, GB", "anonymo
 def completed(taken, **case):
     """A sample with what it is of."""
     return case | taken | {"gigabytes_per_second": taken["bytes"] / taken["seconds"] / 1e9}
+
+
+def with_outliers(samples):
+    """Each sample with whether it is an outlier among those of its system and case."""
+    return experiment_samples.with_outliers(
+        samples, lambda one: tuple(one[name] for name in ("dtype", "cache", "ranks", "system")))
 
 
 def groups(samples):
@@ -47,7 +54,8 @@ def summary(samples, systems):
             mine = [sample for sample in group if sample["system"] == system]
             if not mine:
                 continue
-            entry = {"dtype": dtype, "cache": cache, "ranks": ranks, "system": system, "runs": len(mine)}
+            entry = {"dtype": dtype, "cache": cache, "ranks": ranks, "system": system, "runs": len(mine),
+                     "outliers": sum(sample["outlier"] for sample in mine)}
             entry |= {name: figures([sample[name] for sample in mine]) for name in FIGURES}
             entry["times_as_fast"] = figures(ratios(group, systems[0], system)) if system != systems[0] else None
             entries.append(entry)
@@ -123,6 +131,10 @@ def sample_cell(value):
     return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def sample_row(sample):
+    return [sample_cell(sample[name]) if name != "outlier" else "outlier" if sample[name] else "" for name in COLUMNS]
+
+
 def case_of(entry):
     """Of what was not run; empty if it was not run at all."""
     return f" ({entry['case']})" if entry["case"] else ""
@@ -149,6 +161,6 @@ def csv_text(samples):
 
 def write(result, directory):
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "results.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    (directory / "results.csv").write_text(csv_text(result["samples"]), encoding="utf-8")
-    (directory / "summary.md").write_text(markdown(result), encoding="utf-8")
+    outputs.write_text(directory / outputs.NAME, outputs.text_of(result))
+    outputs.write_text(directory / "results.csv", csv_text(result["samples"]))
+    outputs.write_text(directory / "summary.md", markdown(result))

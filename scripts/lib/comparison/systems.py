@@ -1,4 +1,4 @@
-"""What is measured in turns. Each system has a name, `obstacle(device)`, why it cannot run here, if so, and
+"""What is measured in turns. Each system has a name, `obstacle(device, ranks)`, why it cannot run so, if so, and
 `run(case, prepare)`, which calls `prepare` right before it starts and returns what it took (`sample`). Those that load
 also have `digests(case)`: of each rank's tensors."""
 
@@ -89,7 +89,7 @@ class Safeshuffle:
     def __init__(self, name="safeshuffle", command=safeshuffle.COMMAND):
         self.name, self.command = name, command
 
-    def obstacle(self, device):
+    def obstacle(self, device, ranks):
         return ""
 
     def versions(self):
@@ -130,9 +130,11 @@ class Peer:
         self.peer, self.environment = peer, environment
         self.name, self.settings = peer.name, peer.settings
 
-    def obstacle(self, device):
+    def obstacle(self, device, ranks):
         if self.peer.needs_gpu and device != "cuda":
             return "needs a GPU for each rank"
+        if self.peer.alone_as and ranks == 1:
+            return f"with 1 rank, it is the same as {self.peer.alone_as}"
         return self.environment.obstacle(self.peer)
 
     def versions(self):
@@ -236,7 +238,7 @@ class Fio:
         " ".join(f"{key}={value}" for key, value in job.items())
         for job in FIO_JOBS) + "; all with direct=1 rw=read, into huge pages"
 
-    def obstacle(self, device):
+    def obstacle(self, device, ranks):
         return "" if shutil.which("fio") else "fio is not installed"
 
     def versions(self):
@@ -267,32 +269,65 @@ class Fio:
                       " ".join(f"{key}={value}" for key, value in job.items()))
 
 
-class MemoryCopy:
-    """One copy of every byte into memory that was just allocated, as `safeshuffle probe` measures it with as many
-    ranks: the ceiling of a load of cached files."""
+PROBED = {"memory-copy": "memory_copy_fresh", "cached-read": "read_warm_fresh"}  # what the probe calls it
 
-    name = "memory-copy"
+
+def rate_of_all(probed, name, ranks):
+    """Bytes per second of all ranks together."""
+    found = {entry["of"]: entry for entry in probed["measurements"] if entry["name"] == name}
+    shares = {"each rank": ranks, "node": probed["place"]["nodes"], "one rank": 1}  # that, if there are no others
+    for of, times in shares.items():
+        if of in found and "bytes_per_second" in found[of]:
+            return times * found[of]["bytes_per_second"]["median"]
+        if of in found:
+            raise NotRun(f"{name} could not be measured: {found[of].get('obstacle', 'no reason given')}")
+    raise NotRun(f"safeshuffle probe has no {name} here")
+
+
+class Probes:
+    """Runs of `safeshuffle probe`, each of which serves every ceiling that it measures."""
+
+    def __init__(self, launch):
+        self.launch, self.unused = launch, {}
+
+    def take(self, ceiling, case, prepare):
+        if (ceiling, case) not in self.unused:
+            self.unused |= dict.fromkeys([(name, case) for name in PROBED], self.probed(case, prepare))
+        return self.unused.pop((ceiling, case))
+
+    def probed(self, case, prepare):
+        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as cache:  # so that nothing is kept of it
+            prepare()
+            try:
+                return json.loads(safeshuffle.run([
+                    *self.launch(case.ranks), "env", f"XDG_CACHE_HOME={cache}", case.command, "probe", case.model,
+                    "--quick", "--json", "--progress", "none"]))
+            except safeshuffle.Failed as failed:
+                raise NotRun(f"failed: {failed}") from failed
+
+
+class ProbedCeiling:
+    """A ceiling of a load of cached files, as `safeshuffle probe` measures it with as many ranks: one copy of every
+    byte into memory that was just allocated, or reading every byte from the page cache into such memory."""
+
     runs_when = ("warm",)
     loads = False
-    settings = "safeshuffle probe --quick: memory_copy_fresh, all ranks at once"
 
-    def __init__(self, launch=safeshuffle.launcher):
-        self.launch = launch
+    def __init__(self, name, probes):
+        self.name, self.probes = name, probes
+        self.settings = f"safeshuffle probe --quick: {PROBED[name]}, all ranks at once"
 
-    def obstacle(self, device):
+    def obstacle(self, device, ranks):
         return ""
 
     def versions(self):
         return {}
 
     def run(self, case, prepare):
-        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as cache:  # so that nothing is kept of it
-            prepare()
-            try:
-                probed = safeshuffle.run([*self.launch(case.ranks), "env", f"XDG_CACHE_HOME={cache}", case.command,
-                                          "probe", case.model, "--quick", "--json", "--progress", "none"])
-            except safeshuffle.Failed as failed:
-                raise NotRun(f"failed: {failed}") from failed
-        measured = {entry["name"]: entry for entry in json.loads(probed)["measurements"]}
-        rate = measured["memory_copy_fresh"]["bytes_per_second"]["median"] * case.ranks
+        rate = rate_of_all(self.probes.take(self.name, case, prepare), PROBED[self.name], case.ranks)
         return sample(case.bytes / rate, case.bytes, [])
+
+
+def ceilings(launch=safeshuffle.launcher):
+    probes = Probes(launch)
+    return [Fio(), *(ProbedCeiling(name, probes) for name in PROBED)]

@@ -9,7 +9,7 @@ import re
 SCHEMA_VERSION = 1
 FIRST = ("strong-scaling", "weak-scaling")
 CACHE_STATES = ("cold", "warm")
-CEILINGS = ("fio", "memory-copy")
+CEILINGS = ("fio", "memory-copy", "cached-read")
 WORDS = {  # options of `load` with a fixed set of values
     "assign": ("auto", "round-robin", "balanced", "striped", "sliced", "mixed"),
     "device": ("auto", "cuda", "host"),
@@ -19,6 +19,7 @@ WORDS = {  # options of `load` with a fixed set of values
     "io": ("auto", "posix", "uring", "gds"),
     "numa": ("auto", "off"),
 }
+RATE = "gigabytes_per_second"
 SIZES = ("chunk", "window", "memory-budget")
 NUMBERS = ("threads", "replicas")
 SIZE = re.compile(r"\d+(\.\d+)?([kKMGTP]i?B?|B)?")
@@ -50,6 +51,7 @@ class Plot:
     y: str = ""
     series: str = ""
     launch: bool = False  # of phases: also what the command takes in addition
+    figure: str = RATE  # of bars: what of the samples they show
     where: dict = dataclasses.field(default_factory=dict)
 
 
@@ -226,7 +228,7 @@ def with_quick(path, definition, quick):
     definition = dict(definition)
     replacing = Checker(path, definition.pop("quick", {}), "quick")
     for key in replacing.left:
-        if key not in ("models", "ranks", "cache", "load", "turns", "plots", "ceilings"):
+        if key not in ("note", "models", "ranks", "cache", "load", "turns", "plots", "ceilings"):
             replacing.refuse(key, "is an unknown key")
     return definition | replacing.left if quick else definition
 

@@ -8,14 +8,26 @@ PHASE_WORDS = {"open": "opening files", "plan": "planning", "allocate": "allocat
 MOST_SPEED_UPS = 8
 
 
-def ceiling_of(result, case):
-    """Name and GB/s of the ceiling of a case, the highest of all turns; None if none was measured."""
+def highest(ceilings):
+    """GB/s by name."""
+    found = {}
+    for entry in ceilings:
+        found[entry["system"]] = max(found.get(entry["system"], 0), entry["gigabytes_per_second"])
+    return found
+
+
+def ceilings_of(result, case):
+    """GB/s of the ceilings of a case by name, each the highest of those measured. Reads by fio do not depend on the
+    number of ranks: where there are none for this one, those for others count."""
     alike = [entry for entry in result["ceilings"]
-             if entry["case"]["model"] == case["model"] and entry["case"]["cache"] == case["cache"]
-             and (entry["system"] == "fio" or entry["case"]["ranks"] == case["ranks"])]
-    if not alike:
-        return None
-    return alike[0]["system"], max(entry["gigabytes_per_second"] for entry in alike)
+             if all(entry["case"][axis] == case[axis] for axis in ("model", "cache"))]
+    return highest(entry for entry in alike if entry["system"] == "fio") | highest(
+        entry for entry in alike if entry["case"]["ranks"] == case["ranks"])
+
+
+def ceiling_of(result, case):
+    """Name and GB/s of the lowest of the ceilings of a case; None if none was measured."""
+    return min(ceilings_of(result, case).items(), key=lambda item: item[1], default=None)
 
 
 def share_of_ceiling(result, entry):
@@ -35,6 +47,15 @@ def fastest(result, axes):
     return (f"Fastest: {title_of(best['case'], axes)}: {shown(best['gigabytes_per_second'])} GB/s, "
             f"most time spent {PHASE_WORDS.get(best['bottleneck'], best['bottleneck'])}"
             f"{sentence_of_ceiling(result, best)}.")
+
+
+def clearly_fastest(entries):
+    """The one of which the slowest run is faster than the median of each other; None if there is none, or one run."""
+    rates = [entry["gigabytes_per_second"] for entry in entries]
+    for at, (entry, rate) in enumerate(zip(entries, rates)):
+        if entry["runs"] > 1 and all(rate["least"] > other["median"] for other in rates[:at] + rates[at + 1:]):
+            return entry
+    return None
 
 
 def speed_up_sentences(result, axes):

@@ -15,6 +15,7 @@ from lib.turns import in_turns
 
 
 TURNS_PER_CEILING = 3  # ceilings are measured in the first turn, and in every third after it
+TRACED_RUNS = 3  # of which a timeline shows the one in the middle: a single one may be an outlier
 INCIDENTAL = ("title", "question", "note", "turns", "plots", "ceilings")
 
 
@@ -94,11 +95,11 @@ class Measurement:
     def ceiling_systems(self):
         """Those that can be measured here, with the state of the page cache that each is the ceiling of."""
         found = []
-        for system in (systems.Fio(), systems.MemoryCopy(self.launcher.ranks)):
+        for system in systems.ceilings(self.launcher.ranks):
             if system.name not in self.experiment.ceilings:
                 continue
             cache, = system.runs_when
-            obstacle = system.obstacle("cpu")
+            obstacle = system.obstacle("cpu", max(self.experiment.ranks))
             if cache not in self.experiment.cache:
                 obstacle = f"the experiment has no {cache} runs"
             elif system.name == "fio" and isinstance(self.launcher, launch.Nodes):
@@ -110,11 +111,11 @@ class Measurement:
         return found
 
     def ceiling_jobs(self, turn):
-        """Reads do not depend on the number of ranks, copies do."""
+        """Reads by fio do not depend on the number of ranks, the others do."""
         known = [(entry["system"], entry["case"], entry["turn"]) for entry in self.ceilings]
         for system, cache in self.ceiling_systems():
             for model in self.experiment.models:
-                for ranks in self.experiment.ranks if system.name == "memory-copy" else [max(self.experiment.ranks)]:
+                for ranks in [max(self.experiment.ranks)] if system.name == "fio" else self.experiment.ranks:
                     case = {"model": model.name, "ranks": ranks, "cache": cache}
                     if (system.name, case, turn) not in known:
                         yield Job(", ".join(filter(None, [f"turn {turn + 1}: {system.name}", self.title(case)])),
@@ -148,9 +149,13 @@ class Measurement:
             found += loads
         return found + list(self.timeline_jobs())
 
-    def measure(self):
+    def has_loads_left(self):
+        return any(self.load_jobs().values()) or any(self.timeline_jobs())
+
+    def measure(self, further=0):
+        """`further`: how many loads follow, of other experiments."""
         jobs = self.jobs()
-        progress = Progress(len(jobs))
+        progress = Progress(len(jobs), further)
         command = state_of(self.command)
         for job in jobs:
             progress.step(job.title)
@@ -207,10 +212,13 @@ class Measurement:
         self.samples.append(samples.sample(report, wall_seconds, case, turn, position))
 
     def measure_timeline(self, case):
-        """Of a run of its own, so that no trace is written while others are measured."""
+        """Of runs of their own, so that no trace is written while others are measured."""
         path = pathlib.Path(self.scratch) / "trace.json"
-        report, _ = self.load(case, "--trace", path)
-        self.timelines.append(timeline.read(path, case) | {"seconds": report["seconds"]})
+        traced = []
+        for _ in range(TRACED_RUNS):
+            report, _ = self.load(case, "--trace", path)
+            traced.append(timeline.read(path, case) | {"seconds": report["seconds"]})
+        self.timelines.append(sorted(traced, key=lambda one: one["seconds"])[TRACED_RUNS // 2])
 
 
 def largest_case(experiment, where):

@@ -112,3 +112,36 @@ class Scratch:
             like.write_text(json.dumps(layout_with_files(self.sparse(model, scale), model, self.command)))
         safeshuffle.make(directory, like, 1 if model.files else scale, self.command)
         return existing(model.name, directory, self.command)
+
+
+class Checkpoints:
+    """Those of an experiment, by case: made in `scratch`, or else one that exists."""
+
+    def __init__(self, experiment, scratch, existing_directory, command, announce):
+        self.experiment, self.scratch, self.announce = experiment, scratch, announce
+        self.by_name = {model.name: model for model in experiment.models}
+        self.existing = (existing(experiment.models[0].name, existing_directory, command) if existing_directory
+                         else None)
+
+    def wanted(self, case):
+        model = self.by_name[case["model"]]
+        return model, model.scale * (case["ranks"] if self.experiment.grows_with_ranks else 1)
+
+    def all_wanted(self):
+        return list(dict.fromkeys(self.wanted(case) for case in self.experiment.cases()))
+
+    def make_all(self):
+        if self.existing:
+            return
+        self.scratch.check_room(self.all_wanted())
+        for model, scale in self.all_wanted():
+            self.announce(f"making {model.name}, scale {scale:g}")
+            self.scratch.make(model, scale)
+
+    def of(self, case):
+        return self.existing or self.scratch.make(*self.wanted(case))
+
+    def descriptions(self):
+        return [self.existing.description()] if self.existing else [
+            self.scratch.make(model, scale).description() | {"like": model.like, "scale": scale}
+            for model, scale in self.all_wanted()]

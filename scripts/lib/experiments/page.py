@@ -18,11 +18,13 @@ CAPTIONS = {
              "the most. Dashed: ideal scaling from the fewest ranks.",
     "bars": "Bars are medians, the thin lines reach from the least to the most, dots are single runs, hollow ones "
             "outliers.",
-    "phases": "Median seconds that the loading thread of a rank spent in each phase, on average over the ranks.",
-    "heatmap": "Median GB/s: the darker, the faster. The best cell of each panel is framed.",
-    "timeline": "One further run with --trace. Above: the phase that the loading thread of each rank is in. Below, in "
-                "grey: times with reads in progress in other threads. In gaps outputs are prepared, which does not "
-                "count. Clocks start when each rank starts to load.",
+    "phases": "Median seconds that the loading thread of a rank spent in each phase, on average over the ranks. The "
+              "number is the median of the whole, of the slowest rank: medians of parts need not add up to it.",
+    "heatmap": "Median GB/s: the darker, the faster. A cell is framed if its slowest run was faster than the median of "
+               "every other cell of the panel. Cells whose spreads, which the table has, overlap cannot be told apart.",
+    "timeline": "Of three further runs with --trace, the one in the middle by seconds. Above: the phase that the "
+                "loading thread of each rank is in. Below, in grey: times with reads in progress in other threads. In "
+                "gaps outputs are prepared, which does not count. Clocks start when each rank starts to load.",
 }
 READING = """
 <p><b>GB/s</b> is the bytes of the tensors that are stored, each counted once, by the seconds of the slowest rank, from
@@ -32,11 +34,12 @@ before each run, and a run that fails the check is not counted but listed. Other
 the host of a virtual machine, may still hold what is cold here. Before each run, as much memory as two copies of the
 model (three if it is loaded into f32) is written and given back, because the host of a virtual machine takes free
 memory.</p>
-<p><b>Turns</b>: in each turn every case runs once, in an order that is rotated from turn to turn. Speed-ups are
+<p><b>Turns</b>: in each turn every case runs once, in an order that differs from turn to turn. Speed-ups are
 quotients of one turn, then their median: a disturbance that lasts longer than a turn falls on all cases alike.</p>
 <p><b>Ceilings</b>: <i>fio</i> is the fastest of a few sequential direct reads of the same files, for cold runs;
-<i>memory-copy</i> is one copy of every byte into new memory, by as many ranks, for warm ones. The highest of all turns
-counts.</p>
+for warm ones, by as many ranks, <i>memory-copy</i> is one copy of every byte into new memory, and <i>cached-read</i>
+reading every byte from the page cache into new memory, as a load does. The highest of all turns counts; shares are of
+the lower of the two.</p>
 <p><b>Outliers</b> are further from the median of their case than 3.5 standard deviations, estimated from the median
 absolute deviation, and than a tenth of the median; with fewer than five runs there are none. They are marked, and count
 in all figures.</p>
@@ -150,16 +153,16 @@ def image(path):
     return f"data:image/svg+xml;base64,{data}"
 
 
-def plot_path(directory, at, plot, suffix="svg"):
-    return pathlib.Path(directory) / PLOTS / f"{at + 1}-{plot.kind}.{suffix}"
+def plot_path(directory, at, plot):
+    return pathlib.Path(directory) / PLOTS / f"{at + 1}-{plot.kind}.svg"
 
 
 def caption(result, plot):
     parts = [CAPTIONS[plot.kind]]
     if plot.launch:
         parts.append("“launch” is what the whole command took in addition: starting processes and MPI, and ending them.")
-    if result["ceilings"] and plot.kind in ("lines", "bars"):
-        parts.append("Dash-dotted: the ceiling.")
+    if result["ceilings"] and plot.kind in ("lines", "bars") and plot.figure == experiments.RATE:
+        parts.append("Dash-dotted or dotted: ceilings.")
     return " ".join(parts)
 
 

@@ -17,10 +17,12 @@ from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.patches import Patch, Rectangle  # noqa: E402
 
 from lib.experiments import findings, outputs, page, samples  # noqa: E402
+from lib.experiments.experiment import RATE  # noqa: E402
 from lib.experiments.measurement import in_words  # noqa: E402
 
+FIGURE_LABELS = {RATE: "GB/s", "cpu_seconds_per_gigabyte": "CPU s per GB", "peak_resident_gigabytes": "GB, all ranks"}
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442", "#999999")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 PHASE_COLOURS = {"launch": "#D9D9D9", "open": "#7F7F7F", "plan": "#F0E442", "allocate": "#CC79A7", "read": "#0072B2",
                  "h2d": "#56B4E9", "pack": "#E69F00", "exchange": "#009E73", "wait": "#D55E00"}
@@ -36,7 +38,7 @@ STYLE = {
     "axes.grid": True, "grid.color": "#E3E3E3", "grid.linewidth": 0.8, "legend.frameon": False,
     "svg.hashsalt": "safeshuffle", "figure.dpi": DPI,
 }
-CEILING_STYLE = {"color": CEILING_COLOUR, "linestyle": "-.", "linewidth": 1.2}
+DOTTED_CEILINGS = ("cached-read",)  # so that two of one case can be told apart
 IDEAL_STYLE = {"color": IDEAL_COLOUR, "linestyle": (0, (5, 3)), "linewidth": 1.2}
 
 
@@ -111,37 +113,42 @@ def tick_width(grid, values):
     return max(6, TICK_LETTERS // (grid[0].get_gridspec().ncols * len(values)))
 
 
-def finish(figure, plot, handles):
-    figure.suptitle(plot.title, x=0.01, ha="left")
+def finish(figure, title, handles):
+    figure.suptitle(title, x=0.01, ha="left")
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=legend_columns(handles), columnspacing=1.4,
                       handlelength=2.0)
     return figure
 
 
-def draw_runs(axes, x, runs):
+def draw_runs(axes, x, runs, figure=RATE):
     """Each run as a dot, with room between them; outliers are hollow."""
     for at, one in enumerate(runs):
         offset = 0.07 * (at - (len(runs) - 1) / 2) / max(1, len(runs) - 1)
-        axes.plot(x + offset, one["gigabytes_per_second"], marker="o", markersize=3.6, linestyle="none", zorder=4,
+        axes.plot(x + offset, one[figure], marker="o", markersize=3.6, linestyle="none", zorder=4,
                   markerfacecolor="none" if one["outlier"] else "#404040", markeredgecolor="#404040",
                   markeredgewidth=0.8, alpha=1 if one["outlier"] else 0.55)
 
 
-def whiskers(entries):
+def whiskers(entries, figure=RATE):
     """Distances of least and most from the median."""
-    rates = [entry["gigabytes_per_second"] for entry in entries]
-    return [[rate["median"] - rate["least"] for rate in rates], [rate["most"] - rate["median"] for rate in rates]]
+    values = [entry[figure] for entry in entries]
+    return [[value["median"] - value["least"] for value in values],
+            [value["most"] - value["median"] for value in values]]
 
 
-def medians(entries):
-    return [entry["gigabytes_per_second"]["median"] for entry in entries]
+def medians(entries, figure=RATE):
+    return [entry[figure]["median"] for entry in entries]
 
 
 def ceilings(panel, entries):
-    """GB/s for each of the entries, or None."""
-    found = [findings.ceiling_of(panel.result, entry["case"]) for entry in entries]
-    return [None if ceiling is None else ceiling[1] for ceiling in found]
+    """GB/s for each of the entries by name, of the ceilings that all of them have."""
+    found = [findings.ceilings_of(panel.result, entry["case"]) for entry in entries]
+    return {name: [limits[name] for limits in found] for name in found[0] if all(name in limits for limits in found)}
+
+
+def ceiling_style(name):
+    return {"color": CEILING_COLOUR, "linestyle": ":" if name in DOTTED_CEILINGS else "-.", "linewidth": 1.2}
 
 
 def series_values(experiment, plot):
@@ -167,21 +174,24 @@ def draw_line(axes, panel, values, plot, series, style):
         base = entries[0]
         axes.plot(at, [medians([base])[0] * entry["case"]["ranks"] / base["case"]["ranks"] for entry in entries],
                   zorder=1, **IDEAL_STYLE)
-    limits = ceilings(panel, entries)
-    if None not in limits:
-        draw_ceiling(axes, at, limits)
-    return max([entry["gigabytes_per_second"]["most"] for entry in entries] + [limit for limit in limits if limit])
+    tops = [entry["gigabytes_per_second"]["most"] for entry in entries]
+    for name, limits in ceilings(panel, entries).items():
+        draw_ceiling(axes, at, limits, name)
+        tops += limits
+    return max(tops)
 
 
-def draw_ceiling(axes, at, limits):
+def draw_ceiling(axes, at, limits, name):
     """A little beyond the first and the last."""
-    axes.plot([at[0] - 0.2, *at, at[-1] + 0.2], [limits[0], *limits, limits[-1]], zorder=2, **CEILING_STYLE)
+    axes.plot([at[0] - 0.2, *at, at[-1] + 0.2], [limits[0], *limits, limits[-1]], zorder=2, **ceiling_style(name))
 
 
 def ceiling_handles(result, panels):
-    names = sorted({findings.ceiling_of(result, entry["case"])[0] for panel in panels for entry in panel.entries
-                    if findings.ceiling_of(result, entry["case"])})
-    return [Line2D([], [], label=f"ceiling ({', '.join(names)})", **CEILING_STYLE)] if names else []
+    names = sorted({name for panel in panels for entry in panel.entries
+                    for name in findings.ceilings_of(result, entry["case"])})
+    alike = [[name for name in names if (name in DOTTED_CEILINGS) == dotted] for dotted in (False, True)]
+    return [Line2D([], [], label=f"ceiling ({', '.join(group)})", **ceiling_style(group[0])) for group in alike
+            if group]
 
 
 def run_handles(panels):
@@ -207,23 +217,22 @@ def draw_lines(result, experiment, plot):
     handles = [Line2D([], [], label=series_label(plot, value), **styles[at % len(styles)])
                for at, value in enumerate(series_values(experiment, plot))]
     ideal = [Line2D([], [], label="ideal", **IDEAL_STYLE)] if plot.x == "ranks" else []
-    return finish(figure, plot, handles + run_handles(panels) + ideal + ceiling_handles(result, panels))
+    return finish(figure, plot.title, handles + run_handles(panels) + ideal + ceiling_handles(result, panels))
 
 
 def draw_bar_group(axes, panel, plot, at, value, all_series):
     width = 0.8 / len(all_series)
     for number, series in enumerate(all_series):
         entry = panel.entry(**{plot.x: value}, **({plot.series: series} if plot.series else {}))
-        if entry is None:
+        if entry is None or entry[plot.figure] is None:
             continue
-        x = at + width * (number - (len(all_series) - 1) / 2)
-        axes.bar(x, medians([entry]), 0.9 * width, color=COLOURS[number % len(COLOURS)], alpha=0.85, zorder=2)
-        axes.errorbar(x, medians([entry]), yerr=whiskers([entry]), color="#202020", elinewidth=1, capsize=2.5,
+        x, height = at + width * (number - (len(all_series) - 1) / 2), medians([entry], plot.figure)
+        axes.bar(x, height, 0.9 * width, color=COLOURS[number % len(COLOURS)], alpha=0.85, zorder=2)
+        axes.errorbar(x, height, yerr=whiskers([entry], plot.figure), color="#202020", elinewidth=1, capsize=2.5,
                       linestyle="none", zorder=3)
-        draw_runs(axes, x, panel.runs(entry))
-        [limit] = ceilings(panel, [entry])
-        if limit:
-            axes.plot([x - width / 2, x + width / 2], [limit, limit], zorder=3, **CEILING_STYLE)
+        draw_runs(axes, x, panel.runs(entry), plot.figure)
+        for name, [limit] in ceilings(panel, [entry]).items() if plot.figure == RATE else ():
+            axes.plot([x - width / 2, x + width / 2], [limit, limit], zorder=3, **ceiling_style(name))
 
 
 def draw_bars(result, experiment, plot):
@@ -233,13 +242,15 @@ def draw_bars(result, experiment, plot):
     for axes, panel in zip(grid, panels):
         for at, value in enumerate(values):
             draw_bar_group(axes, panel, plot, at, value, all_series)
-        axes.set(title=panel.title(), xlabel=axis_label(plot.x), ylabel="GB/s", xlim=(-0.6, len(values) - 0.4))
+        axes.set(title=panel.title(), xlabel=axis_label(plot.x), ylabel=FIGURE_LABELS[plot.figure],
+                 xlim=(-0.6, len(values) - 0.4))
         axes.set_xticks(range(len(values)), ticks(result, plot.x, values, tick_width(grid, values)))
         axes.grid(axis="x", visible=False)
         axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     handles = [Patch(label=series_label(plot, value), color=COLOURS[at % len(COLOURS)], alpha=0.85)
                for at, value in enumerate(all_series)]
-    return finish(figure, plot, handles + run_handles(panels) + ceiling_handles(result, panels))
+    ceiling = ceiling_handles(result, panels) if plot.figure == RATE else []
+    return finish(figure, plot.title, handles + run_handles(panels) + ceiling)
 
 
 def phase_names(plot):
@@ -254,46 +265,52 @@ def used_phases(plot, panels):
             if any(entry[f"{name}_seconds"]["median"] > longest / 500 for entry in entries)]
 
 
-def draw_stack(axes, at, entry, names):
+def draw_stack(axes, at, entry, names, total):
+    """`total`: what the number beside it is the median of. Medians of the phases need not add up to that."""
     left = 0
     for name in names:
         seconds = entry[f"{name}_seconds"]["median"]
         axes.barh(at, seconds, 0.66, left=left, color=PHASE_COLOURS[name], zorder=2, edgecolor="white", linewidth=0.5)
         left += seconds
-    axes.text(left, at, f" {left:.3g} s", va="center", ha="left", fontsize=9)
+    axes.text(left, at, f" {entry[total]['median']:.3g} s", va="center", ha="left", fontsize=9)
     return left
 
 
 def draw_phases(result, experiment, plot):
     panels = panels_of(result, experiment, plot, {plot.x})
     values, names = experiment.axes[plot.x], used_phases(plot, panels)
+    total = "wall_seconds" if plot.launch else "seconds"
     figure, grid = make_figure(len(panels), 0.75 + (0.5 if plot.x == "model" else 0.36) * len(values))
     for axes, panel in zip(grid, panels):
         there = [(at, panel.entry(**{plot.x: value})) for at, value in enumerate(values)]
-        longest = max(draw_stack(axes, at, entry, names) for at, entry in there if entry)
+        longest = max(draw_stack(axes, at, entry, names, total) for at, entry in there if entry)
         axes.set(title=panel.title(), xlabel="seconds", ylabel=axis_label(plot.x), xlim=(0, 1.18 * longest))
         axes.set_yticks(range(len(values)), ticks(result, plot.x, values, WIDEST_TICK))
         axes.set_ylim(len(values) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
-    return finish(figure, plot, [Patch(label=name, color=PHASE_COLOURS[name]) for name in names])
+    return finish(figure, plot.title, [Patch(label=name, color=PHASE_COLOURS[name]) for name in names])
 
 
-def cell_values(panel, plot, columns, rows):
-    entries = [[panel.entry(**{plot.x: column, plot.y: row}) for column in columns] for row in rows]
+def cell_entries(panel, plot, columns, rows):
+    return [[panel.entry(**{plot.x: column, plot.y: row}) for column in columns] for row in rows]
+
+
+def cell_values(entries):
     return [[math.nan if entry is None else medians([entry])[0] for entry in line] for line in entries]
 
 
-def label_cells(axes, values, shades):
-    """With the best framed."""
-    there = [value for line in values for value in line if not math.isnan(value)]
-    for row, line in enumerate(values):
-        for column, value in enumerate(line):
-            if math.isnan(value):
+def label_cells(axes, entries, shades):
+    """With the best framed, if it can be told."""
+    best = findings.clearly_fastest([entry for line in entries for entry in line if entry])
+    for row, line in enumerate(entries):
+        for column, entry in enumerate(line):
+            if entry is None:
                 continue
-            dark = shades.norm(value) > 0.55
+            [value] = medians([entry])
             axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=9,
-                      color="white" if dark else "#202020", fontweight="bold" if value == max(there) else "normal")
-            if value == max(there):
+                      color="white" if shades.norm(value) > 0.55 else "#202020",
+                      fontweight="bold" if entry is best else "normal")
+            if entry is best:
                 axes.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, fill=False, edgecolor="#D55E00",
                                          linewidth=2))
 
@@ -302,11 +319,11 @@ def draw_heatmap(result, experiment, plot):
     panels = panels_of(result, experiment, plot, {plot.x, plot.y})
     columns, rows = experiment.axes[plot.x], experiment.axes[plot.y]
     figure, grid = make_figure(len(panels), 1.0 + 0.42 * len(rows))
-    tables = [cell_values(panel, plot, columns, rows) for panel in panels]
-    there = [value for values in tables for line in values for value in line if not math.isnan(value)]
-    for axes, panel, values in zip(grid, panels, tables):
-        shades = axes.imshow(values, cmap="cividis_r", vmin=min(there), vmax=max(there), aspect="auto")
-        label_cells(axes, values, shades)
+    there = [value for panel in panels for value in medians(panel.entries)]
+    for axes, panel in zip(grid, panels):
+        entries = cell_entries(panel, plot, columns, rows)
+        shades = axes.imshow(cell_values(entries), cmap="cividis_r", vmin=min(there), vmax=max(there), aspect="auto")
+        label_cells(axes, entries, shades)
         axes.set(title=panel.title(), xlabel=axis_label(plot.x), ylabel=axis_label(plot.y))
         axes.set_xticks(range(len(columns)), ticks(result, plot.x, columns, tick_width(grid, columns)))
         axes.set_yticks(range(len(rows)), ticks(result, plot.y, rows, WIDEST_TICK))
@@ -314,7 +331,7 @@ def draw_heatmap(result, experiment, plot):
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
     figure.colorbar(shades, ax=grid, label="GB/s", shrink=0.9, pad=0.02).outline.set_visible(False)
-    return finish(figure, plot, [])
+    return finish(figure, plot.title, [])
 
 
 def draw_rank(axes, at, rank):
@@ -339,18 +356,18 @@ def draw_timeline(result, experiment, plot):
              if any(sum(part[2] for part in rank["phases"] if part[0] == name) > total / 500 for rank in ranks)]
     handles = [Patch(label=name, color=PHASE_COLOURS[name]) for name in there]
     reading = [Patch(label="reads in progress", color=READING_COLOUR)] if any(rank["reading"] for rank in ranks) else []
-    return finish(figure, plot, handles + reading)
+    return finish(figure, plot.title, handles + reading)
 
 
 DRAW = {"lines": draw_lines, "bars": draw_bars, "phases": draw_phases, "heatmap": draw_heatmap,
         "timeline": draw_timeline}
 
 
-def save(figure, directory, at, plot):
-    for suffix in ("svg", "png"):
-        path = page.plot_path(directory, at, plot, suffix)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=DPI, metadata={"Date": None} if suffix == "svg" else {"Software": None})
+def save(figure, svg):
+    """And a PNG beside it."""
+    svg.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(svg, metadata={"Date": None})
+    figure.savefig(svg.with_suffix(".png"), dpi=DPI, metadata={"Software": None})
     pyplot.close(figure)
 
 
@@ -360,7 +377,7 @@ def draw(directory, result, experiment):
     for at, plot in enumerate(experiment.plots):
         figure = DRAW[plot.kind](result, experiment, plot)
         if figure:
-            save(figure, directory, at, plot)
+            save(figure, page.plot_path(directory, at, plot))
 
 
 def main(experiment_of=page.experiment_of, read=outputs.read):

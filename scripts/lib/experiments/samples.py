@@ -42,17 +42,21 @@ def key(case):
     return tuple(sorted(case.items()))
 
 
-def by_case(samples):
+def case_key(sample):
+    return key(sample["case"])
+
+
+def by_case(samples, key_of=case_key):
     found = {}
     for one in samples:
-        found.setdefault(key(one["case"]), []).append(one)
+        found.setdefault(key_of(one), []).append(one)
     return found
 
 
-def with_outliers(samples):
+def with_outliers(samples, key_of=case_key):
     """Each sample with whether it is an outlier among those of its case, by its seconds."""
     marks = {}
-    for group in by_case(samples).values():
+    for group in by_case(samples, key_of).values():
         for one, mark in zip(group, outliers([one["seconds"] for one in group])):
             marks[id(one)] = mark
     return [one | {"outlier": marks[id(one)]} for one in samples]
@@ -90,3 +94,9 @@ def summary(samples):
 
 def most_frequent(values):
     return max(sorted(set(values)), key=values.count)
+
+
+def in_order(entries, cases):
+    """Of the summary, in the order of the experiment's cases: turns are shuffled."""
+    places = {key(case): at for at, case in enumerate(cases)}
+    return sorted(entries, key=lambda entry: places[key(entry["case"])])
