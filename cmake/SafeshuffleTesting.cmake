@@ -29,10 +29,11 @@ if(SAFESHUFFLE_WITH_MPI)
 endif()
 
 # safeshuffle_describe_command(variable TARGET [WRAPPER]): the environment of a test in Python that runs the
-# command, on several ranks by MPI or by itself. The wrapper is a program that becomes the command.
+# command, on several ranks by MPI or by itself. The wrapper is a program that becomes the command. No probe that the
+# user keeps of this machine changes its plans.
 function(safeshuffle_describe_command variable target)
-  set(${variable} PYTHONDONTWRITEBYTECODE=1 "SAFESHUFFLE=$<TARGET_FILE:${target}>"
-    "MPIEXEC=${SAFESHUFFLE_MPIEXEC} ${ARGV2}" "RANK_WRAPPER=${ARGV2}" PARENT_SCOPE)
+  set(${variable} PYTHONDONTWRITEBYTECODE=1 "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/no-cache"
+    "SAFESHUFFLE=$<TARGET_FILE:${target}>" "MPIEXEC=${SAFESHUFFLE_MPIEXEC} ${ARGV2}" "RANK_WRAPPER=${ARGV2}" PARENT_SCOPE)
 endfunction()
 
 # safeshuffle_add_mpi_test(name NP n TIMEOUT seconds LABELS labels... COMMAND command...): runs the

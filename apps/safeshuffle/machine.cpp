@@ -54,23 +54,18 @@ MachineModel named_machine(const std::string& name) try {
                     " nor a file that can be read (" + error.record().cause + ")");
 }
 
-// For as many ranks on this node, or else the next smaller number.
+// The one that a load with `world` ranks on this node uses.
 std::optional<KeptProbe> kept_probe(std::uint32_t world, const std::string& path) {
   const std::string directory = probe_directory();
   if (directory.empty()) return {};
   const core::Mount mount = core::mount_of(path);
-  constexpr std::uint32_t most = 1024;
-  for (std::uint32_t ranks = std::min(world, most); ranks != 0; --ranks) {
-    const ProbePlace place{core::host_name(), mount.type, mount.device, "host", ranks, 1};
-    if (auto probe = find_probe(place, directory)) return probe;
-  }
-  return {};
+  return find_probe({core::host_name(), mount.type, mount.device, "host", world, 1}, directory);
 }
 
 MachineModel default_machine(DeviceKind device, std::uint32_t world) {
   MachineModel machine;
   machine.name = "defaults";
-  machine.description = "no kept probe is of this machine with at most as many ranks";
+  machine.description = "no kept probe is of this machine with as many ranks";
   machine.device = device;
   machine.ranks_per_node = world;
   machine.cores = static_cast<unsigned>(core::available_cores());

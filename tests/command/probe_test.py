@@ -4,6 +4,7 @@ Environment: that of launch.py.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -268,18 +269,23 @@ class Probe(unittest.TestCase):
         _, report = self.load(ranks=2)
         self.assertNotIn("ceilings", report)
 
-    def test_plans_are_by_the_probe_of_as_many_ranks_or_of_fewer(self):
-        self.probe_once(ranks=1)
+    def test_plans_are_by_the_probe_by_which_loads_plan(self):
+        self.probe_once(ranks=2)
         (kept,) = self.kept()
         probe = json.loads(kept.read_text())
         reasons = {}
-        for rate in (1e6, 1e12):
-            probe["costs"]["read_cold_direct_node"] = probe["costs"]["read_cold_direct_rank"] = rate
+        for ranks, rate in itertools.product((2, 3), (1e6, 1e12)):
+            probe["costs"]["read_warm_node"] = probe["costs"]["read_warm_rank"] = rate
             kept.write_text(json.dumps(probe))
-            plan = run("plan", self.model, "--world", 2, "--tp-plan", "replicate", "--cache", "cold", "--json")
+            for file in self.model.iterdir():
+                file.read_bytes()  # both find the page cache so
+            plan = run("plan", self.model, "--world", ranks, "--tp-plan", "replicate", "--json")
             self.assertEqual(plan.returncode, 0, plan.stderr)
-            reasons[rate] = json.loads(plan.stdout)["assignment_reason"]
-        self.assertNotEqual(reasons[1e6], reasons[1e12])
+            _, report = self.load(ranks=ranks)
+            self.assertEqual(json.loads(plan.stdout)["assignment_reason"], report["assignment_reason"])
+            reasons[ranks, rate] = report["assignment_reason"]
+        self.assertNotEqual(reasons[2, 1e6], reasons[2, 1e12])
+        self.assertEqual(reasons[3, 1e6], reasons[3, 1e12])
 
     def test_a_kept_probe_that_is_not_valid_is_not_used(self):
         self.probe_once(ranks=1)
