@@ -111,7 +111,7 @@ struct Probe {
 
 /// Measures. Collective. Reads only the files of the checkpoint at `paths` (see `load`), and writes
 /// none; pages of these files are dropped from the page cache and read into it again. Takes memory
-/// for three windows on each device, up to 1 GiB of host memory per node for all ranks together,
+/// for three windows on each device, up to 2 GiB of host memory per node for all ranks together,
 /// and up to 2 GiB of page cache. Throws as `load` by path does.
 Probe probe(const std::vector<std::string>& paths, const Communicator& comm,
             const ProbeOptions& options = {});

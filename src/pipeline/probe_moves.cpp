@@ -36,15 +36,13 @@ class MemoryTrial final : public Trial {
         pool_(threads - 1) {}
 
   std::string prepare() override {
-    source_ = device::allocate_pages(bytes_);
-    std::memset(source_.get(), 1, bytes_);
-    if (fresh_) device::warm_up_pages(bytes_);
-    target_ = device::allocate_pages(bytes_);
-    if (!fresh_) std::memset(target_.get(), 1, bytes_);
+    source_ = device::allocate_written_pages(bytes_);
+    target_ = device::allocate_written_pages(bytes_);
     return {};
   }
 
   Run run() override {
+    if (fresh_) renew_target();
     Run run;
     run.bytes = bytes_;
     run.measure([this] {
@@ -60,6 +58,13 @@ class MemoryTrial final : public Trial {
 
  private:
   static constexpr std::uint64_t part = device::huge_page_bytes;
+
+  // Gets the memory anew that it had, when all ranks have theirs: before, another would have
+  // written what this one gave back.
+  void renew_target() {
+    target_.reset();
+    target_ = device::allocate_pages(bytes_);
+  }
 
   const std::uint64_t bytes_;
   const bool fresh_;

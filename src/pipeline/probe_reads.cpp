@@ -163,7 +163,7 @@ class ReadTrial final : public Trial {
     if (rig_.sample.bytes() == 0) return "the files have too few bytes";
     std::string obstacle = is_warm() ? rig_.sample.make_warm() : rig_.sample.make_cold();
     if (into_ == Into::slabs) rig_.touch_slabs();
-    if (into_ == Into::new_memory) device::warm_up_pages(rig_.sample.bytes());
+    if (into_ == Into::new_memory) written_ = device::allocate_written_pages(rig_.sample.bytes());
     // For that memory, the system may have dropped some pages of the files.
     if (is_warm() && obstacle.empty()) obstacle = rig_.sample.make_warm();
     run_.emplace(rig_, reader_options(rig_, cache_, direct_), into_);
@@ -171,6 +171,9 @@ class ReadTrial final : public Trial {
   }
 
   Run run() override {
+    // When all ranks have written theirs: before, another would have written what this one gave
+    // back.
+    written_.reset();
     Residency residency{rig_.sample.bytes(), rig_.sample.cached_bytes().value_or(0), 0};
     Run run = run_->read();
     residency.after = rig_.sample.cached_bytes().value_or(0);
@@ -191,6 +194,7 @@ class ReadTrial final : public Trial {
   const Cache cache_;
   const bool direct_;
   const Into into_;
+  std::shared_ptr<std::byte> written_;  // what the run gets as new memory
   std::optional<ReadRun> run_;
 };
 

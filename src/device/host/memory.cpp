@@ -36,8 +36,10 @@ std::shared_ptr<std::byte> allocate_pages(std::uint64_t bytes) {
   return {start, [mapping, length = *length](std::byte*) { munmap(mapping, length); }};
 }
 
-void warm_up_pages(std::uint64_t bytes) {
-  std::memset(allocate_pages(bytes).get(), 1, bytes);
+std::shared_ptr<std::byte> allocate_written_pages(std::uint64_t bytes) {
+  auto memory = allocate_pages(bytes);
+  std::memset(memory.get(), 1, bytes);
+  return memory;
 }
 
 }  // namespace safeshuffle::device

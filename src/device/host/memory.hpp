@@ -14,8 +14,8 @@ inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
 /// the system grants them. Pages are taken on first touch. Throws MemoryError.
 std::shared_ptr<std::byte> allocate_pages(std::uint64_t bytes);
 
-/// Writes that much memory and gives it back, so that what is allocated next is at hand: the host
-/// of a virtual machine takes free memory back. Throws MemoryError.
-void warm_up_pages(std::uint64_t bytes);
+/// As allocate_pages, and written: the host of a virtual machine takes free memory back, so what
+/// was not in use lately is slow to write for the first time. Throws MemoryError.
+std::shared_ptr<std::byte> allocate_written_pages(std::uint64_t bytes);
 
 }  // namespace safeshuffle::device
