@@ -36,7 +36,8 @@ struct OnCluster {
 
 /// Plans a load of the checkpoint at `paths` by the costs of the selected machine: a built-in one,
 /// or that of a file, which may be a probe's. Without any, this machine: as a load with as many
-/// ranks on it does, by the probe that was kept of it; without a probe, and on GPUs, by defaults. Throws ConfigError, or as planning does.
+/// ranks on it does, by the probe that was kept of it; without a probe, and on GPUs, by defaults.
+/// Throws ConfigError, or as planning does.
 OnCluster plan_on_cluster(const std::vector<std::string>& paths, std::uint32_t world,
                           const MachineOptions& machine, const Options& options);
 

@@ -4,7 +4,10 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <span>
+#include <string_view>
 #include <system_error>
+#include <unistd.h>
 
 #include "safeshuffle/error.hpp"
 
@@ -29,11 +32,13 @@ constexpr std::array families{torchrun, open_mpi, pmi, slurm};
 /// Set for every rank of MPI by Open MPI, by PMIx and PMI launchers (MPICH, Slurm).
 constexpr std::array mpi_ranks{open_mpi.rank, "PMIX_RANK", pmi.rank};
 
-/// What Open MPI 4 sets if it was told where to put ranks: by --bind-to, --map-by, --cpu-set and
-/// --rankfile.
-constexpr std::array open_mpi_bindings{
-    "OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy",
-    "OMPI_MCA_hwloc_base_cpu_set", "OMPI_MCA_orte_rankfile", "OMPI_MCA_rmaps_rank_file_path"};
+/// How the variables begin that Open MPI 4 sets if it was told where to put ranks, by --bind-to,
+/// --map-by, --cpu-list, --rankfile, their older forms and others.
+constexpr std::array<std::string_view, 3> open_mpi_bindings{
+    "OMPI_MCA_hwloc_base_", "OMPI_MCA_rmaps_", "OMPI_MCA_orte_rankfile="};
+
+/// One that begins so, but only says how many ranks there may be.
+constexpr std::string_view open_mpi_oversubscription = "OMPI_MCA_rmaps_base_oversubscribe=";
 
 constexpr const char* explicit_address = "SAFESHUFFLE_RENDEZVOUS";
 
@@ -100,6 +105,19 @@ std::string job_name() {
   return job ? "/" + *job + "." + variable("SLURM_STEP_ID").value_or("") : "";
 }
 
+std::span<char*> environment() {
+  char** end = environ;
+  while (*end != nullptr) ++end;
+  return {environ, end};
+}
+
+bool says_where_ranks_go(std::string_view variable) {
+  if (variable.starts_with(open_mpi_oversubscription)) return false;
+  return std::ranges::any_of(open_mpi_bindings, [variable](std::string_view beginning) {
+    return variable.starts_with(beginning);
+  });
+}
+
 }  // namespace
 
 Launch how_launched() {
@@ -147,8 +165,7 @@ std::optional<std::string> directory_of_job() {
 
 bool is_bound_by_default() {
   return variable("OMPI_MCA_orte_bound_at_launch") &&
-         std::ranges::none_of(open_mpi_bindings,
-                              [](const char* name) { return variable(name).has_value(); });
+         std::ranges::none_of(environment(), says_where_ranks_go);
 }
 
 }  // namespace safeshuffle::core

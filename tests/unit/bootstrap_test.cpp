@@ -23,7 +23,11 @@ constexpr const char* names[] = {"RANK",
                                  "OMPI_COMM_WORLD_LOCAL_RANK",
                                  "OMPI_MCA_orte_bound_at_launch",
                                  "OMPI_MCA_hwloc_base_binding_policy",
+                                 "OMPI_MCA_hwloc_base_cpu_list",
+                                 "OMPI_MCA_orte_rankfile",
                                  "OMPI_MCA_rmaps_base_mapping_policy",
+                                 "OMPI_MCA_rmaps_base_oversubscribe",
+                                 "OMPI_MCA_rmaps_ppr_n_pernode",
                                  "PMIX_RANK",
                                  "PMIX_SERVER_TMPDIR",
                                  "PMI_RANK",
@@ -145,8 +149,13 @@ TEST_CASE("Open MPI binds by default if it is not told how", "[bootstrap]") {
   const Variables bound{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_MCA_orte_bound_at_launch", "1"}};
   set_environment(bound);
   CHECK(core::is_bound_by_default());
-  for (const char* name :
-       {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy"}) {
+  Variables oversubscribed = bound;
+  oversubscribed.insert({"OMPI_MCA_rmaps_base_oversubscribe", "1"});
+  set_environment(oversubscribed);
+  CHECK(core::is_bound_by_default());
+  for (const char* name : {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_hwloc_base_cpu_list",
+                           "OMPI_MCA_orte_rankfile", "OMPI_MCA_rmaps_base_mapping_policy",
+                           "OMPI_MCA_rmaps_ppr_n_pernode"}) {
     Variables told = bound;
     told.insert({name, "core"});
     set_environment(told);
