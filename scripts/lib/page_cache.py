@@ -23,8 +23,10 @@ def checked(result, what):
 
 
 def check_may_ask(path):
-    """Since Linux 5.2, mincore says of the files of others that all pages are cached, whatever is."""
-    if os.stat(path).st_uid != os.geteuid() and not os.access(path, os.W_OK, effective_ids=True):
+    """Since Linux 5.2, mincore says of the files of others that all pages are cached, whatever is. Root may ask even where
+    the filesystem is mounted read-only."""
+    user = os.geteuid()
+    if user not in (0, os.stat(path).st_uid) and not os.access(path, os.W_OK, effective_ids=True):
         raise Unprepared(f"{path}: the system tells only who owns a file, or may write to it, what of it is cached, so "
                          "neither cold nor warm can be checked: use a copy of your own")
 
@@ -65,7 +67,8 @@ def put_out(files):
         os.close(descriptor)
 
 
-STATES = {"cold": (put_out, 0), "warm": (read_plainly, 1)}  # how to get there, and the share of pages that are resident
+SHARES = {"cold": 0, "warm": 1}  # of the pages of files in these states that are in the page cache
+STATES = tuple(SHARES)
 
 
 def touch_memory(size):
@@ -79,16 +82,39 @@ def touch_memory(size):
             memory.write(block[:size - at])
 
 
-def prepare(files, state, dtype="keep", extra=0):
-    """For a run: makes the files cold or warm, then writes as much memory as a load of them into `dtype` takes, and
-    `extra` bytes more. That comes last, because the host takes memory back within seconds."""
-    make, wanted = STATES[state]
-    copies = 3 if dtype == "f32" else 2  # one more, where two bytes become four
-    for _ in range(5):  # the kernel may drop a few pages meanwhile
-        make(files)
-        touch_memory(copies * sum(path.stat().st_size for path in files) + extra)
-        share = resident_share(files)
-        if share == wanted:
-            return
-    hint = ": a filesystem in memory, such as tmpfs, keeps all of them" if state == "cold" and share == 1 else ""
-    raise Unprepared(f"not {state}: the page cache has {share:.1%} of the files{hint}")
+def mapped(path):
+    """All of its pages, which stay in the page cache as long as there is memory."""
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ)
+
+
+class Preparer:
+    """Prepares one run after another.
+
+    Files that it has made warm stay so until the next run is prepared, because they are mapped until then: kernels that
+    reclaim memory early (DAMON) drop from the page cache, within seconds, what no process has mapped.
+    """
+
+    def __init__(self):
+        self.mappings = []
+
+    def prepare(self, files, state, dtype="keep", extra=0):
+        """Makes the files cold or warm, then writes as much memory as a load of them into `dtype` takes, and `extra`
+        bytes more. That comes last, because the host takes memory back within seconds."""
+        copies = 3 if dtype == "f32" else 2  # one more, where two bytes become four
+        for _ in range(5):  # the kernel may drop a few pages meanwhile
+            self.make(files, state)
+            touch_memory(copies * sum(path.stat().st_size for path in files) + extra)
+            share = resident_share(files)
+            if share == SHARES[state]:
+                return
+        hint = ": a filesystem in memory, such as tmpfs, keeps all of them" if state == "cold" and share == 1 else ""
+        raise Unprepared(f"not {state}: the page cache has {share:.1%} of the files{hint}")
+
+    def make(self, files, state):
+        self.mappings.clear()
+        if state == "cold":
+            put_out(files)
+        else:
+            read_plainly(files)
+            self.mappings += map(mapped, files)

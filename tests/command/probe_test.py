@@ -15,6 +15,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from files import kept_in_page_cache
 from launch import run
 
 USAGE_ERROR, IO_ERROR, FORMAT_ERROR = 2, 3, 4
@@ -277,11 +278,10 @@ class Probe(unittest.TestCase):
         for ranks, rate in itertools.product((2, 3), (1e6, 1e12)):
             probe["costs"]["read_warm_node"] = probe["costs"]["read_warm_rank"] = rate
             kept.write_text(json.dumps(probe))
-            for file in self.model.iterdir():
-                file.read_bytes()  # both find the page cache so
-            plan = run("plan", self.model, "--world", ranks, "--tp-plan", "replicate", "--json")
-            self.assertEqual(plan.returncode, 0, plan.stderr)
-            _, report = self.load(ranks=ranks)
+            with kept_in_page_cache(self.model):
+                plan = run("plan", self.model, "--world", ranks, "--tp-plan", "replicate", "--json")
+                self.assertEqual(plan.returncode, 0, plan.stderr)
+                _, report = self.load(ranks=ranks)
             self.assertEqual(json.loads(plan.stdout)["assignment_reason"], report["assignment_reason"])
             reasons[ranks, rate] = report["assignment_reason"]
         self.assertNotEqual(reasons[2, 1e6], reasons[2, 1e12])

@@ -417,10 +417,22 @@ class PageCache(Files):
     def test_owners_and_who_may_write_are_told(self):
         owner = self.path.stat().st_uid
         self.assertEqual([self.share_for(owner, False), self.share_for(owner + 1, True)], [1, 1])
+        self.assertEqual(self.share_for(0, False), 1)
 
     def test_others_are_told_nothing_so_nothing_is_proved(self):
         with self.assertRaisesRegex(page_cache.Unprepared, f"^{self.path}: .* neither cold nor warm can be checked"):
             self.share_for(self.path.stat().st_uid + 1, False)
+
+    def test_what_was_made_warm_stays_so_until_the_next_run(self):
+        preparer = page_cache.Preparer()
+        preparer.prepare([self.path], "warm")
+        page_cache.put_out([self.path])
+        self.assertEqual(page_cache.resident_share([self.path]), 1)
+        kind = subprocess.run(["stat", "-f", "-c", "%T", self.path], capture_output=True, text=True, check=True).stdout
+        if kind == "tmpfs\n":
+            self.skipTest("in memory, nothing is cold")
+        preparer.prepare([self.path], "cold")
+        self.assertEqual(page_cache.resident_share([self.path]), 0)
 
 
 class Stub:

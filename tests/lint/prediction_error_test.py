@@ -5,6 +5,7 @@ usage: prediction_error_test.py SCRIPTS
 
 import contextlib
 import io
+import os
 import sys
 import types
 import unittest
@@ -63,15 +64,29 @@ class Measuring(unittest.TestCase):
         experiment = chosen("assignment")["assignment"]
         made = mock.Mock()
         events = []
-        with mock.patch.multiple(script, probe=lambda *_: events.append("probe"), announce=lambda _: None,
-                                 load=lambda _options, _model, case: events.append(tuple(case.values())),
+        probe = mock.Mock(side_effect=lambda *_: events.append("probe") or f"after {len(events)}")
+        with mock.patch.multiple(script, probe=probe, announce=lambda _: None,
+                                 load=lambda _options, _preparer, _model, case: events.append(tuple(case.values())),
                                  predict=lambda *_: {}):
-            samples = script.measure(types.SimpleNamespace(turns=3), experiment, made)
+            probes, samples = script.measure(types.SimpleNamespace(turns=3), experiment, made)
         cases = len(experiment.cases())
         self.assertEqual([len(of_case) for of_case in samples], [3] * cases)
         self.assertEqual([at for at, event in enumerate(events) if event == "probe"],
                          [0, cases + 1, 2 * (cases + 1)])  # fmt: skip
         self.assertEqual(len(set(events[1 : cases + 1])), cases)
+        self.assertEqual(probes, ["after 1", f"after {cases + 2}", f"after {2 * cases + 3}"])
+
+
+class Cache(unittest.TestCase):
+    def test_only_probes_are_kept_elsewhere(self):
+        for before in ({}, {"XDG_CACHE_HOME": "/before"}):
+            with mock.patch.dict("os.environ", before):
+                if not before:
+                    os.environ.pop("XDG_CACHE_HOME", None)
+                with contextlib.suppress(KeyError), script.probes_kept_in("/probes"):
+                    self.assertEqual(os.environ["XDG_CACHE_HOME"], "/probes")
+                    raise KeyError
+                self.assertEqual(os.environ.get("XDG_CACHE_HOME"), before.get("XDG_CACHE_HOME"))
 
 
 class Errors(unittest.TestCase):

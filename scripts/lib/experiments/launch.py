@@ -18,6 +18,9 @@ class Here:
 
     name = "mpirun"
 
+    def __init__(self):
+        self.preparer = page_cache.Preparer()
+
     def ranks(self, number):
         return safeshuffle.launcher(number)
 
@@ -25,7 +28,7 @@ class Here:
         return len(machine.gpus()) or HOST_RANKS
 
     def prepare(self, files, state, dtype):
-        page_cache.prepare(files, state, dtype)
+        self.preparer.prepare(files, state, dtype)
 
 
 class Nodes:
