@@ -65,7 +65,7 @@ std::optional<KeptProbe> kept_probe(std::uint32_t world, const std::string& path
 MachineModel default_machine(DeviceKind device, std::uint32_t world) {
   MachineModel machine;
   machine.name = "defaults";
-  machine.description = "no kept probe is of this machine with as many ranks";
+  machine.description = "no probe of this machine with as many ranks is used";
   machine.device = device;
   machine.ranks_per_node = world;
   machine.cores = static_cast<unsigned>(core::available_cores());

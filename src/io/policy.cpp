@@ -7,7 +7,8 @@
 namespace safeshuffle::io {
 namespace {
 
-// Each rank leaves one core to its other threads.
+// On GPUs, each rank leaves one core to its other threads. On the host, the number does not depend
+// on the cores: threads that wait for storage need none.
 unsigned default_threads(const ReadingPlace& place) {
   const core::Defaults& defaults = defaults_on(place.device);
   const unsigned own = std::max(place.cores / place.sharers, 1U);

@@ -42,7 +42,7 @@ class Executor {
   /// after that exchange; see `error`. Throws TransportError or TimeoutError.
   void run(const std::function<void(std::uint32_t wave)>& after_wave = {});
 
-  /// When the first wave with which a tensor is complete was finished, by the clock.
+  /// When the first wave that completes a tensor was finished, by the clock.
   double first_tensor_seconds() const noexcept { return first_tensor_seconds_; }
 
   /// The first failure of this rank that was not thrown.

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from launch import run
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-PEERS = CACHE / "safeshuffle" / "peers"  # where scripts/compare has them by default
+PEERS = Path.home() / ".cache" / "safeshuffle" / "peers"  # where scripts/compare has them by default
 
 
 class Compare(unittest.TestCase):
@@ -85,7 +84,7 @@ class Compare(unittest.TestCase):
 
     @unittest.skipUnless(PEERS.is_dir(), "scripts/compare has installed nothing here")
     def test_with_another(self):
-        done, result = self.compare("--only", "safetensors-mmap", "--dtype", "f16")
+        done, result = self.compare("--environment", PEERS, "--only", "safetensors-mmap", "--dtype", "f16")
         self.assertEqual(result["proofs"], [{"system": "safetensors-mmap", "ranks": 2, "dtype": "f16",
                                              "tensors": 2 * 723}], done.stdout)  # fmt: skip
         order = [(sample["turn"], sample["system"]) for sample in result["samples"]]
