@@ -111,8 +111,12 @@ class Preparer:
         hint = ": a filesystem in memory, such as tmpfs, keeps all of them" if state == "cold" and share == 1 else ""
         raise Unprepared(f"not {state}: the page cache has {share:.1%} of the files{hint}")
 
-    def make(self, files, state):
+    def release(self):
+        """From now on, nothing keeps warm files warm; what is mapped cannot be made cold."""
         self.mappings.clear()
+
+    def make(self, files, state):
+        self.release()
         if state == "cold":
             put_out(files)
         else:

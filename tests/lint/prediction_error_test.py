@@ -60,6 +60,16 @@ class Experiments(unittest.TestCase):
 
 
 class Measuring(unittest.TestCase):
+    def test_what_the_last_load_kept_in_the_page_cache_is_not_in_the_way_of_probes(self):
+        preparer = mock.Mock()
+        with mock.patch.multiple(script, probe=preparer.probe, announce=lambda _: None, predict=lambda *_: {},
+                                 load=lambda *_: preparer.load()), \
+             mock.patch.object(script.page_cache, "Preparer", return_value=preparer):
+            script.measure(types.SimpleNamespace(turns=2), chosen("assignment")["assignment"], mock.Mock())
+        names = [call[0] for call in preparer.mock_calls]
+        loads = ["load"] * (len(names) // 2 - 2)
+        self.assertEqual(names, ["release", "probe", *loads] * 2)
+
     def test_each_turn_has_its_own_probes_and_every_load_once(self):
         experiment = chosen("assignment")["assignment"]
         made = mock.Mock()

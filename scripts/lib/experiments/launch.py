@@ -30,13 +30,20 @@ class Here:
     def prepare(self, files, state, dtype):
         self.preparer.prepare(files, state, dtype)
 
+    def release(self):
+        """The files that were prepared, which may be removed then."""
+        self.preparer.release()
+
 
 class Nodes:
-    """Several nodes, or what the user calls so. Each makes the files cold or warm for itself."""
+    """Several nodes, or what the user calls so. Each makes the files cold or warm for itself, and keeps nothing so."""
 
     def prepare(self, files, state, dtype):
         there = [sys.executable, "-m", "lib.prepare", state, dtype, *map(str, files)]
         safeshuffle.run([*self.each_node(), "env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", *there])
+
+    def release(self):
+        pass
 
 
 class Hostfile(Nodes):

@@ -163,6 +163,7 @@ class Measurement:
             if state_of(self.command) != command:
                 raise Replaced(f"{self.command} was replaced while it was measured: the results of the turn are not of "
                                "one command; measure again, with --fresh")
+        self.launcher.release()
         progress.finish()
 
     def title(self, case):
