@@ -216,6 +216,26 @@ TEST_CASE("small items that lie close together are read together", "[pack]") {
   check(table, threads);
 }
 
+TEST_CASE("rows that begin up to 10 KiB apart are read together, others one by one", "[pack]") {
+  constexpr std::uint64_t rows = 512;
+  const auto reads = [](std::uint64_t row_bytes, std::uint64_t stride) {
+    PackTable table;
+    table.append({.source = 7,
+                  .rows = rows,
+                  .row_bytes = row_bytes,
+                  .source_stride = stride,
+                  .destination_stride = row_bytes});
+    check(table, 2);
+    const ReadSlab slab(table.slab());
+    table.packed(1, &slab);
+    return slab.reads();
+  };
+  CHECK(reads(4096, 10240) < rows / 16);
+  CHECK(reads(16, 10240) < rows / 16);
+  CHECK(reads(16, 10241) == rows);
+  CHECK(reads(4096, 10241) == rows);
+}
+
 TEST_CASE("random tables, on any number of threads", "[pack]") {
   const std::size_t threads = GENERATE(1U, 2U, 4U);
   check(testing::random_table(threads), threads);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/arithmetic.hpp"
+#include "core/cached_rows.hpp"
 #include "device/convert.hpp"
 #include "device/host/memory.hpp"
 
@@ -72,7 +73,7 @@ std::vector<Position> cut_into_tasks(std::span<const PackItem> items) {
 /// cache until then.
 constexpr std::uint64_t block_bytes = std::uint64_t{256} << 10;
 
-/// Rows that are shorter, or close to each other, are read together with what lies between them.
+/// Items that are smaller, and no further apart, are read in one call.
 constexpr std::uint64_t shortest_read = 2048;
 
 /// Memory of one task for that, allocated when it is needed.
@@ -139,28 +140,26 @@ class ItemMover {
   }
 
   void read_rows(std::uint64_t begin, std::uint64_t end) const {
-    const std::uint64_t gap = item_.source_stride - item_.row_bytes;
-    const bool together = item_.source_stride <= block_bytes &&
-                          (item_.row_bytes < shortest_read || gap < item_.row_bytes);
-    const std::uint64_t rows_together = together ? block_bytes / item_.source_stride : 1;
+    const std::uint64_t joint_rows =
+        core::are_read_jointly(item_.source_stride) ? block_bytes / item_.source_stride : 1;
     for (std::uint64_t at = begin; at < end;) {
       const std::uint64_t row = at / item_.row_bytes;
       const std::uint64_t skip = at % item_.row_bytes;
       const std::uint64_t rows =
-          skip != 0 ? 1 : std::min(rows_together, core::ceil_div(end - at, item_.row_bytes));
+          skip != 0 ? 1 : std::min(joint_rows, core::ceil_div(end - at, item_.row_bytes));
       const std::uint64_t bytes = std::min(rows * item_.row_bytes - skip, end - at);
       if (rows == 1) {
         read_block(item_.source + row * item_.source_stride + skip,
                    row * item_.destination_stride + converted(skip), bytes);
       } else {
-        read_together(row, bytes);
+        read_jointly(row, bytes);
       }
       at += bytes;
     }
   }
 
   // `bytes` of rows from `row` on, the last of which may be a part.
-  void read_together(std::uint64_t row, std::uint64_t bytes) const {
+  void read_jointly(std::uint64_t row, std::uint64_t bytes) const {
     const std::uint64_t last = (bytes - 1) / item_.row_bytes;
     const std::uint64_t span = last * item_.source_stride + (bytes - last * item_.row_bytes);
     const std::span<std::byte> block = scratch(span);

@@ -1,0 +1,26 @@
+// How rows are read that lie apart from each other in a file that the page cache has, and what that
+// takes. Measured: docs/results/2026-11-22-cached.md, "Rows".
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace safeshuffle::core {
+
+/// Rows that begin this many bytes apart, or fewer, are read in one call, with what lies between
+/// them, and copied from there; of others, each is read by itself. From somewhere between 8 and 16
+/// KiB on, that is faster.
+inline constexpr std::uint64_t widest_joint_stride = 10240;
+
+inline bool are_read_jointly(std::uint64_t stride) noexcept {
+  return stride <= widest_joint_stride;
+}
+
+/// What reading one of many rows takes beyond reading as many bytes of a long block, as bytes of
+/// such a block: half of all that is read jointly; a call of its own takes as long as that does at
+/// the widest stride.
+inline std::uint64_t cached_row_overhead(std::uint64_t stride) noexcept {
+  return std::min(stride, widest_joint_stride) / 2;
+}
+
+}  // namespace safeshuffle::core
