@@ -4,8 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
+#include "safeshuffle/error.hpp"
+
+#include "core/arithmetic.hpp"
 #include "core/posix_file.hpp"
 
 namespace safeshuffle::testing {
@@ -31,5 +36,29 @@ inline void make_warm(const std::string& path, std::uint64_t offset, std::uint64
   std::vector<std::byte> buffer(bytes);
   file.read(offset, buffer);
 }
+
+/// A range, not empty, that stays in the page cache: some systems take pages away after a moment,
+/// even if memory is plentiful, but none that a process has mapped.
+class WarmRange {
+ public:
+  WarmRange(const std::string& path, std::uint64_t offset, std::uint64_t bytes) {
+    make_warm(path, offset, bytes);
+    const core::PosixFile file = core::PosixFile::open(path);
+    file.stop_readahead();
+    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    const std::uint64_t begin = core::align_down(offset, page);
+    bytes_ = offset + bytes - begin;
+    memory_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED | MAP_POPULATE, file.descriptor(),
+                     static_cast<off_t>(begin));
+    if (memory_ == MAP_FAILED) throw IoError("cannot map " + path);
+  }
+  ~WarmRange() { ::munmap(memory_, bytes_); }
+  WarmRange(const WarmRange&) = delete;
+  WarmRange& operator=(const WarmRange&) = delete;
+
+ private:
+  void* memory_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
 
 }  // namespace safeshuffle::testing

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <numeric>
+#include <optional>
 
 #include "core/arithmetic.hpp"
 #include "core/page.hpp"
@@ -101,14 +102,15 @@ TEST_CASE("what the page cache has of a file is found", "[cache_footprint]") {
   if (!bench.cold) return;
   const auto file = source::files().open(bench.files[0].path, source::Access::cached);
   CHECK(pipeline::cached_ranges(*file, size) == pipeline::Ranges{});
-  testing::make_warm(bench.files[0].path, mebibyte, mebibyte);
-  testing::make_warm(bench.files[0].path, 3 * mebibyte, page_bytes);
-  testing::make_warm(bench.files[0].path, size - 1, 1);
+  const std::string& path = bench.files[0].path;
+  const testing::WarmRange middle(path, mebibyte, mebibyte);
+  const testing::WarmRange page(path, 3 * mebibyte, page_bytes);
+  const testing::WarmRange end(path, size - 1, 1);
   CHECK(pipeline::cached_ranges(*file, size) ==
         pipeline::Ranges{{mebibyte, 2 * mebibyte},
                          {3 * mebibyte, 3 * mebibyte + page_bytes},
                          {core::align_down(size, page_bytes), size}});
-  testing::make_warm(bench.files[0].path, 0, size);
+  const testing::WarmRange everything(path, 0, size);
   CHECK(pipeline::cached_ranges(*file, size) == pipeline::Ranges{{0, size}});
 }
 
@@ -117,8 +119,8 @@ TEST_CASE("only what was not cached before is dropped", "[cache_footprint]") {
   if (!bench.cold) return;
   const std::string& partly = bench.files[0].path;
   const std::string& entirely = bench.files[1].path;
-  testing::make_warm(partly, mebibyte, mebibyte);
-  testing::make_warm(entirely, 0, size);
+  const testing::WarmRange part(partly, mebibyte, mebibyte);
+  const testing::WarmRange whole(entirely, 0, size);
   const pipeline::CachedBefore before = bench.before();
   testing::make_warm(partly, 0, size);
   SECTION("within a range") {
@@ -179,7 +181,8 @@ TEST_CASE("a handle of a dropping source leaves the page cache as it was", "[cac
   if (!bench.cold) return;
   const std::string& path = bench.files[0].path;
   const std::uint64_t cached = GENERATE(0U, 2 * page_bytes);
-  if (cached != 0) testing::make_warm(path, mebibyte, cached);
+  std::optional<testing::WarmRange> kept;
+  if (cached != 0) kept.emplace(path, mebibyte, cached);
   const pipeline::DroppingSource source(source::files());
   CHECK(source.open(path, source::Access::cached)->cached_bytes(0, size) == cached);
   for (const std::uint64_t read : {std::uint64_t{8}, mebibyte, size}) {
