@@ -25,10 +25,13 @@ double node_median(const Probe& probe, std::string_view name) {
   return median(probe, name, single ? Of::one_rank : Of::node);
 }
 
-/// What remains of the rate `fresh`, to new memory, if moving data itself, at `used`, took no time;
-/// 0 if touching memory for the first time takes none.
+/// What remains of the rate `fresh`, to new memory, if moving data itself, at `used`, took no time.
+/// Touching memory for the first time may take too little to be seen; it takes a hundredth of
+/// moving at least, so that it is known and finite. 0 if either is not known.
 double remainder(double used, double fresh) {
-  return used > 0 && fresh > 0 && fresh < used ? 1 / (1 / fresh - 1 / used) : 0;
+  if (used <= 0 || fresh <= 0) return 0;
+  constexpr double least = 0.01;
+  return 1 / std::max(1 / fresh - 1 / used, least / used);
 }
 
 /// Of each rank, while all touch memory: by reading what is cached, as loads do, else by copying.
