@@ -32,7 +32,7 @@ struct MachineModel {
   /// "each rank" were measured; any other number shares the cores of a node.
   std::uint32_t ranks_per_node = 1;
 
-  unsigned cores = 1;  ///< of a node; used on the host
+  unsigned cores = 1;  ///< of a node: ranks open files with them and, on the host, do all else
 
   Costs costs;
 

@@ -8,6 +8,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/cached_rows.hpp"
 #include "plan/schedule.hpp"
 #include "plan/shard.hpp"
 
@@ -184,6 +185,13 @@ Share share_of(const Cut& cut, const RankColumns& columns, std::uint64_t begin, 
   if (begin == end || columns.row_bytes() == 0) return {};
   const std::uint64_t prefix = kept_before(cut, columns, begin);
   return {prefix, kept_before(cut, columns, end) - prefix};
+}
+
+std::uint64_t cached_overhead(const Cut& cut, const RankColumns& columns, std::uint64_t bytes) {
+  const std::uint64_t row_bytes = columns.row_bytes();
+  const bool one_piece = cut.rows <= 1 || row_bytes == 0 || row_bytes == cut.row_bytes;
+  if (one_piece) return 0;
+  return bytes / row_bytes * columns.columns().size() * core::cached_row_overhead(cut.row_bytes);
 }
 
 }  // namespace safeshuffle::plan

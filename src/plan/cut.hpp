@@ -82,4 +82,8 @@ struct Share {
 /// [begin, end) may be any stored bytes of the tensor.
 Share share_of(const Cut& cut, const RankColumns& columns, std::uint64_t begin, std::uint64_t end);
 
+/// What it takes the host to read `bytes` of a share from the page cache beyond reading as many in
+/// one piece, in such bytes (core::cached_row_overhead).
+std::uint64_t cached_overhead(const Cut& cut, const RankColumns& columns, std::uint64_t bytes);
+
 }  // namespace safeshuffle::plan

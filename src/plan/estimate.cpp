@@ -15,20 +15,49 @@ double seconds_for(double bytes, double rate) {
   return rate > 0 ? bytes / rate : 0;
 }
 
-// Stored bytes that each rank of a replica keeps of tensors that are sliced.
-std::vector<double> kept_bytes(const Schedule& schedule, const Geometries& geometries) {
-  std::vector<double> kept(schedule.replica_size);
+/// What packing straight from the page cache reads, in bytes; cached_overhead included.
+struct CachedReads {
+  std::vector<double> sliced;     ///< by shard: of tensors that are sliced, what it keeps
+  double exchanged_overhead = 0;  ///< of all others, by all readers
+};
+
+CachedReads cached_reads(const Schedule& schedule, const Geometries& geometries) {
+  CachedReads reads{std::vector<double>(schedule.replica_size)};
   std::vector<RankRun> runs;
+  RankColumns columns;
   for (std::size_t i = 0; i < geometries.example.size(); ++i) {
-    if (geometries.tensors[i] == 0 || !schedule.sliced[geometries.example[i]]) continue;
-    rank_runs(schedule, geometries.example[i], runs);
-    const std::uint64_t rows = schedule.cuts[geometries.example[i]].rows;
+    const std::uint32_t tensor = geometries.example[i];
+    if (geometries.tensors[i] == 0) continue;
+    const Cut& cut = schedule.cuts[tensor];
+    rank_runs(schedule, tensor, runs);
     for (const RankRun& run : runs) {
-      const auto bytes = static_cast<double>(geometries.tensors[i] * rows * run.row_bytes);
-      for (std::uint32_t shard = run.first; shard < run.end; ++shard) kept[shard] += bytes;
+      columns.assign(schedule, tensor, run.first);
+      const std::uint64_t bytes = cut.rows * run.row_bytes;
+      const std::uint64_t overhead = cached_overhead(cut, columns, bytes);
+      const auto of_all = [&](std::uint64_t of_one) {
+        return static_cast<double>(geometries.tensors[i] * of_one);
+      };
+      if (!schedule.sliced[tensor]) {
+        reads.exchanged_overhead += of_all(overhead) * (run.end - run.first);
+        continue;
+      }
+      for (std::uint32_t shard = run.first; shard < run.end; ++shard) {
+        reads.sliced[shard] += of_all(bytes + overhead);
+      }
     }
   }
-  return kept;
+  return reads;
+}
+
+double exchanged_bytes(const RankSummary& rank) {
+  return static_cast<double>(rank.read_bytes - rank.sliced_bytes);
+}
+
+// Of all ranks.
+double exchanged_bytes(const Schedule& schedule) {
+  double bytes = 0;
+  for (const RankSummary& rank : schedule.ranks) bytes += exchanged_bytes(rank);
+  return bytes;
 }
 
 // Of the bytes of all tensors, those whose element type changes.
@@ -52,14 +81,16 @@ class Estimate {
         costs_(with_defaults(site.costs, site.device)),
         cold_rate_(cold_rate(site, costs_)),
         nodes_(nodes_of(schedule, site)),
-        kept_(kept_bytes(schedule, geometries)),
+        cached_(cached_reads(schedule, geometries)),
+        exchanged_(exchanged_bytes(schedule)),
         converted_(converted_share(schedule, geometries)) {}
 
   StepSeconds seconds() const {
     StepSeconds longest;
     for (const Node& node : nodes_) {
-      for (const RankSummary& rank : node.ranks) take_longest(seconds_of(rank, node), longest);
-      const double storage = seconds_for(cold_bytes(node), cold_rate_.node);
+      const double cached = seconds_for(sum(node, &Estimate::cached_bytes), costs_.read_warm_node);
+      for (const RankSummary& rank : node) take_longest(seconds_of(rank, cached), longest);
+      const double storage = seconds_for(sum(node, &Estimate::cold_bytes), cold_rate_.node);
       take_longest({.read = storage, .total = storage}, longest);
     }
     longest.waves = schedule_.waves * costs_.wave_seconds;
@@ -68,10 +99,7 @@ class Estimate {
   }
 
  private:
-  struct Node {
-    std::span<const RankSummary> ranks;
-    std::uint32_t readers = 0;  // of its ranks
-  };
+  using Node = std::span<const RankSummary>;
 
   /// Of reading what is not in the page cache: one rank alone, and all ranks of a node.
   struct ColdRate {
@@ -90,10 +118,7 @@ class Estimate {
     const std::size_t per_node = core::ceil_div(ranks.size(), site.nodes);
     std::vector<Node> nodes;
     for (std::size_t first = 0; first < ranks.size(); first += per_node) {
-      Node node{ranks.subspan(first, std::min(per_node, ranks.size() - first))};
-      node.readers = static_cast<std::uint32_t>(std::ranges::count_if(
-          node.ranks, [](const RankSummary& rank) { return rank.read_bytes != 0; }));
-      nodes.push_back(node);
+      nodes.push_back(ranks.subspan(first, std::min(per_node, ranks.size() - first)));
     }
     return nodes;
   }
@@ -104,24 +129,19 @@ class Estimate {
     return (1 - site_.cached_share) * static_cast<double>(rank.read_bytes);
   }
 
-  double cold_bytes(const Node& node) const {
-    double bytes = 0;
-    for (const RankSummary& rank : node.ranks) bytes += cold_bytes(rank);
-    return bytes;
+  double sum(Node node, double (Estimate::*bytes)(const RankSummary&) const) const {
+    double sum = 0;
+    for (const RankSummary& rank : node) sum += (this->*bytes)(rank);
+    return sum;
   }
 
-  // The host packs slices straight from the page cache, and passes over what it does not keep.
+  // The host packs straight from the page cache, and passes over what it does not keep of slices.
   double cached_bytes(const RankSummary& rank) const {
-    const auto read = static_cast<double>(rank.read_bytes);
-    const double passed_over = on_gpus() ? 0
-                                         : static_cast<double>(rank.sliced_bytes) -
-                                               kept_[shard_index(schedule_, rank.rank)];
-    return site_.cached_share * (read - passed_over);
-  }
-
-  // Of one rank, while all others that read do so as well.
-  double warm_rate(const Node& node) const {
-    return std::min(costs_.read_warm_rank, costs_.read_warm_node / std::max(node.readers, 1U));
+    if (on_gpus()) return site_.cached_share * static_cast<double>(rank.read_bytes);
+    const double exchanged = exchanged_bytes(rank);
+    const double overhead = exchanged > 0 ? cached_.exchanged_overhead * exchanged / exchanged_ : 0;
+    return site_.cached_share *
+           (exchanged + overhead + cached_.sliced[shard_index(schedule_, rank.rank)]);
   }
 
   static void take_longest(const StepSeconds& seconds, StepSeconds& longest) {
@@ -139,8 +159,10 @@ class Estimate {
            converted_ * seconds_for(bytes, costs_.pack_convert);
   }
 
-  StepSeconds seconds_of(const RankSummary& rank, const Node& node) const {
-    const double cached = seconds_for(cached_bytes(rank), warm_rate(node));
+  // `cached_by_node`: that all ranks of the node together take at least for what is cached.
+  StepSeconds seconds_of(const RankSummary& rank, double cached_by_node) const {
+    const double alone = seconds_for(cached_bytes(rank), costs_.read_warm_rank);
+    const double cached = rank.read_bytes == 0 ? 0 : std::max(alone, cached_by_node);
     const double cold = seconds_for(cold_bytes(rank), cold_rate_.rank);
     StepSeconds seconds;
     seconds.open = seconds_per_file * static_cast<double>(rank.files.size());
@@ -168,7 +190,8 @@ class Estimate {
   const Costs costs_;
   const ColdRate cold_rate_;
   const std::vector<Node> nodes_;
-  const std::vector<double> kept_;  // by shard
+  const CachedReads cached_;
+  const double exchanged_;  // bytes that all ranks read of what is exchanged
   const double converted_;
 };
 

@@ -9,9 +9,9 @@
 
 namespace safeshuffle::plan {
 
-/// Opening a file of which the page cache has all, identifying and closing it. Measured with two
-/// ranks per core.
-inline constexpr double seconds_per_file = 30e-6;
+/// Of one core: finding and opening a file that the page cache has, reading its header and closing
+/// it (docs/results/2026-11-24-scaling.md, 10,000 files).
+inline constexpr double seconds_per_file = 40e-6;
 
 /// From the first read to the last tensor, by the costs of the site, of a schedule that is filled.
 /// Every step of a rank takes its bytes by its rate. Storage works beside the ranks. On the host,

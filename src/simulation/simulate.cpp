@@ -48,6 +48,11 @@ class RecentTraffic {
   std::deque<std::vector<Traffic>> waves_;
 };
 
+// At least 1: a rank opens its files one after the other.
+double ranks_per_core(const Cluster& cluster) {
+  return std::max(1.0, static_cast<double>(cluster.ranks_per_node()) / cluster.machine.cores);
+}
+
 class Simulator {
  public:
   Simulator(const plan::Schedule& schedule, const Cluster& cluster, bool records)
@@ -55,6 +60,7 @@ class Simulator {
         per_node_(cluster.ranks_per_node()),
         work_(cluster),
         wave_seconds_(cluster.machine.costs.wave_seconds),
+        seconds_per_file_(plan::seconds_per_file * ranks_per_core(cluster)),
         first_complete_(plan::first_complete_wave(schedule)),
         packs_while_reading_(cluster.machine.device == DeviceKind::host &&
                              cluster.cached_share == 1),
@@ -94,7 +100,7 @@ class Simulator {
   void open() {
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
       const double seconds =
-          plan::seconds_per_file * static_cast<double>(schedule_.ranks[rank].files.size());
+          seconds_per_file_ * static_cast<double>(schedule_.ranks[rank].files.size());
       result_.ranks[rank].open = seconds;
       now_ = std::max(now_, seconds);
     }
@@ -222,6 +228,7 @@ class Simulator {
   const std::uint32_t per_node_;
   const WorkModel work_;
   const double wave_seconds_;
+  const double seconds_per_file_;
   const std::uint32_t first_complete_;  // wave
   const bool packs_while_reading_;
   const bool records_;

@@ -42,19 +42,18 @@ void TrafficCounter::add_slab(std::uint32_t reader, bool exchanged) {
 // A slice.
 void TrafficCounter::add_own(const Segment& segment, std::uint32_t reader) {
   columns_.assign(schedule_, segment.tensor, reader);
-  const std::uint64_t stored =
-      share_of(schedule_.cuts[segment.tensor], columns_, segment.begin, segment.end).bytes;
-  pack(segment, reader, stored);
-  traffic_[reader].own += converted(segment, stored);
-  land(segment.tensor, reader, converted(segment, stored));
+  const Kept kept = kept_by(plan::shard_index(schedule_, reader), segment, columns_);
+  const double bytes = converted(segment, kept.stored);
+  pack(segment, reader, kept);
+  traffic_[reader].own += bytes;
+  land(segment.tensor, reader, bytes);
 }
 
 void TrafficCounter::add_broadcast(const Segment& segment, std::uint32_t reader) {
   columns_.assign(schedule_, segment.tensor, reader);
-  const std::uint64_t stored =
-      share_of(schedule_.cuts[segment.tensor], columns_, segment.begin, segment.end).bytes;
-  const double bytes = converted(segment, stored);
-  pack(segment, reader, stored);
+  const Kept kept = kept_by(plan::shard_index(schedule_, reader), segment, columns_);
+  const double bytes = converted(segment, kept.stored);
+  pack(segment, reader, kept);
   traffic_[reader].own += bytes;
   traffic_[reader].sent += bytes * (schedule_.world - 1);
   // Passed on from each rank to the next, and from the last to the first.
@@ -76,7 +75,7 @@ void TrafficCounter::add_run(const Segment& segment, std::uint32_t reader, const
   const double bytes = converted(segment, kept.stored);
   const std::uint32_t replica = plan::replica_of(schedule_, reader);
   const std::uint32_t rank = plan::twin_of(schedule_, kept.shard, replica);
-  pack(segment, reader, kept.stored);
+  pack(segment, reader, kept);
   land(segment.tensor, rank, bytes);
   if (rank == reader) {
     traffic_[rank].own += bytes;
@@ -106,9 +105,10 @@ void TrafficCounter::add_message(std::uint32_t from, std::uint32_t to, double by
   receiver.received_far += bytes;
 }
 
-void TrafficCounter::pack(const Segment& segment, std::uint32_t reader, std::uint64_t stored) {
-  const auto bytes = static_cast<double>(stored);
+void TrafficCounter::pack(const Segment& segment, std::uint32_t reader, const Kept& kept) {
+  const auto bytes = static_cast<double>(kept.stored);
   traffic_[reader].packed += bytes;
+  traffic_[reader].overhead += static_cast<double>(kept.overhead);
   const DType stored_type = schedule_.catalog.tensors()[segment.tensor].dtype;
   if (stored_type != schedule_.dtypes[segment.tensor]) traffic_[reader].converted += bytes;
 }
@@ -121,6 +121,13 @@ double TrafficCounter::converted(const Segment& segment, std::uint64_t stored) c
   return static_cast<double>(plan::converted_bytes(schedule_, segment.tensor, stored));
 }
 
+TrafficCounter::Kept TrafficCounter::kept_by(std::uint32_t shard, const Segment& segment,
+                                             const plan::RankColumns& columns) const {
+  const plan::Cut& cut = schedule_.cuts[segment.tensor];
+  const std::uint64_t stored = share_of(cut, columns, segment.begin, segment.end).bytes;
+  return {shard, stored, cached_overhead(cut, columns, stored)};
+}
+
 // Whole tensors of one geometry are alike; most are read whole.
 const std::vector<TrafficCounter::Kept>& TrafficCounter::kept_of(const Segment& segment) {
   const std::uint32_t tensor = segment.tensor;
@@ -128,12 +135,11 @@ const std::vector<TrafficCounter::Kept>& TrafficCounter::kept_of(const Segment& 
   std::vector<Kept>& kept = whole ? whole_[geometries_.of_tensor[tensor]] : part_;
   if (whole && !kept.empty()) return kept;
   kept.clear();
-  plan::for_each_receiver(
-      schedule_, tensor, columns_, [&](std::uint32_t shard, const plan::RankColumns& columns) {
-        const plan::Share share =
-            share_of(schedule_.cuts[tensor], columns, segment.begin, segment.end);
-        if (share.bytes != 0) kept.push_back({shard, share.bytes});
-      });
+  plan::for_each_receiver(schedule_, tensor, columns_,
+                          [&](std::uint32_t shard, const plan::RankColumns& columns) {
+                            const Kept of_shard = kept_by(shard, segment, columns);
+                            if (of_shard.stored != 0) kept.push_back(of_shard);
+                          });
   return kept;
 }
 

@@ -23,6 +23,7 @@ struct Traffic {
   double read = 0;
   double packed = 0;     ///< of what was read: for each rank that gets it, and of broadcasts once
   double converted = 0;  ///< of what is packed, what is converted
+  double overhead = 0;   ///< of packing it straight from the page cache (plan::cached_overhead)
   double own = 0;        ///< of what is packed, what the rank keeps itself
   double landed = 0;     ///< unpacked after the exchange
   Messages exchange;
@@ -47,6 +48,7 @@ class TrafficCounter {
   struct Kept {  // by a rank of a replica
     std::uint32_t shard = 0;
     std::uint64_t stored = 0;
+    std::uint64_t overhead = 0;  // see Traffic
   };
 
   void add_slab(std::uint32_t reader, bool exchanged);
@@ -55,9 +57,11 @@ class TrafficCounter {
   void add_broadcast(const plan::Segment& segment, std::uint32_t reader);
   void add_run(const plan::Segment& segment, std::uint32_t reader, const Kept& kept);
   void add_message(std::uint32_t from, std::uint32_t to, double bytes, Messages Traffic::*messages);
-  void pack(const plan::Segment& segment, std::uint32_t reader, std::uint64_t stored);
+  void pack(const plan::Segment& segment, std::uint32_t reader, const Kept& kept);
   void land(std::uint32_t tensor, std::uint32_t rank, double bytes);
   double converted(const plan::Segment& segment, std::uint64_t stored) const;
+  Kept kept_by(std::uint32_t shard, const plan::Segment& segment,
+               const plan::RankColumns& columns) const;
   const std::vector<Kept>& kept_of(const plan::Segment& segment);
   bool is_far(std::uint32_t a, std::uint32_t b) const noexcept {
     return a / ranks_per_node_ != b / ranks_per_node_;

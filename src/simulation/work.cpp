@@ -77,7 +77,7 @@ Work WorkModel::last_copy(const Traffic& traffic) const {
 Work WorkModel::pack(const Traffic& traffic, bool fresh) const {
   Work work;
   const double cached = on_gpus_ ? 0 : cluster_.cached_share;
-  add_cores(cached * traffic.packed, warm_, work);
+  add_cores(cached * (traffic.packed + traffic.overhead), warm_, work);
   add_cores((1 - cached) * traffic.packed, pack_, work);
   add_cores(traffic.converted, convert_, work);
   touch(traffic.own + (fresh ? traffic.exchange.sent : 0), work);

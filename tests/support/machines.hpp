@@ -7,13 +7,14 @@
 
 namespace safeshuffle::testing {
 
-/// Nodes with GPUs: storage 2 GB/s for a rank and 4 for a node, page cache 8 and 16, PCIe 10,
-/// packing 100, exchange 20, network of a node 10 GB/s; waves take nothing.
+/// Nodes with GPUs and 4 cores: storage 2 GB/s for a rank and 4 for a node, page cache 8 and 16,
+/// PCIe 10, packing 100, exchange 20, network of a node 10 GB/s; waves take nothing.
 inline MachineModel gpu_machine(std::uint32_t ranks_per_node = 4) {
   MachineModel machine;
   machine.name = "gpus";
   machine.device = DeviceKind::cuda;
   machine.ranks_per_node = ranks_per_node;
+  machine.cores = 4;
   machine.costs = {.read_cold_direct_rank = 2e9,
                    .read_cold_direct_node = 4e9,
                    .read_warm_rank = 8e9,

@@ -107,6 +107,38 @@ TEST_CASE("on the host, the steps of a rank follow one another", "[prediction]")
   check(converted.exchange, 1.0 / 12);
 }
 
+TEST_CASE("a rank that reads most of what is cached is not slowed down by idle ones",
+          "[prediction]") {
+  const Cluster cluster = make_cluster(host_machine(), 2, 1, 1);
+  const auto read = [&](std::uint64_t second) {
+    const Catalog catalog =
+        make_catalog({{{"t0", DType::U8, {1000, mb}}}, {{"t1", DType::U8, {second, mb}}}});
+    PlanOptions options;
+    options.assignment = Assignment::round_robin;
+    const Plan plan = make_plan(catalog, {cut(0, 1000), cut(0, second)}, 2, options);
+    return predict(plan, site_of(cluster)).read;
+  };
+  check(read(2), 0.25);        // by one rank, at 4 GB/s
+  check(read(1000), 2.0 / 6);  // by both, at 6 GB/s
+}
+
+TEST_CASE("rows that lie apart in the page cache take longer than their bytes", "[prediction]") {
+  const Cluster cluster = make_cluster(host_machine(), 2, 1, 1);
+  const auto read = [&](std::uint64_t rows, std::uint64_t columns, Assignment assignment) {
+    PlanOptions options;
+    options.assignment = assignment;
+    const Plan plan = make_plan(make_catalog({{{"t", DType::U8, {rows, columns}}}}),
+                                {cut(1, columns)}, 2, options);
+    return predict(plan, site_of(cluster)).read;
+  };
+  // 1 GB: half for each rank and, of rows that are read jointly, half of all for each rank beside
+  // it; by both ranks at 6 GB/s, or by one at 4.
+  check(read(125'000, 8000, Assignment::sliced), 2.0 / 6);
+  check(read(125'000, 8000, Assignment::round_robin), 2.0 / 4);
+  // As much as 5120 bytes for each row of each rank that is read by itself.
+  check(read(10'000, 100'000, Assignment::sliced), (1 + 2 * 0.0512) / 6);
+}
+
 TEST_CASE("ranks share the cores of their node", "[prediction]") {
   const auto pack = [](std::uint32_t world) {
     return site_of(make_cluster(host_machine(), world, 1, 0)).costs.pack;
