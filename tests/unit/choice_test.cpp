@@ -61,6 +61,20 @@ TEST_CASE("even files are dealt in turns, uneven ones so that they are even", "[
   CHECK(chosen({1000}, 1) == Assignment::round_robin);
 }
 
+TEST_CASE("what is less than 5 % less even, or faster, makes no difference", "[choice]") {
+  PlanOptions options;
+  options.site.costs.read_cold_direct_rank = 1e6;  // so that nothing else matters
+  const auto chosen = [&](std::size_t in_first) {
+    std::vector<std::vector<Made>> files(2);
+    for (std::size_t i = 0; i < 200; ++i) {
+      files[i < in_first ? 0 : 1].push_back({numbered("t", i), DType::U8, {mi}});
+    }
+    return make_plan(make_catalog(files), {200, whole()}, 2, options).assignment();
+  };
+  CHECK(chosen(104) == Assignment::round_robin);  // 4 % more than the average
+  CHECK(chosen(107) == Assignment::striped);
+}
+
 TEST_CASE("one file on many ranks is striped", "[choice]") {
   std::vector<Made> tensors;
   for (std::size_t i = 0; i < 64; ++i) tensors.push_back({numbered("t", i), DType::U8, {mi}});
