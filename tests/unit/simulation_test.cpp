@@ -96,6 +96,19 @@ TEST_CASE("ranks share a disk, and one that is left alone gets all of it", "[sim
   check(load.use.storage * load.seconds, 1.5);
 }
 
+TEST_CASE("GPUs share the path from the host, if the node has a limit for all", "[simulation]") {
+  MachineModel machine = gpu_machine();
+  const auto first_read = [&](std::uint32_t world) {
+    const Simulation load = simulated(2, on(machine, world, 1));
+    const SimulatedSpan span = span_of(load, Step::read, 0, 0);
+    return span.end - span.begin;
+  };
+  check(first_read(2), 0.125);  // from the page cache, 8 GB/s each
+  machine.host_to_device_node = 8e9;
+  check(first_read(2), 0.25);
+  check(first_read(1), 0.125);
+}
+
 TEST_CASE("what cannot be hidden behind an exchange adds to it", "[simulation]") {
   MachineModel machine = gpu_machine();
   machine.costs.exchange = 0.5e9;
