@@ -138,7 +138,12 @@ std::string cache_line(const Report& report) {
                   format_size(read), format_size(sum.after));
   if (sum.unknown != 0) text += fmt::format(" ({} not known)", format_size(sum.unknown));
   if (sum.dropped != 0) text += fmt::format("; dropped {}", format_size(sum.dropped));
-  return text + fmt::format("; reading took {:.{}f} s\n", seconds, decimals(report));
+  text += fmt::format("; reading took {:.{}f} s", seconds, decimals(report));
+  if (report.ceilings && report.ceilings->seconds_without_prefetch) {
+    text += fmt::format(", direct reads would take about {:.{}f} s",
+                        *report.ceilings->seconds_without_prefetch, decimals(report));
+  }
+  return text + "\n";
 }
 
 std::string result_line(const Report& report) {

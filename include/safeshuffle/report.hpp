@@ -122,6 +122,9 @@ struct Ceilings {
   std::string probe;           ///< path of the kept result
   std::string date;            ///< of the probe
   std::vector<Reached> steps;  ///< for which there is a ceiling
+  /// With Options::prefetch: what reading would take at least if the same were read directly; empty
+  /// if not known.
+  std::optional<double> seconds_without_prefetch;
 };
 
 /// The whole load.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "safeshuffle/probe.hpp"
@@ -96,15 +97,25 @@ void add_bytes(const RankReport& rank, ReadBytes& sum) {
   if (unseen > 0) add_unseen(rank, unseen, sum);
 }
 
+ReadBytes read_bytes(const Report& report) {
+  ReadBytes bytes;
+  for (const RankReport& rank : report.ranks) add_bytes(rank, bytes);
+  return bytes;
+}
+
+double node_count(const Report& report) {
+  std::set<std::string> nodes;
+  for (const RankReport& rank : report.ranks) nodes.insert(rank.host);
+  return static_cast<double>(nodes.size());
+}
+
 /// What all nodes together need at least for reading in these ways, one after the other.
 struct ReadCeiling {
   std::string name;
   double seconds = 0;  ///< on one node; 0: not known
 };
 
-ReadCeiling read_ceiling(const Report& report, const Costs& costs) {
-  ReadBytes bytes;
-  for (const RankReport& rank : report.ranks) add_bytes(rank, bytes);
+ReadCeiling read_ceiling(const ReadBytes& bytes, const Costs& costs) {
   if (bytes.unknown > 0) return {};
   ReadCeiling ceiling;
   const auto add = [&ceiling](const char* name, double part, double rate) {
@@ -119,10 +130,15 @@ ReadCeiling read_ceiling(const Report& report, const Costs& costs) {
   return known ? ceiling : ReadCeiling{};
 }
 
-/// Whether automatic mode found something in the page cache.
-bool was_cached(const RankReport& rank) {
+/// Whether automatic mode read something for this reason.
+bool has_read(const RankReport& rank, std::string_view reason) {
   return std::ranges::any_of(rank.read_choices,
-                             [](const ReadChoice& choice) { return choice.reason == "cached"; });
+                             [&](const ReadChoice& choice) { return choice.reason == reason; });
+}
+
+bool any_has_read(const Report& report, std::string_view reason) {
+  return std::ranges::any_of(report.ranks,
+                             [&](const RankReport& rank) { return has_read(rank, reason); });
 }
 
 /// Whether the loading threads themselves read, straight from the page cache to where the data is
@@ -132,26 +148,33 @@ bool reads_in_place(const Report& report) {
       sum(report, [](const RankReport& rank) { return phase_seconds(rank, Phase::read); });
   const double busy = sum(report, [](const RankReport& rank) { return rank.read_busy_seconds; });
   constexpr double more = 1.05;  // than a wait takes by itself
-  return is_on_host(report) && std::ranges::any_of(report.ranks, was_cached) &&
-         waited > more * busy;
+  return is_on_host(report) && any_has_read(report, "cached") && waited > more * busy;
 }
 
 std::optional<Reached> reached_by_reading(const Report& report, const Costs& costs) {
-  ReadCeiling ceiling = read_ceiling(report, costs);
+  ReadCeiling ceiling = read_ceiling(read_bytes(report), costs);
   if (ceiling.seconds <= 0) return {};
-  std::set<std::string> nodes;
   double seconds = 0;
   for (const RankReport& rank : report.ranks) {
-    nodes.insert(rank.host);
     seconds = std::max({seconds, rank.read_busy_seconds, phase_seconds(rank, Phase::read)});
   }
-  ceiling.seconds /= static_cast<double>(nodes.size());
+  ceiling.seconds /= node_count(report);
   if (reads_in_place(report)) {
     ceiling.name += " into new memory";
     ceiling.seconds += seconds_at(own_bytes(report), costs.first_touch);
   }
   return reached(Phase::read, ceiling.name, total(report, &RankReport::read_bytes), seconds,
                  ceiling.seconds);
+}
+
+/// What reading would take at least if direct reads had taken the place of prefetching.
+std::optional<double> seconds_without_prefetch(const Report& report, const Costs& costs) {
+  if (!any_has_read(report, "prefetch")) return {};
+  ReadBytes bytes = read_bytes(report);
+  bytes.cold_direct += std::exchange(bytes.cold_buffered, 0);
+  const double seconds = read_ceiling(bytes, costs).seconds / node_count(report);
+  if (seconds <= 0) return {};
+  return seconds;
 }
 
 /// Data is copied onto the device while other data is read.
@@ -201,7 +224,7 @@ Bottleneck bottleneck(const Report& report) {
 }
 
 void add_ceilings(Report& report, const KeptProbe& probe) {
-  Ceilings ceilings{probe.path, probe.date, {}};
+  Ceilings ceilings{probe.path, probe.date, {}, seconds_without_prefetch(report, probe.costs)};
   for (const auto& step :
        {reached_by_reading(report, probe.costs), reached_by_staging(report, probe.costs),
         reached_by_packing(report, probe.costs), reached_by_exchange(report, probe.costs)}) {

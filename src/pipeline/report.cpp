@@ -53,6 +53,9 @@ nlohmann::ordered_json ceilings_json(const Ceilings& ceilings) {
   nlohmann::ordered_json json{{"probe", ceilings.probe}, {"date", ceilings.date}};
   json["steps"] = nlohmann::ordered_json::array();
   for (const Reached& reached : ceilings.steps) json["steps"].push_back(reached_json(reached));
+  if (ceilings.seconds_without_prefetch) {
+    json["seconds_without_prefetch"] = *ceilings.seconds_without_prefetch;
+  }
   return json;
 }
 

@@ -64,6 +64,10 @@ const Reached* find(const Report& report, Phase step) {
   return nullptr;
 }
 
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 bool near(double a, double b) {
   return std::abs(a - b) < 1e-6 * std::abs(b);
 }
@@ -141,6 +145,27 @@ TEST_CASE("what was prefetched was cold, read ahead or not", "[ceilings]") {
   for (RankReport& rank : report.ranks) rank.cache->before = 600;
   report = with_ceilings(report);
   CHECK(find(report, Phase::read)->ceiling == "cold buffered and warm");
+}
+
+TEST_CASE("what prefetching cost is told by what direct reads would take", "[ceilings]") {
+  Report report = sample();
+  CHECK_FALSE(with_ceilings(report).ceilings->seconds_without_prefetch);
+  for (RankReport& rank : report.ranks) {
+    rank.read_choices = {{false, "prefetch", 3'000'000'000}, {false, "cached", 1'000'000'000}};
+    rank.cache = CacheUse{.before = 1'000'000'000, .after = 4'000'000'000};
+  }
+  const auto seconds = [&] { return with_ceilings(report).ceilings->seconds_without_prefetch; };
+  REQUIRE(seconds());
+  CHECK(near(*seconds(), 6.0 / 8 + 2.0 / 20));
+  CHECK(contains(app::summary(with_ceilings(report)),
+                 "; reading took 2.000 s, direct reads would take about 0.850 s\n"));
+  CHECK(near(
+      nlohmann::json::parse(to_json(with_ceilings(report)))["ceilings"]["seconds_without_prefetch"],
+      0.85));
+  report.ranks[1].host = "b";
+  CHECK(near(*seconds(), 0.425));
+  CHECK_FALSE(with_ceilings(report, {.read_cold_buffered_node = 5e9, .read_warm_node = 20e9})
+                  .ceilings->seconds_without_prefetch);
 }
 
 TEST_CASE("a rank that reads nothing does not hide what the others read", "[ceilings]") {
