@@ -293,8 +293,10 @@ class Figures(unittest.TestCase):
                          ("other", "ours", "warm"))
         self.assertEqual(other["cpu_seconds_per_gigabyte"], {"median": 3.0, "least": 3.0, "most": 3.0})
         self.assertIsNone(other["peak_resident_gigabytes"])  # unknown, not 0
-        axes = chart.experiment_of(measured).axes
+        drawn = chart.experiment_of(measured)
+        axes = drawn.axes
         self.assertEqual((axes["system"], axes["cache"], axes["ranks"]), (("ours", "other"), ["cold", "warm"], [2]))
+        self.assertEqual(drawn.plots[0].title, "GB/s by ranks and system, --dtype keep")  # which all loads have
 
 
 class Peers(unittest.TestCase):

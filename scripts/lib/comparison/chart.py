@@ -1,7 +1,10 @@
 """A comparison in the form of an experiment, in which systems are an axis: for plots."""
 
+import dataclasses
+
 from lib.experiments import outputs, samples
 from lib.experiments.experiment import CEILINGS, RATE, Experiment, Model, Plot
+from lib.experiments.measurement import title_of
 from lib.figures import figures
 
 MODEL = "the model"
@@ -57,11 +60,20 @@ def read(directory):
     return as_measured(outputs.read(directory))
 
 
+def plots_of(axes):
+    """What all loads have in common is in the titles."""
+    common = {axis: values[0] for axis, values in axes.items() if len(values) == 1}
+    return tuple(dataclasses.replace(plot, title=", ".join(filter(None, (plot.title, title_of(common, common)))))
+                 for plot in PLOTS)
+
+
 def experiment_of(measured):
     """Its axes and plots."""
     def values(axis):
         return tuple(dict.fromkeys(entry["case"][axis] for entry in measured["summary"]))
 
+    cache, dtypes = values("cache"), values("dtype")
     return Experiment(name="compare", title="", question="", models=(Model(MODEL, "", 1),), ranks=values("ranks"),
-                      cache=values("cache"), load={"dtype": values("dtype"), "system": values("system")}, turns=1,
-                      ceilings=(), plots=PLOTS, grows_with_ranks=False, note="", definition={})
+                      cache=cache, load={"dtype": dtypes, "system": values("system")}, turns=1, ceilings=(),
+                      plots=plots_of({"cache": cache, "dtype": dtypes}), grows_with_ranks=False, note="",
+                      definition={})

@@ -38,7 +38,7 @@ STYLE = {
     "axes.grid": True, "grid.color": "#E3E3E3", "grid.linewidth": 0.8, "legend.frameon": False,
     "svg.hashsalt": "safeshuffle", "figure.dpi": DPI,
 }
-DOTTED_CEILINGS = ("cached-read",)  # so that two of one case can be told apart
+CEILING_LINES = {"fio": "-", "memory-copy": "-.", "cached-read": ":"}
 IDEAL_STYLE = {"color": IDEAL_COLOUR, "linestyle": (0, (5, 3)), "linewidth": 1.2}
 
 
@@ -148,7 +148,7 @@ def ceilings(panel, entries):
 
 
 def ceiling_style(name):
-    return {"color": CEILING_COLOUR, "linestyle": ":" if name in DOTTED_CEILINGS else "-.", "linewidth": 1.2}
+    return {"color": CEILING_COLOUR, "linestyle": CEILING_LINES[name], "linewidth": 1.2}
 
 
 def series_values(experiment, plot):
@@ -189,9 +189,7 @@ def draw_ceiling(axes, at, limits, name):
 def ceiling_handles(result, panels):
     names = sorted({name for panel in panels for entry in panel.entries
                     for name in findings.ceilings_of(result, entry["case"])})
-    alike = [[name for name in names if (name in DOTTED_CEILINGS) == dotted] for dotted in (False, True)]
-    return [Line2D([], [], label=f"ceiling ({', '.join(group)})", **ceiling_style(group[0])) for group in alike
-            if group]
+    return [Line2D([], [], label=f"ceiling: {name}", **ceiling_style(name)) for name in names]
 
 
 def run_handles(panels):
