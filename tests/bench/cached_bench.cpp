@@ -2,10 +2,11 @@
 // copied out of a mapping of the file. Whole blocks, and rows of 7168 bytes, of which a rank keeps
 // every second or every fourth, as of a tensor that is split along its last dimension; to memory in
 // use, and as in a load to memory that is new, which the kernel zeroes on the way. Then rows of
-// several lengths, each read by itself, or all within 256 KiB in one call, with what lies between
-// them. Ways are taken in turns; as much memory is written before each run. Prints milliseconds,
-// median (minimum-maximum), and the ratio of the medians. Usage: cached_bench FILE TURNS THREADS;
-// the file must be in the page cache.
+// several lengths, each read by itself, all within 256 KiB in one call, with what lies between
+// them, or each copied out of a mapping. Ways are taken in turns; as much memory is written before
+// each run. Prints milliseconds, median (minimum-maximum), and how many times as long as the first
+// way the others take, by the medians. Usage: cached_bench FILE TURNS THREADS; the file must be in
+// the page cache.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -138,44 +139,56 @@ double show(const std::string& name, std::vector<double> times) {
   return median;
 }
 
-void compare(Bench& bench, Memory memory, int turns, const std::string& what, const Way& one,
-             const Way& other) {
-  std::vector<double> of_one;
-  std::vector<double> of_other;
+void compare(Bench& bench, Memory memory, int turns, const std::string& what,
+             const std::vector<Way>& ways) {
+  std::vector<std::vector<double>> times(ways.size());
   for (int turn = 0; turn < turns; ++turn) {
-    of_one.push_back(milliseconds(bench, memory, one));
-    of_other.push_back(milliseconds(bench, memory, other));
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      times[i].push_back(milliseconds(bench, memory, ways[i]));
+    }
   }
   const std::string where = memory == Memory::fresh ? what + ", new memory" : what;
-  const double first = show(where + ", " + one.name, of_one);
-  const double second = show(where + ", " + other.name, of_other);
-  std::printf("%-50s %7.2f times as long\n", "", second / first);
+  double first = 0;
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    const double median = show(where + ", " + ways[i].name, times[i]);
+    if (i == 0) {
+      first = median;
+    } else {
+      std::printf("%-50s %7.2f times as long\n", "", median / first);
+    }
+  }
 }
 
 void compare_calls_with_mapping(Bench& bench, Memory memory, int turns) {
   const auto read = [](Move move) { return Way{"pread", block, false, std::move(move)}; };
   const auto copy = [](Move move) { return Way{"mapping", block, true, std::move(move)}; };
   compare(bench, memory, turns, "whole blocks",
-          read([&](const std::byte*, std::uint64_t offset, std::byte* to) {
-            read_at(bench, offset, {to, block});
-          }),
-          copy([](const std::byte* from, std::uint64_t, std::byte* to) {
-            std::memcpy(to, from, block);
-          }));
+          {read([&](const std::byte*, std::uint64_t offset, std::byte* to) {
+             read_at(bench, offset, {to, block});
+           }),
+           copy([](const std::byte* from, std::uint64_t, std::byte* to) {
+             std::memcpy(to, from, block);
+           })});
   for (const std::uint64_t step : {2U, 4U}) {
     compare(bench, memory, turns, "one row of " + std::to_string(step),
-            read([&, step](const std::byte*, std::uint64_t offset, std::byte* to) {
-              read_rows(bench, step, offset, to);
-            }),
-            copy([step](const std::byte* from, std::uint64_t, std::byte* to) {
-              for_each_row(step, [&](std::uint64_t at, std::uint64_t place) {
-                std::memcpy(to + place, from + at, row);
-              });
-            }));
+            {read([&, step](const std::byte*, std::uint64_t offset, std::byte* to) {
+               read_rows(bench, step, offset, to);
+             }),
+             copy([step](const std::byte* from, std::uint64_t, std::byte* to) {
+               for_each_row(step, [&](std::uint64_t at, std::uint64_t place) {
+                 std::memcpy(to + place, from + at, row);
+               });
+             })});
   }
 }
 
-void compare_calls_for_rows(Bench& bench, int turns) {
+void copy_each(const std::byte* from, const Rows& rows, std::byte* to) {
+  for (std::uint64_t at = 0; at + rows.stride <= joint_block; at += rows.stride, to += rows.bytes) {
+    std::memcpy(to, from + at, rows.bytes);
+  }
+}
+
+void compare_ways_for_rows(Bench& bench, int turns) {
   for (const std::uint64_t stride : {1024U, 4096U, 8192U, 12288U, 16384U, 32768U}) {
     for (const std::uint64_t step : {2U, 4U, 8U}) {
       const Rows rows{stride / step, stride};
@@ -185,9 +198,13 @@ void compare_calls_for_rows(Bench& bench, int turns) {
                      read(bench, rows, offset, to);
                    }};
       };
+      const Way copy{"mapping", joint_block, true,
+                     [rows](const std::byte* from, std::uint64_t, std::byte* to) {
+                       copy_each(from, rows, to);
+                     }};
       compare(bench, Memory::in_use, turns,
               std::to_string(rows.bytes) + " bytes of every " + std::to_string(stride),
-              way("each", read_each), way("jointly", read_jointly));
+              {way("each", read_each), way("jointly", read_jointly), copy});
     }
   }
 }
@@ -205,7 +222,7 @@ int run(const std::vector<std::string>& arguments) {
   for (const Memory memory : {Memory::in_use, Memory::fresh}) {
     compare_calls_with_mapping(bench, memory, turns);
   }
-  compare_calls_for_rows(bench, turns);
+  compare_ways_for_rows(bench, turns);
   return EXIT_SUCCESS;
 }
 
