@@ -140,7 +140,7 @@ std::string cache_line(const Report& report) {
   if (sum.dropped != 0) text += fmt::format("; dropped {}", format_size(sum.dropped));
   text += fmt::format("; reading took {:.{}f} s", seconds, decimals(report));
   if (report.ceilings && report.ceilings->seconds_without_prefetch) {
-    text += fmt::format(", direct reads would take about {:.{}f} s",
+    text += fmt::format(", direct reads would take at least {:.{}f} s",
                         *report.ceilings->seconds_without_prefetch, decimals(report));
   }
   return text + "\n";

@@ -16,9 +16,8 @@ inline bool are_read_jointly(std::uint64_t stride) noexcept {
   return stride <= widest_joint_stride;
 }
 
-/// What reading one of many rows takes beyond reading as many bytes of a long block, as bytes of
-/// such a block: half of all that is read jointly; a call of its own takes as long as that does at
-/// the widest stride.
+/// Extra cost of one row among many, in bytes of a contiguous read: half the stride if rows are
+/// read jointly, otherwise half the widest joint stride.
 inline std::uint64_t cached_row_overhead(std::uint64_t stride) noexcept {
   return std::min(stride, widest_joint_stride) / 2;
 }

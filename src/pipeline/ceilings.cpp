@@ -130,15 +130,12 @@ ReadCeiling read_ceiling(const ReadBytes& bytes, const Costs& costs) {
   return known ? ceiling : ReadCeiling{};
 }
 
-/// Whether automatic mode read something for this reason.
-bool has_read(const RankReport& rank, std::string_view reason) {
-  return std::ranges::any_of(rank.read_choices,
-                             [&](const ReadChoice& choice) { return choice.reason == reason; });
-}
-
-bool any_has_read(const Report& report, std::string_view reason) {
-  return std::ranges::any_of(report.ranks,
-                             [&](const RankReport& rank) { return has_read(rank, reason); });
+/// Whether automatic mode read something for this reason, on any rank.
+bool any_read_because(const Report& report, std::string_view reason) {
+  const auto is_it = [&](const ReadChoice& choice) { return choice.reason == reason; };
+  return std::ranges::any_of(report.ranks, [&](const RankReport& rank) {
+    return std::ranges::any_of(rank.read_choices, is_it);
+  });
 }
 
 /// Whether the loading threads themselves read, straight from the page cache to where the data is
@@ -148,7 +145,7 @@ bool reads_in_place(const Report& report) {
       sum(report, [](const RankReport& rank) { return phase_seconds(rank, Phase::read); });
   const double busy = sum(report, [](const RankReport& rank) { return rank.read_busy_seconds; });
   constexpr double more = 1.05;  // than a wait takes by itself
-  return is_on_host(report) && any_has_read(report, "cached") && waited > more * busy;
+  return is_on_host(report) && any_read_because(report, "cached") && waited > more * busy;
 }
 
 std::optional<Reached> reached_by_reading(const Report& report, const Costs& costs) {
@@ -169,7 +166,7 @@ std::optional<Reached> reached_by_reading(const Report& report, const Costs& cos
 
 /// What reading would take at least if direct reads had taken the place of prefetching.
 std::optional<double> seconds_without_prefetch(const Report& report, const Costs& costs) {
-  if (!any_has_read(report, "prefetch")) return {};
+  if (!any_read_because(report, "prefetch")) return {};
   ReadBytes bytes = read_bytes(report);
   bytes.cold_direct += std::exchange(bytes.cold_buffered, 0);
   const double seconds = read_ceiling(bytes, costs).seconds / node_count(report);

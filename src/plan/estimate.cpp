@@ -159,7 +159,7 @@ class Estimate {
            converted_ * seconds_for(bytes, costs_.pack_convert);
   }
 
-  // `cached_by_node`: that all ranks of the node together take at least for what is cached.
+  // `cached_by_node`: the least time in which all ranks of the node read what is cached.
   StepSeconds seconds_of(const RankSummary& rank, double cached_by_node) const {
     const double alone = seconds_for(cached_bytes(rank), costs_.read_warm_rank);
     const double cached = rank.read_bytes == 0 ? 0 : std::max(alone, cached_by_node);

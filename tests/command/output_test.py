@@ -237,15 +237,16 @@ class Output(unittest.TestCase):
         io, _ = self.io_of_load(model)
         self.assertEqual(io["buffered_bytes"], cached)  # the load has left nothing else in the page cache
 
-    def test_memory_beyond_what_is_planned_is_bounded(self):
-        """Whatever the model's size: of this one, a second copy would be more."""
+    def test_memory_beyond_the_tensors_is_bounded(self):
+        """A second copy of the model would be more."""
         margin = 64 << 20
         model = self.root / "bounded"
         run("make", model, "--like", "llama-2-70b", "--scale", "0.001")
         report = self.root / "memory.json"
         for direct in ("on", "off"):
             with self.subTest(direct):
-                result = run("load", model, "--direct", direct, "--window", "8MiB", "--report", report)
+                result = run("load", model, "--device", "host", "--direct", direct, "--window", "8MiB",
+                             "--report", report)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 (rank,) = json.loads(report.read_text())["ranks"]
                 self.assertGreater(rank["kept_bytes"], 2 * margin)
@@ -272,8 +273,6 @@ class Output(unittest.TestCase):
         with kept_in_page_cache(model):
             io, text = self.io_of_load(model, "--drop-cache-behind")
         self.assertEqual([choice["reason"] for choice in io["choices"]], ["cached"])
-        self.assertEqual(io["cache"]["before_bytes"], io["cache"]["after_bytes"])
-        self.assertEqual(io["cache"]["dropped_bytes"], 0)
 
     def test_prefetching_excludes_direct_reads_and_dropping(self):
         for options in (["--direct", "on"], ["--drop-cache-behind"]):

@@ -20,6 +20,7 @@ sys.path.insert(0, str(SCRIPTS))
 from bench_samples import FIO, case, result_of, sample  # noqa: E402
 from lib.comparison import results, systems  # noqa: E402
 from lib.experiments import outputs, page, plotting  # noqa: E402
+from lib.experiments.experiment import CEILINGS  # noqa: E402
 
 SKIPPED = 77
 PYTHON, OBSTACLE = plotting.find_python(print, install=False)
@@ -54,6 +55,15 @@ class Plots(unittest.TestCase):
         self.assertEqual([path.stem for path in sorted((self.directory / "plots").glob("*.svg"))],
                          [path.stem for path in pictures])
         return [path.stem for path in pictures]
+
+
+class Ceilings(unittest.TestCase):
+    def test_each_has_a_line_of_its_own(self):
+        code = "from lib.experiments import plots\nfor line in plots.CEILING_LINES.items(): print(*line)"
+        done = subprocess.run([PYTHON, "-c", code], cwd=SCRIPTS, capture_output=True, text=True, check=True)
+        lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+        self.assertEqual(set(lines), set(CEILINGS))
+        self.assertEqual(len(set(lines.values())), len(lines))
 
 
 class OfExperiments(Plots):

@@ -38,7 +38,7 @@ inline void make_warm(const std::string& path, std::uint64_t offset, std::uint64
 }
 
 /// A range, not empty, that stays in the page cache: some systems take pages away after a moment,
-/// even if memory is plentiful, but none that a process has mapped.
+/// even if memory is plentiful, but hardly any that a process has mapped. Those cannot be dropped.
 class WarmRange {
  public:
   WarmRange(const std::string& path, std::uint64_t offset, std::uint64_t bytes) {

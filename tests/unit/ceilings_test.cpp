@@ -147,7 +147,7 @@ TEST_CASE("what was prefetched was cold, read ahead or not", "[ceilings]") {
   CHECK(find(report, Phase::read)->ceiling == "cold buffered and warm");
 }
 
-TEST_CASE("what prefetching cost is told by what direct reads would take", "[ceilings]") {
+TEST_CASE("the time of direct reads is estimated beside prefetching", "[ceilings]") {
   Report report = sample();
   CHECK_FALSE(with_ceilings(report).ceilings->seconds_without_prefetch);
   for (RankReport& rank : report.ranks) {
@@ -158,7 +158,7 @@ TEST_CASE("what prefetching cost is told by what direct reads would take", "[cei
   REQUIRE(seconds());
   CHECK(near(*seconds(), 6.0 / 8 + 2.0 / 20));
   CHECK(contains(app::summary(with_ceilings(report)),
-                 "; reading took 2.000 s, direct reads would take about 0.850 s\n"));
+                 "; reading took 2.000 s, direct reads would take at least 0.850 s\n"));
   CHECK(near(
       nlohmann::json::parse(to_json(with_ceilings(report)))["ceilings"]["seconds_without_prefetch"],
       0.85));

@@ -62,17 +62,24 @@ TEST_CASE("even files are dealt in turns, uneven ones so that they are even", "[
 }
 
 TEST_CASE("what is less than 5 % less even, or faster, makes no difference", "[choice]") {
-  PlanOptions options;
-  options.site.costs.read_cold_direct_rank = 1e6;  // so that nothing else matters
-  const auto chosen = [&](std::size_t in_first) {
+  Site slow_storage;
+  slow_storage.costs.read_cold_direct_rank = 1e6;  // so that nothing else matters
+  const auto plan = [](std::size_t in_first, const Site& site) {
+    PlanOptions options;
+    options.site = site;
     std::vector<std::vector<Made>> files(2);
     for (std::size_t i = 0; i < 200; ++i) {
       files[i < in_first ? 0 : 1].push_back({numbered("t", i), DType::U8, {mi}});
     }
-    return make_plan(make_catalog(files), {200, whole()}, 2, options).assignment();
+    return make_plan(make_catalog(files), {200, whole()}, 2, options);
   };
-  CHECK(chosen(104) == Assignment::round_robin);  // 4 % more than the average
-  CHECK(chosen(107) == Assignment::striped);
+  const Plan nearly_even = plan(104, slow_storage);  // 4 % more than the average
+  CHECK(nearly_even.assignment() == Assignment::round_robin);
+  CHECK_FALSE(has(nearly_even, "striped"));
+  CHECK(plan(107, slow_storage).assignment() == Assignment::striped);
+  const Plan hardly_slower = plan(107, {});  // because both ranks keep and exchange all
+  CHECK(hardly_slower.assignment() == Assignment::round_robin);
+  CHECK(has(hardly_slower, "striped"));
 }
 
 TEST_CASE("one file on many ranks is striped", "[choice]") {

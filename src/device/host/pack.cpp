@@ -76,7 +76,7 @@ constexpr std::uint64_t block_bytes = std::uint64_t{256} << 10;
 /// Items that are smaller, and no further apart, are read in one call.
 constexpr std::uint64_t shortest_read = 2048;
 
-/// Memory of one task for that, allocated when it is needed.
+/// Scratch memory of one task, allocated on first use.
 class Block {
  public:
   std::span<std::byte> first(std::uint64_t bytes) {
