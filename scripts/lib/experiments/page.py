@@ -162,7 +162,7 @@ def caption(result, plot):
     if plot.launch:
         parts.append("“launch” is what the whole command took in addition: starting processes and MPI, and ending them.")
     if result["ceilings"] and plot.kind in ("lines", "bars") and plot.figure == experiments.RATE:
-        parts.append("Dash-dotted or dotted: ceilings.")
+        parts.append("Black lines: ceilings.")
     return " ".join(parts)
 
 
