@@ -235,7 +235,7 @@ class Output(unittest.TestCase):
         self.assertRegex(text, r"(?m)^read [0-9.]+ MB directly \(cold\)")
         cached = io["buffered_bytes"]  # with the headers
         io, _ = self.io_of_load(model)
-        self.assertEqual(io["buffered_bytes"], cached)  # the load has left nothing else in the page cache
+        self.assertLessEqual(io["buffered_bytes"], cached)  # the load has left nothing else in the page cache
 
     def test_memory_beyond_the_tensors_is_bounded(self):
         """A second copy of the model would be more."""
