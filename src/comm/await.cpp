@@ -1,5 +1,7 @@
 #include "comm/await.hpp"
 
+#include <utility>
+
 #include "safeshuffle/error.hpp"
 
 #include "core/backoff.hpp"
@@ -39,9 +41,14 @@ void await(Pending& pending, Control& control, const std::string& what,
            std::chrono::milliseconds timeout, const std::function<void()>& meanwhile) {
   const core::Deadline deadline(core::Deadline(timeout).limit() + stall_notice);
   core::Backoff backoff;
+  std::size_t progress = pending.progress();
   while (!is_done(pending, control, deadline.limit())) {
     if (deadline.expired()) raise(core::lost_peers(what, missing(pending, control), timeout));
     meanwhile();
+    // Where MPI may not read the memory of other processes, it moves a few kilobytes with each
+    // poll: sleeping between them would make the exchange several times as long.
+    const std::size_t before = std::exchange(progress, pending.progress());
+    if (progress != before) backoff = {};
     backoff.pause();
   }
 }

@@ -57,12 +57,32 @@ TEST_CASE("texts larger than a piece arrive whole over MPI", "[comm]") {
 }
 
 TEST_CASE("the MPI transport keeps the contract", "[comm][contract]") {
-  // Tiny pieces cut every message; the default cuts none of these.
+  // Tiny pieces cut every message.
   const auto piece = GENERATE(std::uint64_t{97}, std::uint64_t{1000}, comm::default_piece);
   const auto transport = comm::make_mpi_transport(testing::world_mpi_group(), piece);
   CHECK(transport->name() == "mpi");
   device::HostDevice device;
   testing::check_exchange_contract(*transport, testing::world_place(), device);
+}
+
+TEST_CASE("an exchange shows progress with every piece", "[comm]") {
+  constexpr std::uint64_t piece = 1000;
+  constexpr std::size_t pieces = 8;
+  const core::Place place = testing::world_place();
+  const auto transport = comm::make_mpi_transport(testing::world_mpi_group(), piece);
+  std::vector<std::byte> sent(pieces * piece);
+  std::vector<std::byte> received(pieces * piece);
+  const std::uint32_t next = (place.rank + 1) % place.size;
+  const std::uint32_t previous = (place.rank + place.size - 1) % place.size;
+  comm::Exchange exchange;
+  if (place.size > 1) {
+    exchange.sends = {{next, sent.data(), sent.size()}};
+    exchange.receives = {{previous, received.data(), received.size()}};
+  }
+  testing::TestQueue queue;
+  const auto pending = transport->exchange(std::move(exchange), queue);
+  CHECK(testing::finish(*pending));
+  CHECK(pending->progress() >= (place.size > 1 ? 2 * pieces : 0));
 }
 
 TEST_CASE("nothing is sent while the queue is busy", "[comm]") {

@@ -3,6 +3,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/deadline.hpp"
 #include "support/catch.hpp"
 
 using namespace safeshuffle;
@@ -17,9 +18,13 @@ struct TestPending final : comm::Pending {
     return polls-- == 0;
   }
   bool failed() const override { return false; }
+  std::size_t progress() const noexcept override {
+    return polls_per_piece == 0 ? 0 : static_cast<std::size_t>(polls / polls_per_piece);
+  }
   std::vector<std::uint32_t> missing() const override { return known; }
 
   int polls = -1;
+  int polls_per_piece = 0;  // 0: shows no progress
   std::optional<ErrorRecord> error;
   std::vector<std::uint32_t> known;
 };
@@ -60,6 +65,19 @@ TEST_CASE("an exchange that ends is awaited, and nobody is asked", "[comm]") {
   comm::await(pending, control, "it", 20s, [&] { ++meanwhile; });
   CHECK(meanwhile == 100);
   CHECK(control.asked == 0);
+}
+
+TEST_CASE("an exchange that makes progress is polled more often", "[comm]") {
+  const auto time = [](int polls_per_piece) {
+    TestPending pending;
+    pending.polls = 2000;
+    pending.polls_per_piece = polls_per_piece;
+    TestControl control(3);
+    const auto begin = core::Clock::now();
+    comm::await(pending, control, "it", 20s, [] {});
+    return core::Clock::now() - begin;
+  };
+  CHECK(time(20) < time(0) / 2);
 }
 
 TEST_CASE("peers that the exchange misses are named without asking", "[comm]") {

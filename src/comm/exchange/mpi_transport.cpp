@@ -31,6 +31,8 @@ class MpiPending final : public Pending {
 
   bool failed() const override { return operation_.any_raised(); }
 
+  std::size_t progress() const noexcept override { return operation_.progress(); }
+
   std::vector<std::uint32_t> missing() const override { return operation_.missing(); }
 
  private:

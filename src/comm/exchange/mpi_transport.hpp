@@ -9,8 +9,8 @@
 
 namespace safeshuffle::comm {
 
-/// Largest single MPI message by default, in bytes; MPI counts with int.
-inline constexpr std::uint64_t default_piece = std::uint64_t{1} << 30;
+/// Largest single MPI message by default, in bytes: small enough to see progress by, see `await`.
+inline constexpr std::uint64_t default_piece = std::uint64_t{1} << 20;
 
 /// Longer messages are sent in pieces of `piece` bytes (the same on all ranks, 1 to 2^31 - 1).
 /// Throws ConfigError.

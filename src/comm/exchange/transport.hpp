@@ -51,6 +51,9 @@ class Pending {
   /// all ranks.
   virtual bool failed() const = 0;
 
+  /// A number that changes while data arrives, as far as that is known.
+  virtual std::size_t progress() const noexcept { return 0; }
+
   /// While not done: the peers that have not done their part, ascending; empty if unknown.
   virtual std::vector<std::uint32_t> missing() const { return {}; }
 };

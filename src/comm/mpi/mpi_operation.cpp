@@ -28,7 +28,7 @@ bool is_complete(MPI_Request request) {
   return code == MPI_SUCCESS && complete != 0;
 }
 
-/// The error of the first failed request of an MPI_Testall that returned `code`.
+/// The error of the first failed request of an MPI_Testsome that returned `code`.
 int first_error(int code, const std::vector<MPI_Status>& statuses) {
   if (code != MPI_ERR_IN_STATUS) return code;
   const auto failed = std::ranges::find_if(statuses, [](const MPI_Status& status) {
@@ -103,17 +103,15 @@ bool MpiOperation::any_raised() const noexcept {
 
 bool MpiOperation::done() {
   if (complete_) return true;
-  int complete = 0;
+  int transferred = 0;  // or MPI_UNDEFINED, if no request is left
+  std::vector<int> indices(requests_.size());
   std::vector<MPI_Status> statuses(requests_.size());
-  const int code =
-      MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &complete, statuses.data());
-  check_mpi(first_error(code, statuses), "MPI_Testall");
-  complete_ = complete != 0;
+  const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &transferred,
+                                indices.data(), statuses.data());
+  check_mpi(first_error(code, statuses), "MPI_Testsome");
+  transferred_ += static_cast<std::size_t>(std::max(transferred, 0));
+  complete_ = transferred_ == requests_.size();
   return complete_;
-}
-
-std::size_t MpiOperation::progress() const {
-  return static_cast<std::size_t>(std::ranges::count_if(requests_, is_complete));
 }
 
 std::vector<std::uint32_t> MpiOperation::missing() const {

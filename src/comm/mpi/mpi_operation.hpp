@@ -43,7 +43,7 @@ class MpiOperation {
   bool any_raised() const noexcept;
 
   /// How many pieces have been transferred.
-  std::size_t progress() const;
+  std::size_t progress() const noexcept { return transferred_; }
 
   /// The peers whose transfers are not complete, ascending: those that have sent nothing, else
   /// those that have not received what was sent, else the roots of broadcasts that did not arrive.
@@ -69,6 +69,7 @@ class MpiOperation {
   std::shared_ptr<Flags> flags_;  // of a barrier, by rank
   std::vector<MPI_Request> requests_;
   std::vector<Transfer> transfers_;  // of the requests
+  std::size_t transferred_ = 0;      // requests
   bool complete_ = false;
 };
 
