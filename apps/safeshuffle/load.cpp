@@ -52,7 +52,8 @@ void add_io_options(CLI::App& parser, Options& options) {
                        {{"auto", IoEngine::automatic},
                         {"posix", IoEngine::posix},
                         {"uring", IoEngine::uring},
-                        {"gds", IoEngine::gds}},
+                        {"gds", IoEngine::gds},
+                        {"mmap", IoEngine::mmap}},
                        "I/O engine");
   add_choice<DirectIo>(
       parser, "--direct", "MODE", options.direct,

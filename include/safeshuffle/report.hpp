@@ -42,13 +42,14 @@ struct Span {
     gds,     ///< the same by GPUDirect Storage
     copies,  ///< copies of one wave from host to device, from the first to the last
     stream,  ///< what the GPU's stream does to pack, exchange and unpack one wave
+    mmap,    ///< the same as `posix`, by mapping
   };
   Track track = Track::phases;
   std::string name;  ///< the phase; "wave 3"; of a stream "pack 3", "exchange 3", "unpack 3"
   double begin = 0;
   double seconds = 0;
 };
-inline constexpr std::size_t track_count = 6;
+inline constexpr std::size_t track_count = 7;
 
 /// "phases", "posix", ...
 std::string_view name(Span::Track track) noexcept;

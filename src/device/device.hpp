@@ -27,6 +27,11 @@ class PackSource {
 
   /// Fills `to` with the source's bytes from `offset` on. Throws IoError.
   virtual void read(std::uint64_t offset, std::span<std::byte> to) const = 0;
+
+  /// The bytes from `offset` on, if they are all in memory, one after the other; else null.
+  virtual const std::byte* view(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const {
+    return nullptr;
+  }
 };
 
 /// The buffers of one pack: the source, usually a slab, is read, the two targets are written.

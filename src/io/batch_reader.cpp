@@ -51,6 +51,7 @@ std::unique_ptr<Engine> make_engine(const ReaderOptions& options, PathRecorder& 
     case IoEngine::automatic:
     case IoEngine::posix:
     case IoEngine::gds:
+    case IoEngine::mmap:
       return make_posix_engine(options.threads);
   }
   throw ConfigError("unknown I/O engine");
@@ -193,7 +194,7 @@ class BatchReader final : public Reader {
       begun_ = core::Clock::now();
       busy_.emplace(reader_.busy_);
       return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_,
-                              task_.piece.may_leave);
+                              reader_.may_leave(task_));
     }
 
     void end(std::exception_ptr error) noexcept override {
@@ -208,7 +209,11 @@ class BatchReader final : public Reader {
 
    private:
     void note_read() noexcept {
-      if (auto file = reading_->left_in()) return reader_.note_left(task_, std::move(file));
+      if (auto file = reading_->left_in()) {
+        const bool mapped = reading_->mapping() != nullptr;
+        reader_.note_left(task_, std::move(file), reading_->mapping());
+        if (!mapped) return;
+      }
       reader_.note(task_.batch, {reading_->worker(), begun_, core::Clock::now()});
     }
 
@@ -227,12 +232,18 @@ class BatchReader final : public Reader {
     return task.piece.file <= files[std::min(files.size(), files_.capacity()) - 1];
   }
 
-  void note_left(const Task& task, std::shared_ptr<File> file) noexcept {
+  /// A mapping needs its file open.
+  bool may_leave(const Task& task) const {
+    return task.piece.may_leave && (options_.engine != IoEngine::mmap || keeps_open(task));
+  }
+
+  void note_left(const Task& task, std::shared_ptr<File> file,
+                 std::shared_ptr<const Mapping> mapping) noexcept {
     if (!keeps_open(task)) file.reset();
     const Piece& piece = task.piece;
     const std::scoped_lock lock(mutex_);
-    task.batch.left.push_back(
-        {&files_, piece.file, piece.offset, piece.bytes, piece.destination, std::move(file)});
+    task.batch.left.push_back({&files_, piece.file, piece.offset, piece.bytes, piece.destination,
+                               std::move(file), std::move(mapping)});
   }
 
   /// One piece from slot to device, unless it could not be read.
@@ -345,7 +356,21 @@ class BatchReader final : public Reader {
 
 }  // namespace
 
+void give_up_unsafe_mapping(LeftRange& range) {
+  if (!range.mapping || range.mapping->is_safe()) return;
+  range.mapping.reset();
+  range.kept_open->recorder().unmapped(range.kept_open->info().path, range.bytes, file_in_demand);
+}
+
+const std::byte* view(const LeftRange& range, std::uint64_t skip) noexcept {
+  return range.mapping ? range.mapping->memory.bytes().data() + skip : nullptr;
+}
+
 void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to) {
+  if (const std::byte* const mapped = view(range, skip)) {
+    std::copy_n(mapped, to.size(), to.begin());
+    return;
+  }
   const auto opened = range.kept_open ? nullptr : range.files->open(range.file);
   const File& file = opened ? *opened : *range.kept_open;
   source::read(file.buffered(), file.info().path, range.offset + skip, to);

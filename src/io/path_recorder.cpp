@@ -6,6 +6,10 @@ namespace {
 constexpr std::size_t most_described = 8;  // a checkpoint may have thousands of files
 
 std::string engine_text(const std::string& engine, const IoPath& path) {
+  if (path.mapped_bytes != 0) {
+    const bool alone = path.mapped_bytes == path.buffered_bytes && path.direct_bytes == 0;
+    return alone ? "mmap" : "mmap+" + engine;
+  }
   if (path.device_bytes == 0) return engine;
   const bool alone = path.device_bytes == path.direct_bytes && path.buffered_bytes == 0;
   return alone ? "gds" : "gds+" + engine;
@@ -16,10 +20,10 @@ std::string mode_of(std::uint64_t direct_bytes, std::uint64_t buffered_bytes) {
   return buffered_bytes == 0 ? "" : "buffered";
 }
 
-// Both ways of falling back. Who does not read directly does not read straight into device memory,
-// either.
+// The ways of falling back.
 constexpr const char* to_buffered = ": direct I/O fell back to buffered";
-constexpr const char* to_posix = ": gds fell back to posix";
+constexpr const char* from_gds = ": gds fell back to posix";
+constexpr const char* from_mmap = ": mmap fell back to posix";
 
 std::string files_text(std::uint64_t count) {
   return std::to_string(count) + (count == 1 ? " more file" : " more files");
@@ -33,7 +37,9 @@ void PathRecorder::add(const std::string& file, const Range& range) {
   reads.direct += range.direct;
   reads.buffered += range.buffered;
   reads.device += range.device;
+  reads.mapped += range.mapped;
   if (reads.device_fallback.empty()) reads.device_fallback = range.device_obstacle;
+  if (reads.map_fallback.empty()) reads.map_fallback = range.map_obstacle;
   if (range.choice.empty()) {
     if (reads.fallback.empty()) reads.fallback = range.obstacle;
     return;
@@ -44,6 +50,14 @@ void PathRecorder::add(const std::string& file, const Range& range) {
   if (range.buffered != 0) {
     choices_[{false, range.obstacle.empty() ? choice : why_not}] += range.buffered;
   }
+}
+
+void PathRecorder::unmapped(const std::string& file, std::uint64_t bytes,
+                            const std::string& obstacle) {
+  const std::scoped_lock lock(mutex_);
+  Reads& reads = reads_[file];
+  reads.mapped -= bytes;
+  if (reads.map_fallback.empty()) reads.map_fallback = obstacle;
 }
 
 void PathRecorder::engine_fallback(std::string reason) {
@@ -61,11 +75,13 @@ IoPath PathRecorder::path(const std::string& engine) const {
     path.direct_bytes += reads.direct;
     path.buffered_bytes += reads.buffered;
     path.device_bytes += reads.device;
-    if (reads.fallback.empty() && reads.device_fallback.empty()) continue;
+    path.mapped_bytes += reads.mapped;
+    const auto fallback = fallback_of(reads);
+    if (!fallback) continue;
     if (++path.fallback_files > most_described) {
-      ++others[reads.fallback.empty() ? to_posix : to_buffered];
+      ++others[fallback->what];
     } else {
-      path.fallbacks.push_back(describe(file, reads));
+      path.fallbacks.push_back(describe(file, *fallback));
     }
   }
   for (const auto& [what, count] : others) {
@@ -77,16 +93,25 @@ IoPath PathRecorder::path(const std::string& engine) const {
   return path;
 }
 
-std::string PathRecorder::describe(const std::string& file, const Reads& reads) {
-  const bool straight = reads.fallback.empty();
+// Who does not read directly does not read straight into device memory, either; and whoever maps
+// does not read into device memory.
+std::optional<PathRecorder::Fallback> PathRecorder::fallback_of(const Reads& reads) {
   const std::uint64_t all = reads.direct + reads.buffered;
-  const std::uint64_t right = straight ? reads.device : reads.direct;
-  std::string line = file + (straight ? to_posix : to_buffered);
-  if (right != 0) {
-    line.append(" for ").append(std::to_string(all - right)).append(" of ");
-    line.append(std::to_string(all)).append(" bytes");
+  if (!reads.fallback.empty()) return Fallback{to_buffered, reads.fallback, reads.buffered, all};
+  if (!reads.device_fallback.empty()) {
+    return Fallback{from_gds, reads.device_fallback, all - reads.device, all};
   }
-  return line.append(": ").append(straight ? reads.device_fallback : reads.fallback);
+  if (reads.map_fallback.empty()) return {};
+  return Fallback{from_mmap, reads.map_fallback, reads.buffered - reads.mapped, reads.buffered};
+}
+
+std::string PathRecorder::describe(const std::string& file, const Fallback& fallback) {
+  std::string line = file + fallback.what;
+  if (fallback.bytes != fallback.of) {
+    line.append(" for ").append(std::to_string(fallback.bytes)).append(" of ");
+    line.append(std::to_string(fallback.of)).append(" bytes");
+  }
+  return line.append(": ").append(fallback.reason);
 }
 
 }  // namespace safeshuffle::io

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,15 +21,20 @@ class PathRecorder {
     std::uint64_t direct = 0;      ///< bytes read bypassing the page cache
     std::uint64_t buffered = 0;    ///< bytes read through the page cache
     std::uint64_t device = 0;      ///< of the direct bytes, those read straight into device memory
+    std::uint64_t mapped = 0;      ///< of the buffered bytes, those that were mapped
     std::string_view choice = {};  ///< why automatic mode chose that; empty if the caller chose
     std::string obstacle = {};  ///< why not all was read directly that was to be; empty if it was
     std::string device_obstacle =
-        {};  ///< the same of what was to be read straight into device memory
+        {};                         ///< the same of what was to be read straight into device memory
+    std::string map_obstacle = {};  ///< the same of what was to be mapped
   };
 
   /// A range that was read. An obstacle is a fallback, without a choice, and so is one on the way
-  /// to the device, always; the first ones per file are kept.
+  /// to the device or of mapping, always; the first ones per file are kept.
   void add(const std::string& file, const Range& range);
+
+  /// So many bytes that count as mapped are read in another way after all.
+  void unmapped(const std::string& file, std::uint64_t bytes, const std::string& obstacle);
 
   /// Another engine reads than the one that was asked for, or it reads in a roundabout way.
   void engine_fallback(std::string reason);
@@ -41,11 +47,22 @@ class PathRecorder {
     std::uint64_t direct = 0;
     std::uint64_t buffered = 0;
     std::uint64_t device = 0;
+    std::uint64_t mapped = 0;
     std::string fallback;         // the reason, if there was one
     std::string device_fallback;  // the same of straight reads into device memory
+    std::string map_fallback;     // the same of mapping
   };
 
-  static std::string describe(const std::string& file, const Reads& reads);
+  /// The bytes of a file that were not read as they should be.
+  struct Fallback {
+    const char* what = nullptr;  // a literal
+    std::string reason;
+    std::uint64_t bytes = 0;
+    std::uint64_t of = 0;
+  };
+
+  static std::optional<Fallback> fallback_of(const Reads& reads);
+  static std::string describe(const std::string& file, const Fallback& fallback);
 
   mutable std::mutex mutex_;
   std::map<std::string, Reads> reads_;  // by file

@@ -23,13 +23,32 @@ RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset,
       slot_(slot),
       offset_(offset),
       to_(slot.host),
-      choice_(file_->choose_access(offset, to_.size())),
-      left_(may_leave && choice_.cached) {
-  if (left_) {
-    buffered_bytes_ = to_.size();
-    to_ = {};
+      choice_(file_->choose_access(offset, to_.size())) {
+  if (choice_.direct) {
+    begin_directly();
+    return;
   }
-  if (!choice_.direct) return;
+  left_ = may_leave && choice_.cached;
+  if (file_->maps() && !to_.empty()) map(may_leave);
+  if (left_) advance_buffered(to_.size());
+}
+
+/// Where the range is to be read into memory, it is copied: the mapping ends with this.
+void RangeRead::map(bool may_leave) try {
+  auto mapping = file_->map(offset_, to_.size());
+  mapped_bytes_ = to_.size();
+  left_ = may_leave;
+  if (may_leave) {
+    mapping_ = std::move(mapping);
+  } else {
+    std::ranges::copy(mapping->memory.bytes(), to_.begin());
+    advance_buffered(to_.size());
+  }
+} catch (const IoError& error) {
+  map_obstacle_ = error.record().cause;
+}
+
+void RangeRead::begin_directly() {
   direct_ = file_->direct();
   if (direct_ == nullptr) obstacle_ = file_->direct_obstacle();
   device_ = file_->on_device();
@@ -70,6 +89,7 @@ std::optional<RangeRead::Call> RangeRead::next_direct() {
 
 Worker RangeRead::worker() const noexcept {
   if (on_device_.begin < on_device_.end) return Worker::gds;
+  if (mapped_bytes_ != 0) return Worker::mmap;
   return by_uring_ ? Worker::uring : Worker::posix;
 }
 
@@ -93,8 +113,7 @@ void RangeRead::done(std::size_t bytes) {
   if (calls_device_) return done_on_device(bytes);
   if (direct_ != nullptr) return done_directly(bytes);
   if (bytes == 0) core::raise_ended_early(path(), offset_);
-  buffered_bytes_ += bytes;
-  advance(bytes);
+  advance_buffered(bytes);
 }
 
 /// What direct reads do not deliver, for example at the end of the file, is read through the page
@@ -129,6 +148,11 @@ void RangeRead::failed(const IoError& error) {
   read_buffered_because(file_->direct_obstacle());
 }
 
+void RangeRead::advance_buffered(std::size_t bytes) noexcept {
+  buffered_bytes_ += bytes;
+  advance(bytes);
+}
+
 void RangeRead::advance(std::size_t bytes) noexcept {
   offset_ += bytes;
   to_ = to_.subspan(bytes);
@@ -146,9 +170,11 @@ void RangeRead::record() const {
   file_->recorder().add(path(), {.direct = direct_bytes_,
                                  .buffered = buffered_bytes_,
                                  .device = on_device_.end - on_device_.begin,
+                                 .mapped = mapped_bytes_,
                                  .choice = choice_.reason,
                                  .obstacle = obstacle_,
-                                 .device_obstacle = device_obstacle_});
+                                 .device_obstacle = device_obstacle_,
+                                 .map_obstacle = map_obstacle_});
 }
 
 }  // namespace safeshuffle::io

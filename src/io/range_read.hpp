@@ -34,12 +34,15 @@ class RangeRead {
   };
 
   /// `slot` is to be filled with the bytes from `offset` on, unless it may be left, see LeftRange.
-  /// Throws IoError.
+  /// If the file is to be mapped, this does so. Throws IoError.
   RangeRead(std::shared_ptr<File> file, std::uint64_t offset, const device::StagingSlot& slot,
             bool may_leave);
 
   /// The file, if the range is left there: then there is no call to make.
   std::shared_ptr<File> left_in() const { return left_ ? file_ : nullptr; }
+
+  /// The range in memory, if it was left there.
+  std::shared_ptr<const Mapping> mapping() const { return mapping_; }
 
   /// What was read straight into device memory.
   device::StagingSlot::Part on_device() const noexcept { return on_device_; }
@@ -67,10 +70,13 @@ class RangeRead {
     std::array<std::byte, core::page_bytes> bytes;
   };
 
+  void map(bool may_leave);
+  void begin_directly();
   std::optional<Call> next_direct();
   void done(std::size_t bytes);
   void done_directly(std::size_t bytes);
   void done_on_device(std::size_t bytes);
+  void advance_buffered(std::size_t bytes) noexcept;
   void advance(std::size_t bytes) noexcept;
   void read_buffered_because(std::string reason);
   void record() const;
@@ -80,7 +86,8 @@ class RangeRead {
   std::uint64_t offset_;     // of what is left
   std::span<std::byte> to_;  // for what is left
   AccessChoice choice_;
-  const bool left_;
+  bool left_ = false;
+  std::shared_ptr<const Mapping> mapping_;      // of a range that is left
   const source::Handle* direct_ = nullptr;      // null: the rest is read through the page cache
   std::unique_ptr<Block> block_;                // of a call that is not made into `to_`
   const device::DeviceFile* device_ = nullptr;  // null: the rest does not go straight to the device
@@ -89,8 +96,10 @@ class RangeRead {
   device::StagingSlot::Part on_device_;
   std::string obstacle_;         // why a range that should be read directly is not, or only in part
   std::string device_obstacle_;  // the same of straight reads into device memory
+  std::string map_obstacle_;     // why a range that should be mapped is not
   std::uint64_t direct_bytes_ = 0;
   std::uint64_t buffered_bytes_ = 0;
+  std::uint64_t mapped_bytes_ = 0;  // of these
 };
 
 }  // namespace safeshuffle::io

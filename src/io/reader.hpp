@@ -34,6 +34,7 @@ struct ReadRange {
 
 class File;
 class Files;
+struct Mapping;
 
 /// A range that was left where it is, because the page cache has it: a copy to its destination, to
 /// be copied from there again, would only cost time. Must not outlive the reader.
@@ -42,9 +43,18 @@ struct LeftRange {
   std::uint32_t file = 0;  ///< index into the files the reader was made with
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
-  std::byte* destination = nullptr;  ///< where it would have been read to
-  std::shared_ptr<File> kept_open;   ///< null: the file is opened again to read from it
+  std::byte* destination = nullptr;             ///< where it would have been read to
+  std::shared_ptr<File> kept_open;              ///< null: the file is opened again to read from it
+  std::shared_ptr<const Mapping> mapping = {};  ///< with IoEngine::mmap; null: it is read by pread
 };
+
+/// To be called right before the range is used, see Mapping::is_safe. Without it, a file that
+/// shrinks could end the process by SIGBUS. If another process wants to write to the file, this
+/// gives up the mapping: the range is then read, and a change of the file shows as an error.
+void give_up_unsafe_mapping(LeftRange& range);
+
+/// Those of its bytes from `skip` on that are mapped; null if the range is not.
+const std::byte* view(const LeftRange& range, std::uint64_t skip) noexcept;
 
 /// Fills `to` with the bytes of the range from `skip` on. Thread-safe. Throws IoError.
 void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to);
@@ -70,14 +80,17 @@ using IoChoices = std::map<std::pair<bool, std::string>, std::uint64_t>;
 
 /// How a reader actually read, for the report.
 struct IoPath {
-  std::string engine;                ///< "posix", "uring", "uring+posix", "gds", "gds+posix"
+  std::string engine;                ///< "posix", "uring", "uring+posix", "gds", "gds+posix",
+                                     ///< "mmap", "mmap+posix"
   unsigned threads = 0;              ///< that read
   std::string mode;                  ///< "buffered", "direct", "mixed"; empty if nothing was read
   std::uint64_t direct_bytes = 0;    ///< read bypassing the page cache
   std::uint64_t buffered_bytes = 0;  ///< read through the page cache
   std::uint64_t device_bytes = 0;    ///< of the direct ones, read straight into device memory
   IoChoices choices;                 ///< of automatic mode; empty if the caller chose
-  /// Files that should be read directly, or straight into device memory, but were not entirely.
+  std::uint64_t mapped_bytes = 0;    ///< of the buffered ones, mapped
+  /// Files that should be read directly, straight into device memory, or by mapping, but were not
+  /// entirely.
   std::uint64_t fallback_files = 0;
   std::vector<std::string> fallbacks;  ///< the first of these, with reason; the others in one line
 };

@@ -177,6 +177,7 @@ void Executor::pack(const std::vector<PackItem>& items, std::uint32_t wave) {
     if (!items.empty()) queue_trace_.note("pack", wave);
     if (source != nullptr) source->check_unchanged(source_);
   });
+  reader_.drop_source();
 }
 
 // The next exchange, on the same queue, may write to the landing buffer only afterwards.

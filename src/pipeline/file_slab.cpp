@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace safeshuffle::pipeline {
 namespace {
@@ -11,6 +12,20 @@ const std::byte* end_of(const io::LeftRange& range) {
 }
 
 }  // namespace
+
+FileSlab::FileSlab(const std::byte* slab, std::vector<io::LeftRange> left)
+    : slab_(slab), left_(std::move(left)) {
+  for (io::LeftRange& range : left_) io::give_up_unsafe_mapping(range);
+}
+
+const std::byte* FileSlab::view(std::uint64_t offset, std::uint64_t bytes) const {
+  const std::byte* const at = slab_ + offset;
+  const std::byte* const end = at + bytes;
+  const auto range = std::ranges::upper_bound(left_, at, {}, end_of);
+  if (range == left_.end() || end <= range->destination) return at;
+  if (at < range->destination || end_of(*range) < end) return nullptr;
+  return io::view(*range, static_cast<std::uint64_t>(at - range->destination));
+}
 
 void FileSlab::read(std::uint64_t offset, std::span<std::byte> to) const {
   const std::byte* at = slab_ + offset;

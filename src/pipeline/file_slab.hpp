@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "device/device.hpp"
@@ -16,10 +15,12 @@ namespace safeshuffle::pipeline {
 class FileSlab final : public device::PackSource {
  public:
   /// `left`: as BatchStatus has it; its destinations are in the slab. What is not left is there.
-  FileSlab(const std::byte* slab, std::vector<io::LeftRange> left)
-      : slab_(slab), left_(std::move(left)) {}
+  /// To be made right before it is used: this gives up mappings that are not safe, and what remains
+  /// of them is for as long as Mapping says.
+  FileSlab(const std::byte* slab, std::vector<io::LeftRange> left);
 
   void read(std::uint64_t offset, std::span<std::byte> to) const override;
+  const std::byte* view(std::uint64_t offset, std::uint64_t bytes) const override;
 
   /// Throws IoError if a file is no longer the one described, after the last `read`.
   void check_unchanged(const source::Source& source) const;

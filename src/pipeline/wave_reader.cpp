@@ -27,6 +27,8 @@ Span::Track track_of(io::Worker worker) {
       return Span::Track::uring;
     case io::Worker::gds:
       return Span::Track::gds;
+    case io::Worker::mmap:
+      return Span::Track::mmap;
     case io::Worker::copies:
       break;
   }

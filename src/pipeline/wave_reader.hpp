@@ -80,6 +80,9 @@ class WaveReader {
   /// it is in its slab.
   const FileSlab* source() const noexcept { return left_ ? &*left_ : nullptr; }
 
+  /// That is used no more: what is mapped of it can be dropped from the page cache and written to.
+  void drop_source() noexcept { left_.reset(); }
+
   io::IoPath io_path() const { return reader_->path(); }
   double busy_seconds() const { return reader_->busy_seconds(); }
   std::uint64_t in_place_bytes() const noexcept { return in_place_bytes_; }

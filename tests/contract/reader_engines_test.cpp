@@ -4,7 +4,7 @@
 using namespace safeshuffle;
 
 TEST_CASE("readers keep the contract", "[io][contract]") {
-  const auto engine = GENERATE(IoEngine::posix, IoEngine::uring);
+  const auto engine = GENERATE(IoEngine::posix, IoEngine::uring, IoEngine::mmap);
   const auto direct = GENERATE(DirectIo::off, DirectIo::on, DirectIo::automatic);
   const auto threads = GENERATE(1U, 4U);
   const io::ReaderOptions options{engine, direct, threads, testing::contract_chunk};

@@ -73,6 +73,36 @@ class ReadSlab final : public device::PackSource {
   std::uint64_t end_;
 };
 
+/// A slab of which nothing but whole blocks is in memory, each at its own address: what is within
+/// one of them can be viewed.
+class ViewedSlab final : public device::PackSource {
+ public:
+  ViewedSlab(std::span<const std::byte> slab, std::uint64_t block_bytes)
+      : slab_(slab), block_bytes_(block_bytes) {
+    for (std::uint64_t at = 0; at < slab.size(); at += block_bytes) {
+      const auto block = slab.subspan(at, std::min<std::uint64_t>(block_bytes, slab.size() - at));
+      blocks_.emplace_back(block.begin(), block.end());
+    }
+  }
+
+  void read(std::uint64_t offset, std::span<std::byte> to) const override {
+    slab_.read(offset, to);
+  }
+
+  const std::byte* view(std::uint64_t offset, std::uint64_t bytes) const override {
+    const std::uint64_t block = offset / block_bytes_;
+    const std::uint64_t skip = offset % block_bytes_;
+    return bytes <= block_bytes_ - skip ? blocks_[block].data() + skip : nullptr;
+  }
+
+  std::size_t reads() const noexcept { return slab_.reads(); }
+
+ private:
+  ReadSlab slab_;
+  std::uint64_t block_bytes_;
+  std::vector<testing::Bytes> blocks_;
+};
+
 /// Remembers which threads have filled which 2 MiB of the arena.
 class TouchedSlab final : public device::PackSource {
  public:
@@ -109,8 +139,8 @@ class TouchedSlab final : public device::PackSource {
   mutable std::vector<Touch> touches_;
 };
 
-/// Packs with `threads`, from memory and by reading, and naively; the targets must be equal to the
-/// last byte.
+/// Packs with `threads`, from memory, by reading and from parts that are in memory, and naively;
+/// the targets must be equal to the last byte.
 void check(const PackTable& table, std::size_t threads) {
   PackTargets expected = table.blank();
   naive_pack(table.items(),
@@ -118,6 +148,8 @@ void check(const PackTable& table, std::size_t threads) {
   CHECK(difference(table.packed(threads), expected) == "");
   const ReadSlab slab(table.slab());
   CHECK(difference(table.packed(threads, &slab), expected) == "");
+  const ViewedSlab in_parts(table.slab(), 300'007);
+  CHECK(difference(table.packed(threads, &in_parts), expected) == "");
 }
 
 }  // namespace
@@ -214,6 +246,31 @@ TEST_CASE("small items that lie close together are read together", "[pack]") {
     }
   }
   check(table, threads);
+}
+
+TEST_CASE("what is converted or lies close together is not read if it is in memory", "[pack]") {
+  constexpr std::uint64_t mi = std::uint64_t{1} << 20;
+  const std::size_t threads = GENERATE(1U, 3U);
+  PackTable table;
+  SECTION("one block") {
+    table.add({{DType::F32, DType::BF16}, 1, mi, 0, 0, 1, 3});
+  }
+  SECTION("rows") {
+    table.add({{DType::BF16, DType::F16}, 500, 1000, 2000, 0, 1, 0});
+    table.add({{DType::U8, DType::U8}, 500, 1000, 2000, 0, 1, 0});
+    table.add({{DType::BF16, DType::F16}, 20, 1000, mi, 0, 1, 0});
+  }
+  SECTION("small items") {
+    for (std::size_t i = 0; i < 1000; ++i) table.add({{DType::U8, DType::U8}, 1, 50 + i % 7});
+  }
+  const ViewedSlab whole(table.slab(), table.slab().size());
+  table.packed(threads, &whole);
+  CHECK(whole.reads() == 0);
+  const ViewedSlab in_parts(table.slab(), mi);
+  table.packed(threads, &in_parts);
+  const ReadSlab unseen(table.slab());
+  table.packed(threads, &unseen);
+  CHECK(in_parts.reads() < unseen.reads());
 }
 
 TEST_CASE("rows that begin up to 10 KiB apart are read together, others one by one", "[pack]") {

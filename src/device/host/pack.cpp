@@ -88,6 +88,15 @@ class Block {
   std::unique_ptr<std::byte[]> memory_;
 };
 
+/// The source's bytes from `offset` on: where they are, or else read into `block`.
+const std::byte* fetch(const PackSource& source, std::uint64_t offset, std::uint64_t bytes,
+                       Block& block) {
+  if (const std::byte* const in_memory = source.view(offset, bytes)) return in_memory;
+  const std::span<std::byte> copy = block.first(bytes);
+  source.read(offset, copy);
+  return copy.data();
+}
+
 /// One item, ready to move any part of itself.
 class ItemMover {
  public:
@@ -112,7 +121,8 @@ class ItemMover {
     } else if (contiguous()) {
       move_block(source_ + begin, destination_ + converted(begin), end - begin);
     } else {
-      move_rows(begin, end);
+      const std::uint64_t row = begin / item_.row_bytes;
+      move_rows(source_ + row * item_.source_stride, row, begin % item_.row_bytes, end - begin);
     }
   }
 
@@ -132,9 +142,8 @@ class ItemMover {
     }
     for (std::uint64_t done = 0; done < bytes;) {
       const std::uint64_t count = std::min(bytes - done, block_bytes);
-      const std::span<std::byte> block = scratch(count);
-      reads_->read(source + done, block);
-      convert_(block.data(), destination_ + destination + converted(done), count / from_bytes_);
+      convert_(fetch(*reads_, source + done, count, *block_),
+               destination_ + destination + converted(done), count / from_bytes_);
       done += count;
     }
   }
@@ -162,24 +171,16 @@ class ItemMover {
   void read_jointly(std::uint64_t row, std::uint64_t bytes) const {
     const std::uint64_t last = (bytes - 1) / item_.row_bytes;
     const std::uint64_t span = last * item_.source_stride + (bytes - last * item_.row_bytes);
-    const std::span<std::byte> block = scratch(span);
-    reads_->read(item_.source + row * item_.source_stride, block);
-    for (std::uint64_t i = 0; i <= last; ++i) {
-      move_block(block.data() + i * item_.source_stride,
-                 destination_ + (row + i) * item_.destination_stride,
-                 std::min(item_.row_bytes, bytes - i * item_.row_bytes));
-    }
+    move_rows(fetch(*reads_, item_.source + row * item_.source_stride, span, *block_), row, 0,
+              bytes);
   }
 
-  std::span<std::byte> scratch(std::uint64_t bytes) const { return block_->first(bytes); }
-
-  void move_rows(std::uint64_t begin, std::uint64_t end) const {
+  // `left` bytes of rows, from byte `skip` of row `row` on, which begins at `source`.
+  void move_rows(const std::byte* source, std::uint64_t row, std::uint64_t skip,
+                 std::uint64_t left) const {
     const bool prefetches = convert_ != nullptr && item_.row_bytes >= prefetch_minimum;
-    std::uint64_t row = begin / item_.row_bytes;
-    std::uint64_t skip = begin % item_.row_bytes;
-    for (std::uint64_t left = end - begin; left != 0; ++row, skip = 0) {
+    for (; left != 0; ++row, skip = 0, source += item_.source_stride) {
       const std::uint64_t bytes = std::min(item_.row_bytes - skip, left);
-      const std::byte* source = source_ + row * item_.source_stride;
       if (prefetches && bytes < left) prefetch(source + item_.source_stride);
       move_block(source + skip, destination_ + row * item_.destination_stride + converted(skip),
                  bytes);
@@ -255,10 +256,9 @@ std::size_t count_together(std::span<const PackItem> items) {
 
 void read_and_move(std::span<const PackItem> items, const PackBuffers& buffers, Block& block) {
   const std::uint64_t begin = items.front().source;
-  const std::span<std::byte> bytes = block.first(source_end(items.back()) - begin);
-  buffers.reads->read(begin, bytes);
+  const std::uint64_t bytes = source_end(items.back()) - begin;
   PackBuffers from_block = buffers;
-  from_block.source = bytes.data();
+  from_block.source = fetch(*buffers.reads, begin, bytes, block);
   from_block.reads = nullptr;
   for (PackItem item : items) {
     item.source -= begin;

@@ -1,0 +1,34 @@
+// Ranges of files that are mapped instead of read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "core/file_lease.hpp"
+#include "core/locked_mapping.hpp"
+
+namespace safeshuffle::io {
+
+/// A range of a file in memory. After `is_safe`, it can be used for /proc/sys/fs/lease-break-time,
+/// by default 45 s, whatever happens to the file: ask right before using it. Packing a slab takes
+/// milliseconds.
+struct Mapping {
+  /// `open` keeps open what the other two belong to. Throws IoError with the reason.
+  Mapping(std::shared_ptr<const void> open, core::FileLease& file_lease, int descriptor,
+          std::uint64_t offset, std::size_t bytes)
+      : file(std::move(open)), lease(file_lease.hold()), memory(descriptor, offset, bytes) {}
+
+  bool is_safe() const noexcept { return lease->is_intact(); }
+
+  const std::shared_ptr<const void> file;
+  const core::FileLease::Hold lease;
+  const core::LockedMapping memory;  // ends before the lease
+};
+
+/// Why a mapping is not safe.
+inline constexpr const char* file_in_demand =
+    "another process is waiting to write to it or to truncate it";
+
+}  // namespace safeshuffle::io
