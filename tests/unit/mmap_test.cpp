@@ -168,6 +168,16 @@ bool falls_back(const testing::OwnModel& model, const std::string& reason) {
   return false;
 }
 
+void permit_others_to_read(const std::filesystem::path& directory) {
+  using std::filesystem::perms;
+  const auto permit = [](const std::filesystem::path& path) {
+    std::filesystem::permissions(path, perms::others_read | perms::others_exec,
+                                 std::filesystem::perm_options::add);
+  };
+  permit(directory);
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) permit(entry.path());
+}
+
 }  // namespace
 
 TEST_CASE("who truncates a file waits for the end of its lease, and no signal tells the holder",
@@ -390,10 +400,7 @@ TEST_CASE("without a lease or locked memory, loads read, which is an error if st
     WARN("skipped: only root can become somebody else, who does not own the files");
     return;
   }
-  const auto become_nobody = [&] {
-    std::filesystem::permissions(model.directory.path(), std::filesystem::perms::others_all,
-                                 std::filesystem::perm_options::add);
-    return ::setuid(65534) == 0;
-  };
+  permit_others_to_read(model.directory.path());
+  const auto become_nobody = [] { return ::setuid(65534) == 0; };
   CHECK(falls_back_if(become_nobody, no_lease + std::string("this user does not own it")));
 }
