@@ -171,8 +171,9 @@ bool falls_back(const testing::OwnModel& model, const std::string& reason) {
 void permit_others_to_read(const std::filesystem::path& directory) {
   using std::filesystem::perms;
   const auto permit = [](const std::filesystem::path& path) {
-    std::filesystem::permissions(path, perms::others_read | perms::others_exec,
-                                 std::filesystem::perm_options::add);
+    std::filesystem::permissions(
+        path, perms::group_read | perms::group_exec | perms::others_read | perms::others_exec,
+        std::filesystem::perm_options::add);
   };
   permit(directory);
   for (const auto& entry : std::filesystem::directory_iterator(directory)) permit(entry.path());
