@@ -4,6 +4,7 @@
 #include <chrono>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -166,6 +167,16 @@ bool falls_back(const testing::OwnModel& model, const std::string& reason) {
     return told && std::string(error.what()).find(reason) != std::string::npos;
   }
   return false;
+}
+
+/// Of files in a directory.
+std::size_t mappings_below(const std::filesystem::path& directory) {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(directory.string() + "/") != std::string::npos) ++count;
+  }
+  return count;
 }
 
 void permit_others_to_read(const std::filesystem::path& directory) {
@@ -388,6 +399,20 @@ TEST_CASE("what cannot be mapped is read, and the reason is told", "[mmap]") {
   CHECK(path.engine == "posix");
   CHECK(path.fallback_files == 1);
   CHECK(path.fallbacks == std::vector<std::string>{bench.fallback(reason)});
+}
+
+TEST_CASE("nothing of a wave is mapped once it is packed", "[mmap]") {
+  const testing::OwnModel model(3);
+  Options options;
+  options.io = IoEngine::mmap;
+  options.direct = DirectIo::off;
+  std::size_t at_end = ~std::size_t{0};
+  options.on_progress = [&](const Progress& progress) {
+    if (progress.wave == progress.waves) at_end = mappings_below(model.directory.path());
+  };
+  const TensorSet loaded = load(model.plan(), self(Device::host()), options);
+  CHECK(loaded.report().ranks[0].io_path == "mmap buffered");
+  CHECK(at_end == 0);
 }
 
 TEST_CASE("without a lease or locked memory, loads read, which is an error if strict", "[mmap]") {
