@@ -38,9 +38,10 @@ FileLease::Hold FileLease::hold() {
   return Hold(this);
 }
 
-// The kernel announces that a lease is being broken by SIGIO, which ends a process that does not
-// handle it, to the process that took the lease. Taking it names that process, so it can be told
-// not to only afterwards; until then it would be SIGURG, which is ignored by default.
+// When a lease is broken, the kernel sends a signal to the owner of the descriptor: by default
+// SIGIO, which ends a process without a handler. F_SETLEASE makes this process the owner, so only
+// afterwards can the owner be removed; in between, the signal is SIGURG, which is ignored by
+// default.
 void FileLease::take() {
   if (::fcntl(descriptor_, F_SETSIG, SIGURG) == -1) refuse(errno);
   if (::fcntl(descriptor_, F_SETLEASE, F_RDLCK) == -1) refuse(errno);

@@ -7,19 +7,20 @@
 
 namespace safeshuffle::core {
 
-/// A read lease (F_SETLEASE of fcntl(2)) on an open file, taken while at least one Hold exists.
-/// Until it is released, the kernel keeps waiting whoever truncates the file or opens it for
-/// writing, but for no longer than /proc/sys/fs/lease-break-time, by default 45 s: a holder that is
-/// to finish safely asks `is_intact` first, and then has that long. Who asks that the open is not
-/// to wait (O_NONBLOCK) is refused, and the lease is broken all the same.
-/// Nothing is notified of that: no signal is sent that would need a handler. Thread-safe.
+/// A read lease (F_SETLEASE of fcntl(2)) on an open file, held while at least one Hold exists. The
+/// kernel then makes every process that truncates the file or opens it for writing wait until the
+/// lease is released, but no longer than /proc/sys/fs/lease-break-time, by default 45 s. So whoever
+/// depends on the lease asks `is_intact` first, and then has that long. An open that must not block
+/// (O_NONBLOCK) fails at once, but breaks the lease all the same. On overlayfs, this holds for
+/// changes made through the overlay only.
+/// No signal handler is needed, and no process is sent a signal that would end it. Thread-safe.
 class FileLease {
  public:
   struct Release {
     void operator()(FileLease* lease) const noexcept { lease->release(); }
   };
 
-  /// Must not outlive the lease.
+  /// Must not outlive the FileLease.
   using Hold = std::unique_ptr<FileLease, Release>;
 
   /// `descriptor`, open for reading only, must stay open as long as this.
@@ -31,7 +32,7 @@ class FileLease {
   /// file, a process has it open for writing, or the filesystem has no leases.
   Hold hold();
 
-  /// While a Hold exists: whether nobody waits for its end, or has done so for too long.
+  /// While a Hold exists: whether no process is waiting for its release, nor has waited in vain.
   bool is_intact() const noexcept;
 
  private:

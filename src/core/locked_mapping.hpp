@@ -7,13 +7,14 @@
 
 namespace safeshuffle::core {
 
-/// A range of a file, mapped for reading, with its pages locked in memory (mlock(2)): they were
-/// all read from storage, and stay until the end of this. So using them cannot fail, which with
-/// other mappings means SIGBUS, as long as the file does not shrink: see FileLease.
+/// A range of a file, mapped for reading, with its pages locked in memory (mlock(2)): all of them
+/// have been read from storage, and they stay until this is destroyed. So, unlike with other
+/// mappings, a storage error cannot show as SIGBUS on access; a file that shrinks still can, see
+/// FileLease.
 class LockedMapping {
  public:
-  /// The range, not empty, is within the file. Throws IoError with errno if memory for it cannot be
-  /// locked, because of RLIMIT_MEMLOCK, or if storage fails, which the kernel does not tell apart.
+  /// The range, not empty, is within the file. Throws IoError with errno if it cannot be locked
+  /// because of RLIMIT_MEMLOCK, or if storage fails; the kernel does not tell these apart.
   LockedMapping(int descriptor, std::uint64_t offset, std::size_t bytes);
   ~LockedMapping();
   LockedMapping(const LockedMapping&) = delete;

@@ -11,9 +11,10 @@
 
 namespace safeshuffle::io {
 
-/// A range of a file in memory. After `is_safe`, it can be used for /proc/sys/fs/lease-break-time,
-/// by default 45 s, whatever happens to the file: ask right before using it. Packing a slab takes
-/// milliseconds.
+/// A range of a file in memory. Call `is_safe` right before using it: from then on, the file cannot
+/// shrink for /proc/sys/fs/lease-break-time, by default 45 s, and packing a slab takes
+/// milliseconds. A process that is stopped for longer while it uses the range could still get
+/// SIGBUS.
 struct Mapping {
   /// `open` keeps open what the other two belong to. Throws IoError with the reason.
   Mapping(std::shared_ptr<const void> open, core::FileLease& file_lease, int descriptor,

@@ -48,9 +48,9 @@ struct LeftRange {
   std::shared_ptr<const Mapping> mapping = {};  ///< with IoEngine::mmap; null: it is read by pread
 };
 
-/// To be called right before the range is used, see Mapping::is_safe. Without it, a file that
-/// shrinks could end the process by SIGBUS. If another process wants to write to the file, this
-/// gives up the mapping: the range is then read, and a change of the file shows as an error.
+/// To be called right before the range is used: see Mapping. If another process is waiting to
+/// change the file, this gives up the mapping, so that the other can go on; the range is then read,
+/// and a change of the file is an error as usual.
 void give_up_unsafe_mapping(LeftRange& range);
 
 /// Those of its bytes from `skip` on that are mapped; null if the range is not.

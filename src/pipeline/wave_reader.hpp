@@ -80,7 +80,8 @@ class WaveReader {
   /// it is in its slab.
   const FileSlab* source() const noexcept { return left_ ? &*left_ : nullptr; }
 
-  /// That is used no more: what is mapped of it can be dropped from the page cache and written to.
+  /// To be called after its last use: unmaps what is mapped of it, so that it can be dropped from
+  /// the page cache, and other processes can write to the files.
   void drop_source() noexcept { left_.reset(); }
 
   io::IoPath io_path() const { return reader_->path(); }
