@@ -93,8 +93,8 @@ IoPath PathRecorder::path(const std::string& engine) const {
   return path;
 }
 
-// Who does not read directly does not read straight into device memory, either; and whoever maps
-// does not read into device memory.
+// Only direct reads go straight into device memory, so the first reason includes the second; and no
+// engine both maps and reads into device memory.
 std::optional<PathRecorder::Fallback> PathRecorder::fallback_of(const Reads& reads) {
   const std::uint64_t all = reads.direct + reads.buffered;
   if (!reads.fallback.empty()) return Fallback{to_buffered, reads.fallback, reads.buffered, all};
