@@ -4,9 +4,8 @@
 //
 //   rank=N          the rank that is hit                            (default: all)
 //   call=NAME       open, open_unnamed (open with O_TMPFILE), pread, pwrite, mmap (of a file),
-//   rename,
-//                   link, statvfs, or of MPI: send (MPI_Isend), init (MPI_Init_thread), duplicate
-//                   (MPI_Comm_idup), finalize
+//                   rename, link, statvfs, or of MPI: send (MPI_Isend), init (MPI_Init_thread),
+//                   duplicate (MPI_Comm_idup), finalize
 //   path=TEXT       is part of the path of the file (default: any); one without a name has the path
 //                   of its directory with "/#NUMBER (deleted)"
 //   flags=N         all these bits are set in what open is given    (default: 0)
