@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <iomanip>
 #include <sstream>
@@ -13,13 +14,10 @@
 #include "plan/cost_fields.hpp"
 #include "plan/estimate.hpp"
 #include "plan/fill.hpp"
-#include "plan/waves.hpp"
+#include "plan/tensor_cost.hpp"
 
 namespace safeshuffle::plan {
 namespace {
-
-// What is not faster, or less even, by more than this makes no difference.
-constexpr double tolerance = 0.05;
 
 bool is_skewed(const Schedule& schedule) {
   std::uint64_t total = 0;
@@ -36,49 +34,74 @@ bool exchanges(const Schedule& schedule) {
                              [](const RankSummary& rank) { return rank.received_bytes != 0; });
 }
 
-// Reading less takes about as long.
-constexpr std::uint64_t smallest_slice = std::uint64_t{256} << 10;
-
-// Whether slices of a tensor are as good to read as the whole: what each rank keeps is contiguous,
-// or nearly so, and none of it is small. Then no rate makes slices worse, since the ranks together
-// read the same bytes, and exchange none of them.
-bool divides_well(const Schedule& schedule, std::uint32_t tensor) {
-  if (is_replicated(schedule, tensor)) return false;
-  const std::uint64_t bytes = schedule.catalog.tensors()[tensor].bytes;
-  std::uint64_t sum = 0;
-  std::uint64_t least = bytes;
-  RankColumns columns;
-  RankColumns scratch;
-  for_each_receiver(schedule, tensor, columns, [&](std::uint32_t rank, const RankColumns&) {
-    const std::uint64_t slice = read_part(schedule, tensor, {0, bytes}, rank, scratch).size();
-    sum += slice;
-    least = std::min(least, slice);
-  });
-  return least >= smallest_slice && static_cast<double>(schedule.replicas * sum) <=
-                                        (1 + tolerance) * static_cast<double>(bytes);
-}
-
-// By geometry.
-std::vector<bool> dividing_well(const Schedule& schedule, const Geometries& geometries) {
-  std::vector<bool> divides(geometries.example.size());
-  for (std::size_t i = 0; i < divides.size(); ++i) {
-    divides[i] = geometries.tensors[i] != 0 && divides_well(schedule, geometries.example[i]);
+// Whether there is a geometry of which tensors are read, and which is sliced, or is not.
+bool any(const Geometries& geometries, const std::vector<bool>& sliced, bool wanted) {
+  for (std::size_t i = 0; i < sliced.size(); ++i) {
+    if (geometries.tensors[i] != 0 && sliced[i] == wanted) return true;
   }
-  return divides;
+  return false;
 }
 
 // What may be faster than round-robin, by which the schedule is filled: nothing if every rank reads
-// just what it keeps. From storage, no mode reads less than round-robin, so slices of all tensors
-// are for files that are cached.
+// just what it keeps. From storage, no mode reads less than round-robin, so all tensors are read in
+// slices only if files are cached, or if each of them is better read so. `by_cost`: by geometry,
+// what `mixed` slices.
 std::vector<Assignment> alternatives(const Schedule& schedule, const Geometries& geometries,
-                                     const Site& site) {
+                                     const std::vector<bool>& by_cost, const Site& site) {
   if (!exchanges(schedule)) return {};
   std::vector<Assignment> found;
   if (is_skewed(schedule)) found = {Assignment::balanced, Assignment::striped};
-  if (site.nodes == 1 && site.cached_share > 0) found.push_back(Assignment::sliced);
-  const std::vector<bool> divide = dividing_well(schedule, geometries);
-  if (std::ranges::find(divide, true) != divide.end()) found.push_back(Assignment::mixed);
+  const bool slices_some = any(geometries, by_cost, true);
+  const bool slices_all = !any(geometries, by_cost, false);
+  const bool is_cached = site.nodes == 1 && site.cached_share > 0;
+  if (slices_all || is_cached) found.push_back(Assignment::sliced);
+  if (slices_some && !slices_all) found.push_back(Assignment::mixed);
   return found;
+}
+
+// The bytes of all tensors that are read, by how they come to the ranks that keep them.
+struct Ways {
+  double sliced = 0;
+  double scattered = 0;
+  double broadcast = 0;
+};
+
+Ways ways_of(const Schedule& schedule, const Geometries& geometries) {
+  Ways ways;
+  for (std::size_t i = 0; i < geometries.example.size(); ++i) {
+    const std::uint32_t tensor = geometries.example[i];
+    double& bytes = schedule.sliced[tensor]           ? ways.sliced
+                    : is_replicated(schedule, tensor) ? ways.broadcast
+                                                      : ways.scattered;
+    bytes += static_cast<double>(geometries.tensors[i] * schedule.catalog.tensors()[tensor].bytes);
+  }
+  return ways;
+}
+
+std::string percent(double share) {
+  return std::to_string(std::lround(100 * share)) + " %";
+}
+
+// Neither all nor nothing is rounded to either.
+std::string part_text(double share) {
+  if (share < 0.005) return "under 1 %";
+  return share > 0.995 && share < 1 ? "over 99 %" : percent(share);
+}
+
+// What nothing comes by is left out: "60 % of the bytes sliced, 40 % broadcast".
+std::string ways_text(const Schedule& schedule, const Geometries& geometries) {
+  const Ways ways = ways_of(schedule, geometries);
+  const double all = ways.sliced + ways.scattered + ways.broadcast;
+  std::string text;
+  const auto add = [&](double bytes, const char* way) {
+    if (bytes == 0) return;
+    text += (text.empty() ? "" : ", ") + part_text(bytes / all) +
+            (text.empty() ? " of the bytes " : " ") + way;
+  };
+  add(ways.sliced, "sliced");
+  add(ways.scattered, "scattered");
+  add(ways.broadcast, "broadcast");
+  return text;
 }
 
 struct Candidate {
@@ -109,8 +132,18 @@ std::string reason_for(const Candidate& chosen, const std::vector<Candidate>& ca
     text += ", " + std::string(name(other.assignment)) + " " + estimate_text(other.seconds);
   }
   if (site.nodes != 1) return text;
-  return text + "; " + std::to_string(std::lround(100 * site.cached_share)) +
-         " % of the files known to be cached";
+  return text + "; " + percent(site.cached_share) + " of the files known to be cached";
+}
+
+void fill_with(Schedule& schedule, const Geometries& geometries, Assignment assignment,
+               const std::vector<bool>& sliced_by_cost, std::uint64_t window) {
+  schedule.assignment = assignment;
+  std::vector<bool> sliced(geometries.example.size(), assignment == Assignment::sliced);
+  if (assignment == Assignment::mixed) sliced = sliced_by_cost;
+  for (std::size_t tensor = 0; tensor < schedule.sliced.size(); ++tensor) {
+    schedule.sliced[tensor] = sliced[geometries.of_tensor[tensor]];
+  }
+  fill(schedule, geometries, window);
 }
 
 }  // namespace
@@ -127,32 +160,35 @@ void check_site(const Site& site) {
   }
 }
 
-void set_assignment(Schedule& schedule, const Geometries& geometries, Assignment assignment) {
-  schedule.assignment = assignment;
-  std::vector<bool> sliced(geometries.example.size(), assignment == Assignment::sliced);
-  if (assignment == Assignment::mixed) sliced = dividing_well(schedule, geometries);
-  for (std::size_t tensor = 0; tensor < schedule.sliced.size(); ++tensor) {
-    schedule.sliced[tensor] = sliced[geometries.of_tensor[tensor]];
-  }
+void fill_for(Schedule& schedule, const Geometries& geometries, Assignment assignment,
+              const Site& site, std::uint64_t window) {
+  schedule.window = window;
+  const bool is_mixed = assignment == Assignment::mixed;
+  fill_with(schedule, geometries, assignment,
+            is_mixed ? sliced_by_cost(schedule, geometries, site) : std::vector<bool>(), window);
+  if (is_mixed) schedule.assignment_reason = ways_text(schedule, geometries);
 }
 
 void choose_assignment(Schedule& schedule, const Geometries& geometries, const Site& site,
                        std::uint64_t window) {
+  schedule.window = window;
+  const std::vector<bool> by_cost = sliced_by_cost(schedule, geometries, site);
   std::vector<Candidate> candidates;
   const auto consider = [&](Assignment assignment) {
-    set_assignment(schedule, geometries, assignment);
-    fill(schedule, geometries, window);
+    fill_with(schedule, geometries, assignment, by_cost, window);
     candidates.push_back({assignment, estimate(schedule, geometries, site).total});
   };
   consider(Assignment::round_robin);
-  for (const Assignment other : alternatives(schedule, geometries, site)) consider(other);
+  for (const Assignment other : alternatives(schedule, geometries, by_cost, site)) consider(other);
 
   const Candidate& chosen = best(candidates);
   if (schedule.assignment != chosen.assignment) {
-    set_assignment(schedule, geometries, chosen.assignment);
-    fill(schedule, geometries, window);
+    fill_with(schedule, geometries, chosen.assignment, by_cost, window);
   }
   schedule.assignment_reason = reason_for(chosen, candidates, site);
+  if (exchanges(schedule)) {
+    schedule.assignment_reason += "; " + ways_text(schedule, geometries);
+  }
 }
 
 }  // namespace safeshuffle::plan

@@ -13,8 +13,10 @@ namespace safeshuffle::plan {
 /// Throws ConfigError.
 void check_site(const Site& site);
 
-/// Sets the assignment, and which tensors are sliced with it.
-void set_assignment(Schedule& schedule, const Geometries& geometries, Assignment assignment);
+/// Sets the assignment, and which tensors are sliced with it: for `mixed`, by the costs of the
+/// site. Fills the schedule for it.
+void fill_for(Schedule& schedule, const Geometries& geometries, Assignment assignment,
+              const Site& site, std::uint64_t window);
 
 /// Sets the assignment and the reason for it: round-robin, unless another is at least 5 % faster.
 /// Fills the schedule for it.

@@ -152,6 +152,13 @@ void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankR
   });
 }
 
+std::uint64_t run_overhead(const Schedule& schedule, std::uint32_t tensor, const RankRun& run,
+                           RankColumns& columns) {
+  columns.assign(schedule, tensor, run.first);
+  return cached_overhead(schedule.cuts[tensor], columns,
+                         schedule.cuts[tensor].rows * run.row_bytes);
+}
+
 std::vector<std::uint64_t> representative_segments(const Schedule& schedule, std::uint32_t tensor) {
   Representatives found(Segments(schedule.cuts[tensor], schedule.window));
   RankColumns columns;

@@ -43,6 +43,11 @@ struct RankRun {
 /// `runs`.
 void rank_runs(const Schedule& schedule, std::uint32_t tensor, std::vector<RankRun>& runs);
 
+/// What it takes the host to read the share of each rank of the run from the page cache beyond
+/// reading as many bytes in one piece: cached_overhead. `columns` is scratch memory.
+std::uint64_t run_overhead(const Schedule& schedule, std::uint32_t tensor, const RankRun& run,
+                           RankColumns& columns);
+
 /// Converted bytes that `rank` keeps of a stored tensor; `columns` is scratch memory.
 std::uint64_t share_bytes(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank,
                           RankColumns& columns);

@@ -111,8 +111,7 @@ void fill_within(Schedule& schedule, const PlanOptions& options) {
   if (options.assignment == Assignment::automatic) {
     plan::choose_assignment(schedule, geometries, options.site, options.window);
   } else {
-    plan::set_assignment(schedule, geometries, options.assignment);
-    plan::fill(schedule, geometries, options.window);
+    plan::fill_for(schedule, geometries, options.assignment, options.site, options.window);
   }
   if (options.memory_budget == 0) return;
   const std::uint64_t budget = left_for_plan(options);
