@@ -21,15 +21,15 @@ enum class Assignment : std::uint8_t {
   balanced,     ///< whole files, largest first, each to the rank with the fewest bytes so far
   striped,      ///< every file is divided into `world` ranges of tensors; for few or skewed files
   sliced,       ///< every rank reads what it keeps itself; nothing is exchanged
-  mixed,        ///< sliced where the slices are contiguous and large; the other tensors, striped
+  mixed,        ///< sliced where that is faster, by the costs of the site; other tensors, striped
   automatic,    ///< round-robin, unless another is at least 5 % faster by the costs of the site
 };
 
 /// As in options of the command: "round-robin".
 std::string_view name(Assignment assignment) noexcept;
 
-/// Where a load takes place: what Assignment::automatic depends on. `load` by path replaces all but
-/// the costs by what it finds.
+/// Where a load takes place: what Assignment::automatic and mixed depend on. `load` by path
+/// replaces all but the costs by what it finds.
 struct Site {
   /// `automatic` counts as the host.
   DeviceKind device = DeviceKind::host;
