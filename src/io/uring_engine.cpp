@@ -5,13 +5,17 @@
 #include <cerrno>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <liburing.h>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include "safeshuffle/error.hpp"
 
@@ -37,6 +41,18 @@ class Ring {
   ~Ring() { ::io_uring_queue_exit(&ring_); }
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
+
+  /// Makes room for so many buffers. Returns false if the kernel refused.
+  bool expect_buffers(std::size_t count) noexcept {
+    return ::io_uring_register_buffers_sparse(&ring_, static_cast<unsigned>(count)) == 0;
+  }
+
+  /// Returns false if the kernel refused.
+  bool register_buffer(std::size_t index, std::span<std::byte> memory) noexcept {
+    const iovec buffer{memory.data(), memory.size()};
+    return ::io_uring_register_buffers_update_tag(&ring_, static_cast<unsigned>(index), &buffer,
+                                                  nullptr, 1) == 1;
+  }
 
   /// An entry to fill.
   io_uring_sqe* entry() noexcept {
@@ -67,6 +83,44 @@ class Ring {
   io_uring ring_{};
 };
 
+/// Memory that is registered with a ring: the kernel keeps its pages pinned, and need not find and
+/// pin those of each read. Each span is registered before the first read into it, because that
+/// provides all of its pages. If the kernel refuses, for its age or the limit on locked memory,
+/// nothing more is registered.
+class FixedBuffers {
+ public:
+  FixedBuffers(Ring& ring, std::span<const std::span<std::byte>> memory)
+      : ring_(ring), memory_(memory.begin(), memory.end()), is_registered_(memory.size()) {}
+
+  /// Of the buffer that `to` lies in; none if it is not registered.
+  std::optional<int> index_of(std::span<const std::byte> to) noexcept {
+    const auto found = std::ranges::find_if(
+        memory_, [to](std::span<const std::byte> span) { return contains(span, to); });
+    if (found == memory_.end()) return {};
+    const auto index = static_cast<std::size_t>(found - memory_.begin());
+    if (!is_registered_[index] && !refused_) register_span(index);
+    return is_registered_[index] ? std::optional(static_cast<int>(index)) : std::nullopt;
+  }
+
+ private:
+  static bool contains(std::span<const std::byte> span, std::span<const std::byte> part) noexcept {
+    return std::less_equal<>()(span.data(), part.data()) &&
+           std::less_equal<>()(part.data() + part.size(), span.data() + span.size());
+  }
+
+  void register_span(std::size_t index) noexcept {
+    if (!has_room_) has_room_ = ring_.expect_buffers(memory_.size());
+    is_registered_[index] = has_room_ && ring_.register_buffer(index, memory_[index]);
+    refused_ = !is_registered_[index];
+  }
+
+  Ring& ring_;
+  const std::vector<std::span<std::byte>> memory_;
+  std::vector<bool> is_registered_;
+  bool has_room_ = false;
+  bool refused_ = false;
+};
+
 /// A job that has begun.
 struct Flight {
   std::unique_ptr<Job> job;
@@ -91,10 +145,11 @@ struct Flight {
 
 class UringEngine final : public Engine {
  public:
-  UringEngine(std::size_t depth, unsigned threads)
+  UringEngine(std::size_t depth, unsigned threads, std::span<const std::span<std::byte>> memory)
       : depth_(depth),
         threads_(threads),
         ring_(static_cast<unsigned>(depth + 1)),  // one for `expect_wake`
+        buffers_(ring_, memory),
         wake_(::eventfd(0, EFD_CLOEXEC)) {
     if (!wake_) core::raise_errno(errno, {}, "eventfd");
     pool_.emplace(threads);
@@ -184,17 +239,29 @@ class UringEngine final : public Engine {
   }
 
   void submit_waiting() {
+    while (const auto flight = take_waiting()) submit(flight);
+  }
+
+  // Null if none may be submitted.
+  std::shared_ptr<Flight> take_waiting() {
     const std::scoped_lock lock(mutex_);
-    for (; !waiting_.empty() && in_flight_ < depth_; waiting_.pop_front()) {
-      submit(waiting_.front());
-    }
+    if (waiting_.empty() || in_flight_ == depth_) return nullptr;
+    auto flight = std::move(waiting_.front());
+    waiting_.pop_front();
+    return flight;
   }
 
   void submit(const std::shared_ptr<Flight>& flight) noexcept {
     const RangeRead::Call& call = flight->call;
+    const int descriptor = call.handle->descriptor();
+    const auto bytes = static_cast<unsigned>(std::min(call.to.size(), most_bytes));
+    const std::optional<int> buffer = buffers_.index_of(call.to);
     io_uring_sqe* const entry = ring_.entry();
-    ::io_uring_prep_read(entry, call.handle->descriptor(), call.to.data(),
-                         static_cast<unsigned>(std::min(call.to.size(), most_bytes)), call.offset);
+    if (buffer) {
+      ::io_uring_prep_read_fixed(entry, descriptor, call.to.data(), bytes, call.offset, *buffer);
+    } else {
+      ::io_uring_prep_read(entry, descriptor, call.to.data(), bytes, call.offset);
+    }
     ::io_uring_sqe_set_data(entry, flight.get());
     flight->in_kernel = flight;
     ++in_flight_;
@@ -221,6 +288,7 @@ class UringEngine final : public Engine {
   std::size_t in_flight_ = 0;  // used by the submitter only
   std::uint64_t wakes_ = 0;    // what the kernel reads from `wake_`
   Ring ring_;                  // used by the submitter only
+  FixedBuffers buffers_;       // used by the submitter only
   const core::Descriptor wake_;
   std::atomic<bool> ring_used_{false};
   std::atomic<bool> pool_used_{false};
@@ -233,8 +301,9 @@ class UringEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_uring_engine(std::size_t depth, unsigned threads) {
-  return std::make_unique<UringEngine>(depth, threads);
+std::unique_ptr<Engine> make_uring_engine(std::size_t depth, unsigned threads,
+                                          std::span<const std::span<std::byte>> memory) {
+  return std::make_unique<UringEngine>(depth, threads, memory);
 }
 
 }  // namespace safeshuffle::io

@@ -5,7 +5,8 @@
 
 namespace safeshuffle::io {
 
-std::unique_ptr<Engine> make_uring_engine(std::size_t, unsigned) {
+std::unique_ptr<Engine> make_uring_engine(std::size_t, unsigned,
+                                          std::span<const std::span<std::byte>>) {
   throw IoError("this safeshuffle was built without liburing");
 }
 

@@ -1,11 +1,17 @@
 // io_uring: what the kernel answers, more reads than may be in flight, and machines without it.
 #include "io/uring_engine.hpp"
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <span>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -16,15 +22,18 @@
 #include "core/defaults.hpp"
 #include "core/descriptor.hpp"
 #include "core/page.hpp"
+#include "io/policy.hpp"
 #include "io/reader.hpp"
 #include "source/files.hpp"
 #include "support/catch.hpp"
 #include "support/device_memory.hpp"
 #include "support/ending_process.hpp"
+#include "support/locked_memory.hpp"
 #include "support/no_io_uring.hpp"
 #include "support/own_model.hpp"
 #include "support/sample_file.hpp"
 #include "support/test_staging.hpp"
+#include "support/uring_info.hpp"
 #include "support/wrapped_files.hpp"
 
 using namespace safeshuffle;
@@ -79,20 +88,25 @@ class Misdirected final : public testing::WrappedFiles {
 struct Bench {
   /// Reads it from `source` with io_uring.
   io::BatchStatus read(const source::Source& source) {
-    reader = io::make_reader({IoEngine::uring, DirectIo::on, 1, core::mebibyte}, source, {file},
-                             staging);
-    const io::ReadRange range{0, 0, file.size, memory.data()};
-    reader->submit({&range, 1});
+    submit(source, staging);
     io::BatchStatus status;
     testing::wait_until(
         [&] { return (status = reader->poll(0, std::chrono::milliseconds(1))).done; });
     return status;
   }
 
+  void submit(const source::Source& source, device::Staging& through) {
+    reader = io::make_reader({IoEngine::uring, DirectIo::on, 1, core::mebibyte}, source, {file},
+                             through, registered);
+    const io::ReadRange range{0, 0, file.size, memory.data()};
+    reader->submit({&range, 1});
+  }
+
   ScratchDirectory directory;
   FileInfo file = testing::write_sample(directory.file("a"), 0, file_size);
   AlignedMemory memory{file_size};
   testing::DirectStaging staging;
+  std::vector<std::span<std::byte>> registered;
   std::unique_ptr<io::Reader> reader;
 };
 
@@ -195,6 +209,118 @@ TEST_CASE("more reads than may be in flight are all made", "[uring]") {
     testing::wait_until([&] { return ended == jobs; });
   }
   CHECK(testing::is_sample(bench.memory.span(), 0, 0));
+}
+
+namespace {
+
+constexpr const char* read_fixed = "op=4,";  // IORING_OP_READ_FIXED
+constexpr const char* plain_read = "op=22,";
+
+/// Reads of a file with io_uring that end when this is destroyed: its descriptor is a pipe's.
+class UnansweredReads {
+ public:
+  UnansweredReads(std::size_t count, std::uint64_t bytes, bool registered) : memory_(bytes) {
+    const std::string path = directory_.file("sparse");
+    std::ofstream(path).put('x');
+    std::filesystem::resize_file(path, bytes);
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    writer_ = core::Descriptor(ends[1]);
+    source_.emplace(core::Descriptor(ends[0]));
+    info_ = testing::describe_file(path);
+    const auto file = std::make_shared<io::File>(info_, DirectIo::on, *source_, recorder_);
+    const std::span<std::byte> to = memory_.span();
+    engine_ = io::make_uring_engine(
+        count, 1, registered ? std::span(&to, 1) : std::span<const std::span<std::byte>>());
+    for (std::size_t i = 0; i < count; ++i) {
+      engine_->start(std::make_unique<CountedJob>(file, 0, to, ended_));
+    }
+  }
+
+  ~UnansweredReads() {
+    writer_ = core::Descriptor();  // then threads read what the pipe has not delivered
+    engine_.reset();
+  }
+
+  UnansweredReads(const UnansweredReads&) = delete;
+  UnansweredReads& operator=(const UnansweredReads&) = delete;
+
+  std::span<std::byte> memory() const { return memory_.span(); }
+
+ private:
+  ScratchDirectory directory_;
+  AlignedMemory memory_;
+  FileInfo info_;
+  core::Descriptor writer_;
+  std::optional<Misdirected> source_;
+  io::PathRecorder recorder_;
+  std::atomic<std::size_t> ended_{0};
+  std::unique_ptr<io::Engine> engine_;
+};
+
+/// As in "    0: 0x7f00c0de0000/4096".
+std::string buffer_line(std::span<const std::byte> memory) {
+  std::ostringstream text;
+  text << ": " << static_cast<const void*>(memory.data()) << "/" << memory.size();
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("256 MiB of reads are in flight at once", "[uring]") {
+  if (!has_io_uring()) return;
+  const auto [chunk, reads] = GENERATE(table<std::uint64_t, std::size_t>(
+      {{core::host_defaults.chunk, 32}, {2 * core::mebibyte, 128}}));
+  REQUIRE(io::reads_in_flight(chunk) == reads);
+  REQUIRE(reads * chunk >= 256 * core::mebibyte);
+  const UnansweredReads in_flight(reads, chunk, false);
+  constexpr std::size_t of_wakes = 1;
+  testing::wait_until([&] { return testing::count_uring_info(plain_read) == reads + of_wakes; });
+}
+
+TEST_CASE("reads into registered memory are those of registered buffers", "[uring]") {
+  if (!has_io_uring()) return;
+  const UnansweredReads in_flight(2, core::mebibyte, true);
+  testing::wait_until([&] { return testing::count_uring_info(read_fixed) == 2; });
+  CHECK(testing::count_uring_info(buffer_line(in_flight.memory())) == 1);
+}
+
+TEST_CASE("memory is registered before the first read into it", "[uring]") {
+  if (!has_io_uring()) return;
+  Bench bench;
+  const AlignedMemory unused(core::page_bytes);
+  bench.registered = {unused.span(), bench.memory.span()};
+  CHECK_FALSE(bench.read(source::files()).error);
+  CHECK(testing::is_sample(bench.memory.span(), 0, 0));
+  CHECK(testing::count_uring_info(buffer_line(unused.span())) == 0);
+  CHECK(testing::count_uring_info(buffer_line(bench.memory.span())) == 1);
+}
+
+TEST_CASE("the memory of slots is registered, not that of a device", "[uring]") {
+  if (!has_io_uring()) return;
+  Bench bench;
+  testing::HeldStaging staging(core::mebibyte, true);
+  bench.registered = {bench.memory.span()};
+  bench.submit(source::files(), staging);
+  testing::wait_until([&] { return staging.holds(); });
+  CHECK(testing::count_uring_info(buffer_line(staging.slot_memory())) == 1);
+  CHECK(testing::count_uring_info(buffer_line(bench.memory.span())) == 0);
+  staging.land();
+  CHECK(testing::is_sample(bench.memory.span(), 0, 0));
+  bench.reader.reset();  // before the staging
+}
+
+TEST_CASE("memory that may not be locked is read into all the same", "[uring]") {
+  if (!has_io_uring()) return;
+  CHECK(testing::in_ending_process([] {
+    if (!testing::forbid_locked_memory()) ::_exit(1);
+    Bench bench;
+    bench.registered = {bench.memory.span()};
+    const bool failed = bench.read(source::files()).error.has_value();
+    const bool registered = testing::count_uring_info(buffer_line(bench.memory.span())) != 0;
+    const bool right = testing::is_sample(bench.memory.span(), 0, 0);
+    ::_exit(!failed && !registered && right ? 0 : 1);
+  }));
 }
 
 TEST_CASE("without io_uring, threads read, which is a fallback if it was asked for", "[uring]") {
