@@ -54,6 +54,18 @@ class Ring {
                                                   nullptr, 1) == 1;
   }
 
+  /// Makes room for so many files. Returns false if the kernel refused.
+  bool expect_files(std::size_t count) noexcept {
+    return ::io_uring_register_files_sparse(&ring_, static_cast<unsigned>(count)) == 0;
+  }
+
+  /// In place of the one that had this index, which reads in flight still use. Returns false if the
+  /// kernel refused.
+  bool register_file(std::size_t index, int descriptor) noexcept {
+    return ::io_uring_register_files_update(&ring_, static_cast<unsigned>(index), &descriptor, 1) ==
+           1;
+  }
+
   /// An entry to fill.
   io_uring_sqe* entry() noexcept {
     for (;;) {
@@ -121,6 +133,37 @@ class FixedBuffers {
   bool refused_ = false;
 };
 
+/// Files that are registered with a ring: the kernel need not look up the descriptor for each read.
+/// It keeps them open itself, until another takes the place of one that is not used any more.
+class FixedFiles {
+ public:
+  explicit FixedFiles(Ring& ring) : files_(ring.expect_files(most) ? most : 0), ring_(ring) {}
+
+  /// Of the file, whose descriptor for direct reads this is; none if it is not registered.
+  std::optional<int> index_of(const std::shared_ptr<const File>& file, int descriptor) noexcept {
+    auto found = std::ranges::find(files_, file, &std::weak_ptr<const File>::lock);
+    if (found == files_.end()) {
+      found = std::ranges::find_if(files_, &std::weak_ptr<const File>::expired);
+      if (found == files_.end()) return {};
+      if (!ring_.register_file(index(found), descriptor)) return {};
+      *found = file;
+    }
+    return static_cast<int>(index(found));
+  }
+
+ private:
+  using Files = std::vector<std::weak_ptr<const File>>;
+
+  static constexpr std::size_t most = 64;
+
+  std::size_t index(Files::iterator file) noexcept {
+    return static_cast<std::size_t>(file - files_.begin());
+  }
+
+  Files files_;  // by index
+  Ring& ring_;
+};
+
 /// A job that has begun.
 struct Flight {
   std::unique_ptr<Job> job;
@@ -150,6 +193,7 @@ class UringEngine final : public Engine {
         threads_(threads),
         ring_(static_cast<unsigned>(depth + 1)),  // one for `expect_wake`
         buffers_(ring_, memory),
+        files_(ring_),
         wake_(::eventfd(0, EFD_CLOEXEC)) {
     if (!wake_) core::raise_errno(errno, {}, "eventfd");
     pool_.emplace(threads);
@@ -254,14 +298,17 @@ class UringEngine final : public Engine {
   void submit(const std::shared_ptr<Flight>& flight) noexcept {
     const RangeRead::Call& call = flight->call;
     const int descriptor = call.handle->descriptor();
+    const std::optional<int> file = files_.index_of(flight->reading->file(), descriptor);
     const auto bytes = static_cast<unsigned>(std::min(call.to.size(), most_bytes));
     const std::optional<int> buffer = buffers_.index_of(call.to);
     io_uring_sqe* const entry = ring_.entry();
     if (buffer) {
-      ::io_uring_prep_read_fixed(entry, descriptor, call.to.data(), bytes, call.offset, *buffer);
+      ::io_uring_prep_read_fixed(entry, file.value_or(descriptor), call.to.data(), bytes,
+                                 call.offset, *buffer);
     } else {
-      ::io_uring_prep_read(entry, descriptor, call.to.data(), bytes, call.offset);
+      ::io_uring_prep_read(entry, file.value_or(descriptor), call.to.data(), bytes, call.offset);
     }
+    if (file) ::io_uring_sqe_set_flags(entry, IOSQE_FIXED_FILE);
     ::io_uring_sqe_set_data(entry, flight.get());
     flight->in_kernel = flight;
     ++in_flight_;
@@ -289,6 +336,7 @@ class UringEngine final : public Engine {
   std::uint64_t wakes_ = 0;    // what the kernel reads from `wake_`
   Ring ring_;                  // used by the submitter only
   FixedBuffers buffers_;       // used by the submitter only
+  FixedFiles files_;           // used by the submitter only
   const core::Descriptor wake_;
   std::atomic<bool> ring_used_{false};
   std::atomic<bool> pool_used_{false};

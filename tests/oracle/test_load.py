@@ -124,7 +124,10 @@ class Load(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(f"\nsaved {case.shards} file", result.stdout)
-        self.assert_as_planned(report, command.run("plan", *choices, "--world", case.ranks, "--json"))
+        if case.assign != "mixed":  # its plan depends on the device, and on what is cached right now
+            self.assert_as_planned(
+                report, command.run("plan", *choices, "--world", case.ranks, "--json")
+            )
         self.assert_only_needed_is_read(report, case)
         names = [f"model-rank-{rank}-part-0.safetensors" for rank in range(case.shards)]
         self.assertEqual(sorted(path.name for path in saved.iterdir()), names)
@@ -154,11 +157,12 @@ class Load(unittest.TestCase):
         loaded = json.loads(report.read_text(encoding="utf-8"))
         self.assertEqual(loaded["tensor_bytes"], needed)
         read = sum(rank["read_bytes"] for rank in loaded["ranks"])
-        if case.assign == "sliced":  # several ranks may need the same
+        if case.assign in ("sliced", "mixed"):  # several ranks may need the same
             self.assertGreaterEqual(read, needed)
-            self.assertEqual(sum(rank["received_bytes"] for rank in loaded["ranks"]), 0)
         else:
             self.assertEqual(read, needed)
+        if case.assign == "sliced":
+            self.assertEqual(sum(rank["received_bytes"] for rank in loaded["ranks"]), 0)
 
     def compare(self, actual, case, rank):
         held = {

@@ -329,6 +329,44 @@ TEST_CASE("memory that may not be locked is read into all the same", "[uring]") 
   }));
 }
 
+TEST_CASE("a file is registered before the first read from it", "[uring]") {
+  if (!has_io_uring()) return;
+  Bench bench;
+  CHECK_FALSE(bench.read(source::files()).error);
+  if (!bench.reader->path().fallbacks.empty()) return;  // the filesystem rejects O_DIRECT
+  CHECK(testing::count_uring_info(": " + bench.file.path) == 1);
+}
+
+TEST_CASE("files that are no longer used make room for others in the ring", "[uring]") {
+  if (!has_io_uring()) return;
+  const ScratchDirectory directory;
+  const auto engine = io::make_uring_engine(4, 1);
+  io::PathRecorder recorder;
+  const auto read_all = [&](std::uint32_t first, std::uint32_t count) {
+    std::vector<FileInfo> infos;
+    for (std::uint32_t i = first; i < first + count; ++i) {
+      infos.push_back(
+          testing::write_sample(directory.file(std::to_string(i)), i, core::page_bytes));
+    }
+    std::vector<AlignedMemory> memory;
+    std::atomic<std::size_t> ended{0};
+    for (const FileInfo& info : infos) {
+      memory.emplace_back(core::page_bytes);
+      const auto file = std::make_shared<io::File>(info, DirectIo::on, source::files(), recorder);
+      engine->start(std::make_unique<CountedJob>(file, 0, memory.back().span(), ended));
+    }
+    testing::wait_until([&] { return ended == count; });
+    for (std::uint32_t i = 0; i < count; ++i) {
+      CHECK(testing::is_sample(memory[i].span(), first + i, 0));
+    }
+  };
+  read_all(0, 100);
+  read_all(100, 100);
+  const std::size_t registered = testing::count_uring_info(": " + directory.file(""));
+  CHECK(registered <= 64);
+  CHECK((registered > 0 || !recorder.path("").fallbacks.empty()));
+}
+
 TEST_CASE("without io_uring, threads read, which is a fallback if it was asked for", "[uring]") {
   const testing::OwnModel model(3);
   const auto works = [&](IoEngine engine, bool strict) {
