@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import sys
+import tempfile
 import types
 import unittest
 from pathlib import Path
@@ -130,6 +131,16 @@ class Errors(unittest.TestCase):
                          "warm, 2 ranks, --assign sliced, 2 of 3 turns\n")  # fmt: skip
         alike = script.result(CASE, [sample(1.0, 1.0, 1.0)])
         self.assertEqual(printed(script.print_other_assignments, chosen("assignment")["assignment"], [alike]), "")
+
+    def test_results_name_the_commit_and_the_command(self):
+        with tempfile.NamedTemporaryFile() as command:
+            command.write(b"abc")
+            command.flush()
+            with mock.patch.object(script.builds, "described", return_value="1234 with changes"):
+                identity = script.identity(command.name)
+        sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, B.1
+        self.assertEqual(identity, {"schema_version": script.SCHEMA_VERSION, "commit": "1234 with changes",
+                                    "command_sha256": sha256})  # fmt: skip
 
     def test_a_row_has_medians_and_spread(self):
         result = script.result(CASE, [sample(1.0, 1.1, 2.0), sample(2.0, 2.2, 4.0), sample(3.0, 3.3, 6.0)])
