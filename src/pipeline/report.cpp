@@ -1,5 +1,6 @@
 #include "safeshuffle/report.hpp"
 
+#include <algorithm>
 #include <iomanip>
 #include <set>
 #include <sstream>
@@ -76,6 +77,11 @@ nlohmann::ordered_json cache_json(const CacheUse& cache) {
           {"unknown_bytes", cache.unknown}};
 }
 
+// What is packed straight from the page cache is read in the phase, by no reader thread.
+double read_seconds(const RankReport& rank) {
+  return std::max(rank.read_busy_seconds, rank.phases[static_cast<std::size_t>(Phase::read)]);
+}
+
 nlohmann::ordered_json rank_json(const RankReport& rank) {
   nlohmann::ordered_json json{{"rank", rank.rank},
                               {"host", rank.host},
@@ -96,7 +102,7 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
   json["packer_device_bytes"] = rank.packer_device_bytes;
   json["peak_pinned_bytes"] = rank.peak_pinned_bytes;
   json["peak_resident_bytes"] = rank.peak_resident_bytes;
-  json["read_gigabytes_per_second"] = gigabytes_per_second(rank.read_bytes, rank.read_busy_seconds);
+  json["read_gigabytes_per_second"] = gigabytes_per_second(rank.read_bytes, read_seconds(rank));
   json["io"] = {{"path", rank.io_path},
                 {"direct_bytes", rank.direct_bytes},
                 {"buffered_bytes", rank.buffered_bytes},

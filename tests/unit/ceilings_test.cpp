@@ -245,6 +245,15 @@ TEST_CASE("one sentence names the bottleneck, with its share if there is a ceili
         "bound by allocating memory: 5.000 of 8.600 s\n");
 }
 
+TEST_CASE("the rate of reading counts what the loading thread reads itself", "[ceilings]") {
+  Report report = sample();
+  report.ranks[0].read_busy_seconds = 0.001;  // all is cached, and packed from there
+  report.ranks[1].read_busy_seconds = 4;      // reads went on beside other phases
+  const auto ranks = nlohmann::json::parse(to_json(report))["ranks"];
+  CHECK(ranks[0]["read_gigabytes_per_second"] == 2);
+  CHECK(ranks[1]["read_gigabytes_per_second"] == 1);
+}
+
 TEST_CASE("the report has bottleneck and ceilings", "[ceilings]") {
   auto json = nlohmann::json::parse(to_json(sample()));
   CHECK(json["schema_version"] == 1);
