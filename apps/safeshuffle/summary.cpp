@@ -21,19 +21,24 @@ int decimals(const Report& report) {
   return report.seconds < 100 ? 3 : 1;
 }
 
+// "of it mapped" only where something was.
 std::string bytes_table(const Report& report) {
-  Table table({{"bytes", Align::left},
-               {"read"},
-               {"sent"},
-               {"received"},
-               {"kept"},
-               {"peak device"},
-               {"peak resident"}});
+  const bool maps = std::any_of(report.ranks.begin(), report.ranks.end(),
+                                [](const RankReport& rank) { return rank.peak_mapped_bytes != 0; });
+  std::vector<Column> columns{{"bytes", Align::left}, {"read"}, {"sent"},
+                              {"received"},           {"kept"}, {"peak device"},
+                              {"peak resident"}};
+  if (maps) columns.push_back({"of it mapped"});
+  Table table(columns);
   for (const RankReport& rank : report.ranks) {
-    table.add({fmt::format("rank {}", rank.rank), format_size(rank.read_bytes),
-               format_size(rank.sent_bytes), format_size(rank.received_bytes),
-               format_size(rank.kept_bytes), format_size(rank.peak_device_bytes),
-               format_size(rank.peak_resident_bytes)});
+    std::vector<std::string> cells{fmt::format("rank {}", rank.rank)};
+    for (const std::uint64_t bytes :
+         {rank.read_bytes, rank.sent_bytes, rank.received_bytes, rank.kept_bytes,
+          rank.peak_device_bytes, rank.peak_resident_bytes}) {
+      cells.push_back(format_size(bytes));
+    }
+    if (maps) cells.push_back(format_size(rank.peak_mapped_bytes));
+    table.add(cells);
   }
   return table.text();
 }

@@ -90,7 +90,8 @@ struct RankReport {
   std::uint64_t transport_device_bytes = 0;  ///< transport buffers: an upper bound
   std::uint64_t packer_device_bytes = 0;     ///< pack tables
   std::uint64_t peak_pinned_bytes = 0;
-  std::uint64_t peak_resident_bytes = 0;  ///< of the whole process
+  std::uint64_t peak_resident_bytes = 0;  ///< of the whole process, including the next one
+  std::uint64_t peak_mapped_bytes = 0;    ///< page cache that IoEngine::mmap had mapped
   std::string io_path;                    ///< engine and mode used: "posix buffered"; or "none"
   std::uint64_t direct_bytes = 0;         ///< read from storage with O_DIRECT
   std::uint64_t buffered_bytes = 0;       ///< read from storage through the page cache

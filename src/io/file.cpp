@@ -86,8 +86,8 @@ std::shared_ptr<const Mapping> File::map(std::uint64_t offset, std::size_t bytes
   // Other machines can shrink it, lease or not.
   if (!buffered_->is_local()) throw IoError("not a local filesystem");
   if (!core::in_bounds(offset, bytes, info_.size)) throw IoError("it ends within the range");
-  auto mapping =
-      std::make_shared<const Mapping>(shared_from_this(), lease_, descriptor, offset, bytes);
+  auto mapping = std::make_shared<const Mapping>(shared_from_this(), lease_, descriptor, offset,
+                                                 bytes, recorder_);
   require_identity(info_, core::identify(descriptor, info_.path));
   if (!mapping->is_safe()) throw IoError(file_in_demand);
   return mapping;

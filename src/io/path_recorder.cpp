@@ -1,5 +1,7 @@
 #include "io/path_recorder.hpp"
 
+#include <algorithm>
+
 namespace safeshuffle::io {
 namespace {
 
@@ -60,6 +62,17 @@ void PathRecorder::unmapped(const std::string& file, std::uint64_t bytes,
   if (reads.map_fallback.empty()) reads.map_fallback = obstacle;
 }
 
+void PathRecorder::begin_mapping(std::uint64_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  mapped_now_ += bytes;
+  most_mapped_ = std::max(most_mapped_, mapped_now_);
+}
+
+void PathRecorder::end_mapping(std::uint64_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  mapped_now_ -= bytes;
+}
+
 void PathRecorder::engine_fallback(std::string reason) {
   const std::scoped_lock lock(mutex_);
   engine_fallback_ = std::move(reason);
@@ -68,6 +81,7 @@ void PathRecorder::engine_fallback(std::string reason) {
 IoPath PathRecorder::path(const std::string& engine) const {
   const std::scoped_lock lock(mutex_);
   IoPath path;
+  path.most_mapped_bytes = most_mapped_;
   if (!engine_fallback_.empty()) path.fallbacks.push_back(engine_fallback_);
   std::map<std::string_view, std::uint64_t>
       others;  // files that are not described, by what fell back

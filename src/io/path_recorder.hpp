@@ -36,6 +36,10 @@ class PathRecorder {
   /// So many bytes that count as mapped are read in another way after all.
   void unmapped(const std::string& file, std::uint64_t bytes, const std::string& obstacle);
 
+  /// So many bytes of files are mapped now, and no longer are.
+  void begin_mapping(std::uint64_t bytes);
+  void end_mapping(std::uint64_t bytes);
+
   /// Another engine reads than the one that was asked for, or it reads in a roundabout way.
   void engine_fallback(std::string reason);
 
@@ -68,6 +72,8 @@ class PathRecorder {
   std::map<std::string, Reads> reads_;  // by file
   IoChoices choices_;
   std::string engine_fallback_;  // empty if there is none
+  std::uint64_t mapped_now_ = 0;
+  std::uint64_t most_mapped_ = 0;
 };
 
 }  // namespace safeshuffle::io

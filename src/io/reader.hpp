@@ -89,6 +89,7 @@ struct IoPath {
   std::uint64_t device_bytes = 0;    ///< of the direct ones, read straight into device memory
   IoChoices choices;                 ///< of automatic mode; empty if the caller chose
   std::uint64_t mapped_bytes = 0;    ///< of the buffered ones, mapped
+  std::uint64_t most_mapped_bytes = 0;  ///< at the same time, so far
   /// Files that should be read directly, straight into device memory, or by mapping, but were not
   /// entirely.
   std::uint64_t fallback_files = 0;

@@ -54,6 +54,9 @@ class Ring {
                                                   nullptr, 1) == 1;
   }
 
+  /// At once, where the end of the ring would give back the locked memory some time later.
+  void unregister_buffers() noexcept { static_cast<void>(::io_uring_unregister_buffers(&ring_)); }
+
   /// Makes room for so many files. Returns false if the kernel refused.
   bool expect_files(std::size_t count) noexcept {
     return ::io_uring_register_files_sparse(&ring_, static_cast<unsigned>(count)) == 0;
@@ -103,6 +106,12 @@ class FixedBuffers {
  public:
   FixedBuffers(Ring& ring, std::span<const std::span<std::byte>> memory)
       : ring_(ring), memory_(memory.begin(), memory.end()), is_registered_(memory.size()) {}
+
+  ~FixedBuffers() {
+    if (has_room_) ring_.unregister_buffers();
+  }
+  FixedBuffers(const FixedBuffers&) = delete;
+  FixedBuffers& operator=(const FixedBuffers&) = delete;
 
   /// Of the buffer that `to` lies in; none if it is not registered.
   std::optional<int> index_of(std::span<const std::byte> to) noexcept {

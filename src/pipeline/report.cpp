@@ -102,6 +102,7 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
   json["packer_device_bytes"] = rank.packer_device_bytes;
   json["peak_pinned_bytes"] = rank.peak_pinned_bytes;
   json["peak_resident_bytes"] = rank.peak_resident_bytes;
+  json["peak_mapped_bytes"] = rank.peak_mapped_bytes;
   json["read_gigabytes_per_second"] = gigabytes_per_second(rank.read_bytes, read_seconds(rank));
   json["io"] = {{"path", rank.io_path},
                 {"direct_bytes", rank.direct_bytes},
@@ -207,7 +208,8 @@ std::string encode(const RankReport& rank) {
       .put(rank.read_hidden_seconds);
   out.put(std::uint64_t{rank.rank}).put(rank.read_bytes).put(rank.sent_bytes);
   out.put(rank.received_bytes).put(rank.kept_bytes).put(rank.peak_device_bytes);
-  out.put(rank.peak_pinned_bytes).put(rank.peak_resident_bytes).put(rank.io_path);
+  out.put(rank.peak_pinned_bytes).put(rank.peak_resident_bytes).put(rank.peak_mapped_bytes);
+  out.put(rank.io_path);
   out.put(rank.host).put(std::uint64_t{rank.cores}).put(rank.device);
   out.put(rank.transport_device_bytes).put(rank.packer_device_bytes).put(rank.reader_cpus);
   out.put(rank.direct_bytes).put(rank.buffered_bytes).put(rank.gds_bytes);
@@ -277,6 +279,7 @@ RankReport decode_rank_report(std::string_view bytes) {
   rank.peak_device_bytes = in.number();
   rank.peak_pinned_bytes = in.number();
   rank.peak_resident_bytes = in.number();
+  rank.peak_mapped_bytes = in.number();
   rank.io_path = in.text();
   rank.host = in.text();
   rank.cores = static_cast<unsigned>(in.number());

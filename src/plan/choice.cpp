@@ -166,7 +166,9 @@ void fill_for(Schedule& schedule, const Geometries& geometries, Assignment assig
   const bool is_mixed = assignment == Assignment::mixed;
   fill_with(schedule, geometries, assignment,
             is_mixed ? sliced_by_cost(schedule, geometries, site) : std::vector<bool>(), window);
-  if (is_mixed) schedule.assignment_reason = ways_text(schedule, geometries);
+  if (is_mixed && exchanges(schedule)) {
+    schedule.assignment_reason = ways_text(schedule, geometries);
+  }
 }
 
 void choose_assignment(Schedule& schedule, const Geometries& geometries, const Site& site,

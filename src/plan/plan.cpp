@@ -12,7 +12,6 @@
 #include "plan/arena.hpp"
 #include "plan/choice.hpp"
 #include "plan/cut.hpp"
-#include "plan/fill.hpp"
 #include "plan/geometry.hpp"
 #include "plan/hash.hpp"
 #include "plan/landing.hpp"
@@ -103,16 +102,20 @@ void cut(Schedule& schedule, DTypePolicy dtype) {
   }
 }
 
-// The shards need the same memory whatever the window is; slabs and pack buffer shrink with it. No
-// budget reduces the window below a practical size: nobody wants a load that takes hours.
+// The shards need the same memory whatever the window is; slabs and pack buffer shrink with it. So
+// do the costs change, and what is chosen by them. No budget reduces the window below a practical
+// size: nobody wants a load that takes hours.
 void fill_within(Schedule& schedule, const PlanOptions& options) {
   const plan::Geometries geometries = plan::find_geometries(schedule);
   plan::check_unpacking(schedule, geometries.example);
-  if (options.assignment == Assignment::automatic) {
-    plan::choose_assignment(schedule, geometries, options.site, options.window);
-  } else {
-    plan::fill_for(schedule, geometries, options.assignment, options.site, options.window);
-  }
+  const auto fill = [&](std::uint64_t window) {
+    if (options.assignment == Assignment::automatic) {
+      plan::choose_assignment(schedule, geometries, options.site, window);
+    } else {
+      plan::fill_for(schedule, geometries, options.assignment, options.site, window);
+    }
+  };
+  fill(options.window);
   if (options.memory_budget == 0) return;
   const std::uint64_t budget = left_for_plan(options);
   const std::uint64_t smallest =
@@ -120,8 +123,7 @@ void fill_within(Schedule& schedule, const PlanOptions& options) {
   while (neediest(schedule).peak_device_bytes > budget) {
     if (schedule.window == smallest) fail_budget(schedule, options);
     const bool hopeless = neediest(schedule).arena_bytes > budget;
-    plan::fill(schedule, geometries,
-               hopeless ? smallest : std::max(smallest, std::bit_floor(schedule.window - 1)));
+    fill(hopeless ? smallest : std::max(smallest, std::bit_floor(schedule.window - 1)));
   }
 }
 

@@ -269,6 +269,8 @@ TEST_CASE("what may be left is mapped, and all else copied from a mapping", "[mm
   CHECK(path.mode == "buffered");
   CHECK(path.buffered_bytes == file_size);
   CHECK(path.mapped_bytes == file_size);
+  CHECK(path.most_mapped_bytes <= file_size);
+  CHECK(path.most_mapped_bytes >= (leave ? file_size : 1));
   CHECK(path.fallbacks.empty());
 }
 

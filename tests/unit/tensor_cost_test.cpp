@@ -295,3 +295,24 @@ TEST_CASE("mixed is a candidate only if it slices some tensors, and not all",
   CHECK(all_cached.assignment() == Assignment::sliced);
   CHECK_FALSE(has(all_cached, "mixed"));
 }
+
+TEST_CASE("what fits a budget is chosen for the window that fits", "[tensor_cost]") {
+  PlanOptions options = mixed_at(cached());
+  options.site.costs.wave_seconds = GENERATE(1e-6, 1e-3, 3e-3, 1e-2);
+  options.assignment = GENERATE(Assignment::mixed, Assignment::automatic);
+  options.window = 64 * mi;
+  const Plan unlimited = split_and_whole(4, options);
+  options.memory_budget = unlimited.ranks()[0].arena_bytes + 40 * mi;
+  const Plan limited = split_and_whole(4, options);
+  options.window = limited.window();
+  options.memory_budget = 0;
+  REQUIRE(options.window < unlimited.window());
+  const Plan alike = split_and_whole(4, options);
+  CHECK(limited.hash() == alike.hash());
+  CHECK(limited.assignment_reason() == alike.assignment_reason());
+}
+
+TEST_CASE("one rank that reads by mixed exchanges nothing, and says nothing of it",
+          "[tensor_cost]") {
+  CHECK(split_and_whole(1, mixed_at(cached())).assignment_reason().empty());
+}
