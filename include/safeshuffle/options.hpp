@@ -129,7 +129,7 @@ struct Options {
   /// states it (with `strict`, an error). So does `mmap` for a file that the kernel cannot keep
   /// from shrinking (a lease, see F_SETLEASE in fcntl(2)): one that this user does not own, that
   /// another process has open for writing, or on a network filesystem; and where memory cannot be
-  /// locked, because RLIMIT_MEMLOCK is less than three windows.
+  /// locked, because RLIMIT_MEMLOCK is not somewhat more than three windows.
   IoEngine io = IoEngine::automatic;
 
   /// `automatic` reads from the page cache what it has, and the rest with O_DIRECT, which is faster

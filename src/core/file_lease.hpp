@@ -32,7 +32,8 @@ class FileLease {
   /// file, a process has it open for writing, or the filesystem has no leases.
   Hold hold();
 
-  /// While a Hold exists: whether no process is waiting for its release, nor has waited in vain.
+  /// While a Hold exists: whether no other process is waiting for its release, and the kernel has
+  /// not ended the lease because one has waited too long.
   bool is_intact() const noexcept;
 
  private:

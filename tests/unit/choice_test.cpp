@@ -9,6 +9,7 @@
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/plan.hpp"
 
+#include "support/assignment.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
 #include "support/placement.hpp"
@@ -36,17 +37,6 @@ Plan planned(const std::vector<std::uint64_t>& rows, std::uint32_t world, const 
   Plan plan = make_plan(files_of_rows(rows), {rows.size(), placement}, world, options);
   plan.prove();
   return plan;
-}
-
-Site cached(DeviceKind device = DeviceKind::host) {
-  Site site;
-  site.device = device;
-  site.cached_share = 1;
-  return site;
-}
-
-bool has(const Plan& plan, const std::string& text) {
-  return plan.assignment_reason().find(text) != std::string::npos;
 }
 
 }  // namespace

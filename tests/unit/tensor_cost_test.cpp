@@ -13,6 +13,7 @@
 
 #include "plan/cost_fields.hpp"
 #include "plan/schedule.hpp"
+#include "support/assignment.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
 #include "support/in_memory_load.hpp"
@@ -57,17 +58,6 @@ bool is_sliced(const Made& tensor, const Placement& placement, std::uint32_t wor
                const Site& site, std::uint32_t replicas = 1) {
   return sliced_in(
       make_plan(make_catalog({{tensor}}), {placement}, world, mixed_at(site, replicas)))[0];
-}
-
-Site cached(DeviceKind device = DeviceKind::host) {
-  Site site;
-  site.device = device;
-  site.cached_share = 1;
-  return site;
-}
-
-bool has(const Plan& plan, const std::string& text) {
-  return plan.assignment_reason().find(text) != std::string::npos;
 }
 
 }  // namespace
