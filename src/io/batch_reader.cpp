@@ -42,8 +42,8 @@ std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
 std::unique_ptr<Engine> make_uring(const ReaderOptions& options, const device::Staging& staging,
                                    std::span<const std::span<std::byte>> memory) {
   const std::span<std::byte> slots = staging.slot_memory();
-  return make_uring_engine(reads_in_flight(options.chunk), options.threads,
-                           slots.empty() ? memory : std::span(&slots, 1));
+  const std::size_t depth = std::min(reads_in_flight(options.chunk), files_in_flight());
+  return make_uring_engine(depth, options.threads, slots.empty() ? memory : std::span(&slots, 1));
 }
 
 std::unique_ptr<Engine> make_engine(const ReaderOptions& options, const device::Staging& staging,

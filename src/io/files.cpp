@@ -7,24 +7,27 @@
 namespace safeshuffle::io {
 namespace {
 
-/// Files kept open: enough for the few large ones that a wave touches, and few compared with the
-/// number that the process may open: a file may take two descriptors, and as many files again may
-/// be open for what each of three batches has left in them.
-std::size_t open_file_limit() {
-  constexpr rlim_t most = 32;
+constexpr std::size_t most_kept_open = 32;  // enough for the few large ones that a wave touches
+
+/// A share of the files that the process may open, at least one.
+std::size_t descriptors_divided_by(rlim_t divisor) {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return most;
-  return static_cast<std::size_t>(std::clamp<rlim_t>(limit.rlim_cur / 16, 1, most));
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return most_kept_open;
+  return std::max<rlim_t>(limit.rlim_cur / divisor, 1);
 }
 
 }  // namespace
+
+std::size_t files_in_flight() {
+  return descriptors_divided_by(8);
+}
 
 Files::Files(std::vector<FileInfo> infos, const ReaderOptions& options,
              const source::Source& source, PathRecorder& recorder, device::DeviceReads* device)
     : infos_(std::move(infos)),
       mode_(options.direct),
       prefetch_(options.prefetch),
-      capacity_(open_file_limit()),
+      capacity_(std::min(descriptors_divided_by(16), most_kept_open)),
       source_(source),
       recorder_(recorder),
       device_(device),

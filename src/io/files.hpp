@@ -12,6 +12,12 @@
 
 namespace safeshuffle::io {
 
+/// How many files may be open for reads in flight, besides those that `Files` keeps open. A file
+/// takes two descriptors, and as many files as are kept open may also be open for what each of
+/// three batches has left in them: altogether, three quarters of the descriptors that the process
+/// may have.
+std::size_t files_in_flight();
+
 /// Opens files on first use and keeps the most recently used ones open: a checkpoint may have more
 /// files than the process may have descriptors. Thread-safe.
 class Files {

@@ -173,7 +173,7 @@ class FixedFiles {
   Ring& ring_;
 };
 
-/// A job that has begun.
+/// A job on its way.
 struct Flight {
   std::unique_ptr<Job> job;
   RangeRead* reading = nullptr;
@@ -194,6 +194,14 @@ struct Flight {
     }
   }
 };
+
+using Flights = std::deque<std::shared_ptr<Flight>>;
+
+std::shared_ptr<Flight> take_first(Flights& flights) {
+  auto flight = std::move(flights.front());
+  flights.pop_front();
+  return flight;
+}
 
 class UringEngine final : public Engine {
  public:
@@ -221,7 +229,11 @@ class UringEngine final : public Engine {
   void start(std::unique_ptr<Job> job) override {
     auto flight = std::make_shared<Flight>();
     flight->job = std::move(job);
-    pool_->submit([this, flight] { begin(flight); });
+    {
+      const std::scoped_lock lock(mutex_);
+      unbegun_.push_back(std::move(flight));
+    }
+    begin_next();
   }
 
   std::string name() const override {
@@ -235,7 +247,8 @@ class UringEngine final : public Engine {
   /// Takes a step of a job, which makes its next call known; returns whether there is one.
   /// Otherwise ends the job.
   template <typename Step>
-  static bool goes_on(Flight& flight, const Step& step) {
+  bool goes_on(Flight& flight, const Step& step) {
+    std::exception_ptr error;
     try {
       step();
       if (const auto call = flight.reading->next()) {
@@ -243,11 +256,33 @@ class UringEngine final : public Engine {
         return true;
       }
     } catch (...) {
-      flight.job->end(std::current_exception());
-      return false;
+      error = std::current_exception();
     }
-    flight.job->end(nullptr);
+    flight.job->end(error);
+    ended();
     return false;
+  }
+
+  // Jobs keep their files open from their begin to their end.
+
+  void begin_next() {
+    if (const auto flight = take_unbegun()) pool_->submit([this, flight] { begin(flight); });
+  }
+
+  // Null if none may begin. Beyond those whose reads are in flight, each thread prepares one.
+  std::shared_ptr<Flight> take_unbegun() {
+    const std::scoped_lock lock(mutex_);
+    if (unbegun_.empty() || begun_ == depth_ + threads_) return nullptr;
+    ++begun_;
+    return take_first(unbegun_);
+  }
+
+  void ended() {
+    {
+      const std::scoped_lock lock(mutex_);
+      --begun_;
+    }
+    begin_next();
   }
 
   // What threads of the pool do: open files, and read what is not for the ring.
@@ -299,9 +334,7 @@ class UringEngine final : public Engine {
   std::shared_ptr<Flight> take_waiting() {
     const std::scoped_lock lock(mutex_);
     if (waiting_.empty() || in_flight_ == depth_) return nullptr;
-    auto flight = std::move(waiting_.front());
-    waiting_.pop_front();
-    return flight;
+    return take_first(waiting_);
   }
 
   void submit(const std::shared_ptr<Flight>& flight) noexcept {
@@ -349,8 +382,10 @@ class UringEngine final : public Engine {
   const core::Descriptor wake_;
   std::atomic<bool> ring_used_{false};
   std::atomic<bool> pool_used_{false};
-  std::mutex mutex_;  // guards the next two
-  std::deque<std::shared_ptr<Flight>> waiting_;
+  std::mutex mutex_;  // guards the next four
+  Flights unbegun_;
+  std::size_t begun_ = 0;  // and not ended
+  Flights waiting_;        // for the ring
   bool stopping_ = false;
   std::optional<core::ThreadPool> pool_;
   std::thread submitter_;  // last: it uses the rest

@@ -9,7 +9,8 @@
 
 namespace safeshuffle::io {
 
-/// Up to `depth` > 0 reads are in flight. What is not read directly, or has no descriptor, is read
+/// Up to `depth` > 0 reads are in flight, and up to `depth` + `threads` jobs have begun but not
+/// ended, so that not more files are open. What is not read directly, or has no descriptor, is read
 /// by `threads` > 0 threads that make blocking calls, because the page cache is copied faster by
 /// several; they also open files. `memory`, which must outlive the engine: what most reads are made
 /// into. It is registered with the kernel if that permits it; otherwise the same reads are made

@@ -13,6 +13,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -209,6 +210,46 @@ TEST_CASE("more reads than may be in flight are all made", "[uring]") {
     testing::wait_until([&] { return ended == jobs; });
   }
   CHECK(testing::is_sample(bench.memory.span(), 0, 0));
+}
+
+namespace {
+
+/// Whether all of so many small files are read where so few may be open.
+bool reads_all(std::uint32_t count, rlim_t descriptors) {
+  return testing::in_ending_process([&] {
+    const rlimit limit{descriptors, descriptors};
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::_exit(1);
+    const ScratchDirectory directory;
+    const AlignedMemory memory(count * core::page_bytes);
+    std::vector<FileInfo> files;
+    std::vector<io::ReadRange> ranges;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      files.push_back(
+          testing::write_sample(directory.file(std::to_string(i)), i, core::page_bytes));
+      ranges.push_back({i, 0, core::page_bytes, memory.data() + std::size_t{i} * core::page_bytes});
+    }
+    testing::DirectStaging staging;
+    const auto reader = io::make_reader({IoEngine::uring, DirectIo::on, 4, core::smallest_chunk},
+                                        source::files(), files, staging);
+    reader->submit(ranges);
+    io::BatchStatus status;
+    testing::wait_until(
+        [&] { return (status = reader->poll(0, std::chrono::milliseconds(1))).done; });
+    bool right = !status.error;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      right = right && testing::is_sample(
+                           memory.span().subspan(i * core::page_bytes, core::page_bytes), i, 0);
+    }
+    std::filesystem::remove_all(directory.file(""));
+    ::_exit(right ? 0 : 1);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("more files than may be open are all read", "[uring]") {
+  if (!has_io_uring()) return;
+  CHECK(reads_all(400, 200));
 }
 
 namespace {
