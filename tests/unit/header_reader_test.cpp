@@ -85,14 +85,14 @@ class HeldUp final : public testing::WrappedFiles {
 
 TEST_CASE("headers read ahead come in the order of their paths", "[format][header_reader]") {
   const TemporaryDirectory directory;
-  const std::size_t count = GENERATE(0U, 1U, 2U, 63U, 64U, 65U, 200U);
+  const std::size_t count = GENERATE(0U, 1U, 2U, 63U, 64U, 65U, 200U, 1025U);
   source::HeaderReader reader(source::files(), write_files(directory, count));
   for (std::size_t i = 0; i < count; ++i) CHECK(reader.next().json == header_of(i));
 }
 
 TEST_CASE("a header that cannot be read is an error in its turn", "[format][header_reader]") {
   const TemporaryDirectory directory;
-  std::vector<std::string> paths = write_files(directory, 10);
+  std::vector<std::string> paths = write_files(directory, GENERATE(10U, 300U));
   paths[3] = directory / "missing";
   paths[5] = directory.write("short", "1234");
   source::HeaderReader reader(source::files(), paths);
