@@ -282,19 +282,42 @@ class Output(unittest.TestCase):
                 self.assert_one_message(result, USAGE_ERROR,
                                         "rank 0: prefetch (--prefetch) and ")
 
+    def load_with_engine(self, engine, *options):
+        """What the report says of its only rank, the rows of its timeline, and the text."""
+        report, trace = self.root / "engine.json", self.root / "trace.json"
+        result = run("load", self.model, "--io", engine, "--tp-plan", "replicate", "--verify", "full",
+                     "--report", report, "--trace", trace, *options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        (rank,) = json.loads(report.read_text())["ranks"]
+        rows = {event["args"]["name"] for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "M"}
+        return rank["io"], rows, result.stdout
+
     def test_io_uring(self):
         if not reads_directly(self.model):
             self.skipTest("the filesystem refuses O_DIRECT")
-        report = self.root / "uring.json"
-        result = run("load", self.model, "--io", "uring", "--direct", "on", "--tp-plan", "replicate",
-                     "--verify", "full", "--report", report)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        (rank,) = json.loads(report.read_text())["ranks"]
-        if rank["io"]["fallbacks"]:  # where the kernel has none
-            self.assertIn("\nfallback: uring fell back to posix: ", result.stdout)
-            self.assertEqual(rank["io"]["path"], "posix direct")
+        io, rows, text = self.load_with_engine("uring", "--direct", "on")
+        if io["fallbacks"]:  # where the kernel has none
+            self.assertIn("\nfallback: uring fell back to posix: ", text)
+            self.assertEqual(io["path"], "posix direct")
         else:
-            self.assertEqual(rank["io"]["path"], "uring direct")
+            self.assertEqual(io["path"], "uring direct")
+            self.assertIn("uring", rows)
+
+    def test_mappings(self):
+        with kept_in_page_cache(self.model):
+            io, rows, text = self.load_with_engine("mmap")
+        if io["fallbacks"]:  # where nothing may be leased or locked
+            self.assertRegex(text, r"\nfallback: .*mmap")
+        else:
+            self.assertEqual(io["path"], "mmap buffered")
+            self.assertIn("mmap", rows)
+
+    def test_exchange_where_mpi_copies_twice(self):
+        """Neither Open MPI 4 nor 5 may then read the memory of other processes."""
+        components = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma,knem,xpmem"}
+        with mock.patch.dict(os.environ, components):
+            result = run("load", self.model, "--device", "host", "--assign", "round-robin", "--verify", "full", ranks=2)
+        self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_files_in_memory_are_cached(self):
         if not os.access("/dev/shm", os.W_OK):
