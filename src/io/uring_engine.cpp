@@ -197,12 +197,6 @@ struct Flight {
 
 using Flights = std::deque<std::shared_ptr<Flight>>;
 
-std::shared_ptr<Flight> take_first(Flights& flights) {
-  auto flight = std::move(flights.front());
-  flights.pop_front();
-  return flight;
-}
-
 class UringEngine final : public Engine {
  public:
   UringEngine(std::size_t depth, unsigned threads, std::span<const std::span<std::byte>> memory)
@@ -229,11 +223,14 @@ class UringEngine final : public Engine {
   void start(std::unique_ptr<Job> job) override {
     auto flight = std::make_shared<Flight>();
     flight->job = std::move(job);
-    {
-      const std::scoped_lock lock(mutex_);
-      unbegun_.push_back(std::move(flight));
+    const std::scoped_lock lock(mutex_);
+    unbegun_.push_back(std::move(flight));
+    try {
+      begin_next();
+    } catch (...) {
+      unbegun_.pop_back();
+      throw;
     }
-    begin_next();
   }
 
   std::string name() const override {
@@ -263,25 +260,18 @@ class UringEngine final : public Engine {
     return false;
   }
 
-  // Jobs keep their files open from their begin to their end.
-
+  /// Under the lock. Jobs keep their files open from their begin to their end: beyond those whose
+  /// reads are in flight, each thread prepares one.
   void begin_next() {
-    if (const auto flight = take_unbegun()) pool_->submit([this, flight] { begin(flight); });
-  }
-
-  // Null if none may begin. Beyond those whose reads are in flight, each thread prepares one.
-  std::shared_ptr<Flight> take_unbegun() {
-    const std::scoped_lock lock(mutex_);
-    if (unbegun_.empty() || begun_ == depth_ + threads_) return nullptr;
+    if (unbegun_.empty() || begun_ == depth_ + threads_) return;
+    pool_->submit([this, flight = unbegun_.front()] { begin(flight); });
+    unbegun_.pop_front();
     ++begun_;
-    return take_first(unbegun_);
   }
 
   void ended() {
-    {
-      const std::scoped_lock lock(mutex_);
-      --begun_;
-    }
+    const std::scoped_lock lock(mutex_);
+    --begun_;
     begin_next();
   }
 
@@ -334,7 +324,9 @@ class UringEngine final : public Engine {
   std::shared_ptr<Flight> take_waiting() {
     const std::scoped_lock lock(mutex_);
     if (waiting_.empty() || in_flight_ == depth_) return nullptr;
-    return take_first(waiting_);
+    auto flight = std::move(waiting_.front());
+    waiting_.pop_front();
+    return flight;
   }
 
   void submit(const std::shared_ptr<Flight>& flight) noexcept {
