@@ -66,6 +66,7 @@ void HeaderReader::read_ahead() {
 HeaderReader::Block HeaderReader::read_block(std::size_t first) const {
   const std::size_t last = std::min(first + per_block_, paths_.size());
   Block block;
+  block.reserve(last - first);
   for (std::size_t i = first; i < last; ++i) block.push_back(read(paths_[i]));
   return block;
 }

@@ -23,8 +23,8 @@ class HeaderReader {
   /// `source` must outlive it. Throws MemoryError if threads cannot be started.
   HeaderReader(const Source& source, std::vector<std::string> paths);
 
-  /// The header of the next path; waits for no others if there are less than a hundred. Throws what
-  /// `read_header` throws of it. To be called once for each path.
+  /// The header of the next path; waits for no others if there are fewer than a hundred. Throws
+  /// what `read_header` throws of it. To be called once for each path.
   format::RawHeader next();
 
  private:
