@@ -1,4 +1,4 @@
-// The timeline of a load, and what it proves: reading, packing and exchange overlap.
+// The timeline of a load, and what it proves: reading overlaps packing and exchange.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
