@@ -274,6 +274,20 @@ TEST_CASE("what may be left is mapped, and all else copied from a mapping", "[mm
   CHECK(path.fallbacks.empty());
 }
 
+TEST_CASE("files in tmpfs are mapped", "[mmap]") {
+  if (::access("/dev/shm", W_OK) != 0) {
+    WARN("skipped: /dev/shm is not writable");
+    return;
+  }
+  Bench bench;
+  const ScratchDirectory directory("/dev/shm");
+  bench.file = testing::write_sample(directory.file("a"), 0, file_size);
+  for (const io::LeftRange& range : bench.leave()) {
+    CHECK(testing::is_sample({io::view(range, 0), range.bytes}, 0, range.offset));
+  }
+  CHECK(bench.reader->path().engine == "mmap");
+}
+
 TEST_CASE("what is cold is read directly, as by threads", "[mmap]") {
   Bench bench;
   const bool cold = testing::make_cold(bench.file.path);
