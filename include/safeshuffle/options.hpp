@@ -129,7 +129,10 @@ struct Options {
   /// states it (with `strict`, an error). So does `mmap` for a file that the kernel cannot keep
   /// from shrinking (a lease, see F_SETLEASE in fcntl(2)): one that this user does not own, that
   /// another process has open for writing, or on a network filesystem; and where memory cannot be
-  /// locked, because RLIMIT_MEMLOCK is not somewhat more than three windows.
+  /// locked, because RLIMIT_MEMLOCK is not somewhat more than three windows. In a group of one rank
+  /// on a GPU, without NCCL, `mmap` locks mapped pages for the GPU (cudaHostRegister) during the
+  /// load, so no collective of the caller may run on that GPU meanwhile; if the system or the GPU
+  /// refuses, it copies through pinned memory, which is a fallback, too.
   IoEngine io = IoEngine::automatic;
 
   /// `automatic` reads from the page cache what it has, and the rest with O_DIRECT, which is faster

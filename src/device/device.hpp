@@ -143,8 +143,8 @@ class DeviceReads {
   virtual std::string detour() const { return {}; }
 };
 
-/// The way of file data into device memory. Never blocks. Thread-safe. A slot becomes free by what
-/// its user does: by `discard`, and after `commit` when `landed` is called.
+/// The way of file data into device memory. Only copy_mapped blocks. Thread-safe. A slot becomes
+/// free by what its user does: by `discard`, and after `commit` when `landed` is called.
 class Staging {
  public:
   virtual ~Staging() = default;
@@ -159,6 +159,13 @@ class Staging {
   /// IoError with the reason if nothing can.
   virtual std::unique_ptr<DeviceReads> make_device_reads(
       std::span<const std::span<std::byte>> memory);
+
+  /// Fills the destination of a slot from `mapped`, a part of a file that `owner` keeps in memory,
+  /// and waits. Its pages are locked for the device meanwhile, so nothing may run there that waits
+  /// for other ranks. Throws TransportError; IoError with the reason if the pages cannot be locked:
+  /// then nothing was copied.
+  virtual void copy_mapped(const StagingSlot& slot, std::span<const std::byte> mapped,
+                           std::shared_ptr<const void> owner);
 
   /// Starts the transfer of a filled slot, but for what is on the device; `landed` is called, on
   /// any thread, possibly before this returns, once the slot is free again and the data is in

@@ -11,6 +11,7 @@
 #include "core/page.hpp"
 #include "io/busy_clock.hpp"
 #include "io/files.hpp"
+#include "io/mapped_copies.hpp"
 #include "io/pieces.hpp"
 #include "io/policy.hpp"
 #include "io/posix_engine.hpp"
@@ -82,6 +83,14 @@ std::unique_ptr<device::DeviceReads> make_device_reads(const ReaderOptions& opti
   }
 }
 
+/// What copies mapped files without staging, if that is possible and permitted.
+std::unique_ptr<MappedCopies> make_mapped_copies(const ReaderOptions& options,
+                                                 device::Staging& staging, PathRecorder& recorder) {
+  const bool maps = options.engine == IoEngine::mmap && options.locks_pages;
+  if (!maps || staging.pinned_bytes() == 0) return nullptr;
+  return std::make_unique<MappedCopies>(staging, recorder);
+}
+
 class BatchReader final : public Reader {
  public:
   BatchReader(const ReaderOptions& options, const source::Source& source,
@@ -91,6 +100,7 @@ class BatchReader final : public Reader {
         source_(source),
         staging_(staging),
         device_reads_(make_device_reads(options, staging, memory, recorder_)),
+        mapped_copies_(make_mapped_copies(options, staging, recorder_)),
         files_(std::move(files), options, source, recorder_, device_reads_.get()),
         engine_(make_engine(options, staging, memory, recorder_)) {}
 
@@ -203,7 +213,7 @@ class BatchReader final : public Reader {
       begun_ = core::Clock::now();
       busy_.emplace(reader_.busy_);
       return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_,
-                              reader_.may_leave(task_));
+                              reader_.may_leave(task_), reader_.mapped_copies_.get());
     }
 
     void end(std::exception_ptr error) noexcept override {
@@ -350,7 +360,9 @@ class BatchReader final : public Reader {
   const source::Source& source_;
   device::Staging& staging_;
   PathRecorder recorder_;
-  const std::unique_ptr<device::DeviceReads> device_reads_;  // null: all is read into slots
+  // Where both are null, all is read into slots.
+  const std::unique_ptr<device::DeviceReads> device_reads_;
+  const std::unique_ptr<MappedCopies> mapped_copies_;
   BusyClock busy_;
   Files files_;
   std::atomic<bool> cancelled_{false};

@@ -18,7 +18,7 @@ bool aligned(const std::byte* address) {
 }  // namespace
 
 RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset,
-                     const device::StagingSlot& slot, bool may_leave)
+                     const device::StagingSlot& slot, bool may_leave, MappedCopies* copies)
     : file_(std::move(file)),
       slot_(slot),
       offset_(offset),
@@ -29,19 +29,23 @@ RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset,
     return;
   }
   left_ = may_leave && choice_.cached;
-  if (file_->maps() && !to_.empty()) map(may_leave);
+  if (file_->maps() && !to_.empty()) map(may_leave, copies);
   if (left_) advance_buffered(to_.size());
 }
 
-/// Where the range is to be read into memory, it is copied: the mapping ends with this.
-void RangeRead::map(bool may_leave) try {
+/// What may not be left is copied: the mapping ends with this.
+void RangeRead::map(bool may_leave, MappedCopies* copies) try {
   auto mapping = file_->map(offset_, to_.size());
   mapped_bytes_ = to_.size();
   left_ = may_leave;
   if (may_leave) {
     mapping_ = std::move(mapping);
   } else {
-    std::ranges::copy(mapping->memory.bytes(), to_.begin());
+    if (copies != nullptr && copies->copy(slot_, mapping)) {
+      on_device_ = {0, to_.size()};
+    } else {
+      std::ranges::copy(mapping->memory.bytes(), to_.begin());
+    }
     advance_buffered(to_.size());
   }
 } catch (const IoError& error) {
@@ -88,8 +92,8 @@ std::optional<RangeRead::Call> RangeRead::next_direct() {
 }
 
 Worker RangeRead::worker() const noexcept {
-  if (on_device_.begin < on_device_.end) return Worker::gds;
   if (mapped_bytes_ != 0) return Worker::mmap;
+  if (!on_device_.empty()) return Worker::gds;
   return by_uring_ ? Worker::uring : Worker::posix;
 }
 
@@ -138,6 +142,7 @@ void RangeRead::done_on_device(std::size_t bytes) {
   const std::size_t at = slot_.host.size() - to_.size();
   if (on_device_.end == 0) on_device_.begin = at;
   on_device_.end = at + bytes;
+  device_bytes_ += bytes;
   direct_bytes_ += bytes;
   advance(bytes);
 }
@@ -169,7 +174,7 @@ void RangeRead::read_buffered_because(std::string reason) {
 void RangeRead::record() const {
   file_->recorder().add(path(), {.direct = direct_bytes_,
                                  .buffered = buffered_bytes_,
-                                 .device = on_device_.end - on_device_.begin,
+                                 .device = device_bytes_,
                                  .mapped = mapped_bytes_,
                                  .choice = choice_.reason,
                                  .obstacle = obstacle_,

@@ -15,6 +15,7 @@
 #include "device/device.hpp"
 #include "io/activity.hpp"
 #include "io/file.hpp"
+#include "io/mapped_copies.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::io {
@@ -34,9 +35,10 @@ class RangeRead {
   };
 
   /// `slot` is to be filled with the bytes from `offset` on, unless it may be left, see LeftRange.
-  /// If the file is to be mapped, this does so. Throws IoError.
+  /// If the file is to be mapped, this does so; what may not be left is then copied by `copies`,
+  /// unless that is null, or else to the slot. Throws IoError, TransportError.
   RangeRead(std::shared_ptr<File> file, std::uint64_t offset, const device::StagingSlot& slot,
-            bool may_leave);
+            bool may_leave, MappedCopies* copies);
 
   /// The file, if the range is left there: then there is no call to make.
   std::shared_ptr<File> left_in() const { return left_ ? file_ : nullptr; }
@@ -44,7 +46,7 @@ class RangeRead {
   /// The range in memory, if it was left there.
   std::shared_ptr<const Mapping> mapping() const { return mapping_; }
 
-  /// What was read straight into device memory.
+  /// What is in device memory already.
   device::StagingSlot::Part on_device() const noexcept { return on_device_; }
 
   /// What has read it, or all but what is not aligned, which threads read.
@@ -71,7 +73,7 @@ class RangeRead {
     std::array<std::byte, core::page_bytes> bytes;
   };
 
-  void map(bool may_leave);
+  void map(bool may_leave, MappedCopies* copies);
   void begin_directly();
   std::optional<Call> next_direct();
   void done(std::size_t bytes);
@@ -99,6 +101,7 @@ class RangeRead {
   std::string device_obstacle_;  // the same of straight reads into device memory
   std::string map_obstacle_;     // why a range that should be mapped is not
   std::uint64_t direct_bytes_ = 0;
+  std::uint64_t device_bytes_ = 0;  // of these
   std::uint64_t buffered_bytes_ = 0;
   std::uint64_t mapped_bytes_ = 0;  // of these
 };

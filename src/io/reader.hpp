@@ -127,6 +127,9 @@ struct ReaderOptions {
   unsigned threads = 1;
   std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
   bool prefetch = false;  ///< DirectIo::automatic reads all through the page cache
+  /// IoEngine::mmap may lock the pages that it maps, so that a GPU copies straight from them: that
+  /// may wait for all work of the GPU, and so for other ranks, if collectives run there.
+  bool locks_pages = false;
 };
 
 /// A reader of `files` (copied) in `source` that lands data through `staging`; both must outlive

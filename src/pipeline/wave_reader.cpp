@@ -19,6 +19,13 @@ std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
   return {files.begin(), files.end()};
 }
 
+io::ReaderOptions reader_options_of(const Options& options, const io::ReadingPlace& place,
+                                    bool locks_pages) {
+  io::ReaderOptions reader = io::reader_options(options, place);
+  reader.locks_pages = locks_pages;
+  return reader;
+}
+
 Span::Track track_of(io::Worker worker) {
   switch (worker) {
     case io::Worker::posix:
@@ -39,7 +46,8 @@ Span::Track track_of(io::Worker worker) {
 
 WaveReader::WaveReader(const source::Source& source, const plan::Schedule& schedule,
                        std::uint32_t rank, std::shared_ptr<device::Device> device,
-                       const Options& options, unsigned sharers, PhaseClock& clock)
+                       const Options& options, unsigned sharers, bool locks_pages,
+                       PhaseClock& clock)
     : source_(source),
       schedule_(schedule),
       rank_(rank),
@@ -47,7 +55,7 @@ WaveReader::WaveReader(const source::Source& source, const plan::Schedule& sched
       clock_(clock),
       device_(std::move(device)),
       place_(io::reading_place(options, *device_, sharers)),
-      reader_options_(io::reader_options(options, place_)),
+      reader_options_(reader_options_of(options, place_, locks_pages)),
       batches_(schedule.slabs),
       deadline_(options.timeout),
       abandoned_(std::make_unique<Abandoned>()) {
@@ -167,8 +175,8 @@ void WaveReader::settle() noexcept {
   }
 }
 
-// A thread that hangs in the kernel cannot be joined, so all that it may still use is left to it,
-// for good; the alternative is to hang with it.
+// A thread that hangs in the kernel, or in CUDA, cannot be joined, so all that it may still use is
+// left to it, for good; the alternative is to hang with it.
 void WaveReader::abandon() noexcept {
   abandoned_->threads.emplace();
   abandoned_->device = device_;

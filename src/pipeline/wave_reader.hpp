@@ -46,11 +46,11 @@ struct Reading {
 class WaveReader {
  public:
   /// Begins to allocate the ring through which data gets to the device. Locking its pages takes
-  /// milliseconds, in which the caller can allocate the buffers. `sharers`: see io::ReadingPlace.
-  /// Throws MemoryError.
+  /// milliseconds, in which the caller can allocate the buffers. `sharers`: see io::ReadingPlace;
+  /// `locks_pages`: see io::ReaderOptions. Throws MemoryError.
   WaveReader(const source::Source& source, const plan::Schedule& schedule, std::uint32_t rank,
              std::shared_ptr<device::Device> device, const Options& options, unsigned sharers,
-             PhaseClock& clock);
+             bool locks_pages, PhaseClock& clock);
 
   /// Ends reads in progress, or abandons them after a time, with all memory that they may still
   /// use.

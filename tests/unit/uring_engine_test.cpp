@@ -119,7 +119,7 @@ class CountedJob final : public io::Job {
       : file_(std::move(file)), offset_(offset), to_(to), ended_(ended) {}
 
   io::RangeRead& begin() override {
-    return reading_.emplace(file_, offset_, device::StagingSlot{.host = to_}, false);
+    return reading_.emplace(file_, offset_, device::StagingSlot{.host = to_}, false, nullptr);
   }
 
   void end(std::exception_ptr error) noexcept override {

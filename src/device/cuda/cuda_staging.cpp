@@ -46,6 +46,16 @@ std::unique_ptr<DeviceReads> CudaStaging::make_device_reads(
   return make_cufile_reads(session_, memory);
 }
 
+/// Waits, as reads by cuFile do: the threads of other slots go on meanwhile.
+void CudaStaging::copy_mapped(const StagingSlot& slot, std::span<const std::byte> mapped,
+                              std::shared_ptr<const void> owner) {
+  const LockedPages locked(session_, mapped, std::move(owner));
+  const GpuScope scope(session_->gpu());
+  enqueue_copy(slot.device_destination, mapped);
+  record(events_[slot.index], stream_.get());
+  wait_for(events_[slot.index]);
+}
+
 void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {
   std::list<Copy> copy;  // allocated before the copy is enqueued, which must then be waited for
   try {
@@ -64,11 +74,16 @@ void CudaStaging::start(const StagingSlot& slot) {
   const GpuScope scope(session_->gpu());
   for (const StagingSlot::Part& part : slot.parts_to_copy()) {
     if (part.empty()) continue;
-    check_cuda(cudaMemcpyAsync(slot.device_destination + part.begin, slot.host.data() + part.begin,
-                               part.end - part.begin, cudaMemcpyHostToDevice, stream_.get()),
-               "cudaMemcpyAsync");
+    enqueue_copy(slot.device_destination + part.begin,
+                 slot.host.subspan(part.begin, part.end - part.begin));
   }
   record(events_[slot.index], stream_.get());
+}
+
+void CudaStaging::enqueue_copy(std::byte* destination, std::span<const std::byte> source) {
+  check_cuda(cudaMemcpyAsync(destination, source.data(), source.size(), cudaMemcpyHostToDevice,
+                             stream_.get()),
+             "cudaMemcpyAsync");
 }
 
 void CudaStaging::discard(StagingSlot slot) noexcept {

@@ -33,6 +33,8 @@ class CudaStaging final : public Staging {
                                          std::size_t skip) override;
   std::unique_ptr<DeviceReads> make_device_reads(
       std::span<const std::span<std::byte>> memory) override;
+  void copy_mapped(const StagingSlot& slot, std::span<const std::byte> mapped,
+                   std::shared_ptr<const void> owner) override;
   void commit(StagingSlot slot, std::function<void()> landed) override;
   void discard(StagingSlot slot) noexcept override;
   std::uint64_t pinned_bytes() const noexcept override { return slot_stride_ * events_.size(); }
@@ -47,6 +49,7 @@ class CudaStaging final : public Staging {
   };
 
   void start(const StagingSlot& slot);
+  void enqueue_copy(std::byte* destination, std::span<const std::byte> source);
   void wait_for_copies();
   std::optional<Copy> next_copy();
   void await(const Copy& copy);

@@ -14,6 +14,8 @@ std::atomic<std::uint64_t>& countdown() {
   return remaining;
 }
 
+std::atomic<bool> refuses_registration{false};
+
 }  // namespace
 
 bool next_operation_fails() {
@@ -21,6 +23,14 @@ bool next_operation_fails() {
   while (remaining > 0 && !countdown().compare_exchange_weak(remaining, remaining - 1)) {
   }
   return remaining == 1;
+}
+
+bool registers_memory() {
+  return !refuses_registration;
+}
+
+void refuse_registration(bool refuse) {
+  refuses_registration = refuse;
 }
 
 void fail_after(std::uint64_t count) {

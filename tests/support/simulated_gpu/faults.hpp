@@ -9,4 +9,7 @@ struct DeviceFault {};
 /// Counts one operation; returns whether it is the one selected by fail_after.
 bool next_operation_fails();
 
+/// Whether memory of the program can be registered: see refuse_registration in inspect.hpp.
+bool registers_memory();
+
 }  // namespace simulated_gpu

@@ -14,8 +14,11 @@ std::vector<int> devices_with_context();
 /// Bytes that are allocated on one GPU by this process.
 std::uint64_t device_bytes(int ordinal);
 
-/// Bytes of pinned host memory.
+/// Bytes of pinned host memory, registered memory included.
 std::uint64_t pinned_bytes();
+
+/// How often memory of the program was registered.
+std::uint64_t registrations();
 
 /// Handles that were made and not destroyed; the default streams do not count.
 std::size_t live_streams();
@@ -40,5 +43,8 @@ void clear_violations();
 /// The `count`-th copy, fill, launch or NCCL group enqueued from now on (1: the next) ends with
 /// cudaErrorIllegalAddress, and so does everything on its GPU from then on. 0: none.
 void fail_after(std::uint64_t count);
+
+/// Whether cudaHostRegister ends with cudaErrorNotSupported, as with some GPUs and systems.
+void refuse_registration(bool refuse);
 
 }  // namespace simulated_gpu
