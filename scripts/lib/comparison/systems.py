@@ -209,6 +209,7 @@ FIO_JOBS = (
     {"ioengine": "psync", "bs": "8m", "jobs": 4},
     {"ioengine": "io_uring", "iodepth": "64", "bs": "1m", "jobs": 1},
     {"ioengine": "libaio", "iodepth": "64", "bs": "1m", "jobs": 1},
+    {"ioengine": "libaio", "iodepth": "16", "bs": "1m", "jobs": 1},  # less memory: faster on some virtual disks
 )
 
 
