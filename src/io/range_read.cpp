@@ -35,19 +35,18 @@ RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset,
 
 /// What may not be left is copied: the mapping ends with this.
 void RangeRead::map(bool may_leave, MappedCopies* copies) try {
-  auto mapping = file_->map(offset_, to_.size());
-  mapped_bytes_ = to_.size();
-  left_ = may_leave;
+  const auto mapping = file_->map(offset_, to_.size());
   if (may_leave) {
-    mapping_ = std::move(mapping);
+    mapping_ = mapping;
+  } else if (copies != nullptr && copies->copy(slot_, mapping)) {
+    on_device_ = {0, to_.size()};
   } else {
-    if (copies != nullptr && copies->copy(slot_, mapping)) {
-      on_device_ = {0, to_.size()};
-    } else {
-      std::ranges::copy(mapping->memory.bytes(), to_.begin());
-    }
-    advance_buffered(to_.size());
+    if (!mapping->is_safe()) throw IoError(file_in_demand);  // a refusal may have taken long
+    std::ranges::copy(mapping->memory.bytes(), to_.begin());
   }
+  left_ = may_leave;
+  mapped_bytes_ = to_.size();
+  if (!may_leave) advance_buffered(to_.size());
 } catch (const IoError& error) {
   map_obstacle_ = error.record().cause;
 }

@@ -219,7 +219,7 @@ double load_seconds(const Model& model, const Setting& setting) {
   const TensorSet loaded = load(model.path(), comm, options);
   const double seconds = core::seconds_since(start);
   for (const std::string& fallback : loaded.report().ranks[0].fallbacks) {
-    std::printf("the next line is of a fallback: %s\n", fallback.c_str());
+    std::printf("fallback in the next line: %s\n", fallback.c_str());
   }
   return seconds;
 }

@@ -20,9 +20,9 @@
 namespace safeshuffle::device {
 
 /// A ring of slots, one copy stream, and a thread that waits for copies in order. A copy that fails
-/// counts as landed, and every later call throws its error: the process can no longer use the GPU,
-/// and the next use of any queue fails, too. The destructor waits for copies in progress.
-/// Thread-safe.
+/// counts as landed, and every later call throws its error (copy_mapped throws that of its own):
+/// the process can no longer use the GPU, and the next use of any queue fails, too. The destructor
+/// waits for copies in progress. Thread-safe.
 class CudaStaging final : public Staging {
  public:
   /// Throws MemoryError, TransportError.

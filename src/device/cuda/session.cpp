@@ -122,7 +122,8 @@ LockedPages::LockedPages(SharedSession session, std::span<const std::byte> memor
                          std::shared_ptr<const void> owner)
     : session_(std::move(session)),
       pages_(const_cast<std::byte*>(memory.data()) - offset_in_page(memory.data())),
-      owner_(std::make_unique<const Owner>(std::move(owner))) {
+      owner_{std::move(owner)},
+      kept_(kept()) {
   const std::size_t bytes =
       core::align_up(offset_in_page(memory.data()) + memory.size(), core::page_bytes);
   const GpuScope scope(session_->gpu());
@@ -134,7 +135,14 @@ LockedPages::LockedPages(SharedSession session, std::span<const std::byte> memor
 LockedPages::~LockedPages() {
   bool unlocked = false;
   session_->give_back([&] { unlocked = cudaHostUnregister(pages_) == cudaSuccess; });
-  if (!unlocked) static_cast<void>(owner_.release());
+  if (unlocked) return;
+  const std::scoped_lock lock(kept_.mutex);
+  kept_.owners.splice(kept_.owners.end(), owner_);
+}
+
+LockedPages::Kept& LockedPages::kept() {
+  static auto* const kept = new Kept;
+  return *kept;
 }
 
 }  // namespace safeshuffle::device

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cuda_runtime_api.h>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 
@@ -92,11 +94,19 @@ class LockedPages {
   LockedPages& operator=(const LockedPages&) = delete;
 
  private:
-  using Owner = std::shared_ptr<const void>;
+  using Owners = std::list<std::shared_ptr<const void>>;
+
+  /// Never destroyed.
+  struct Kept {
+    std::mutex mutex;
+    Owners owners;
+  };
+  static Kept& kept();
 
   const SharedSession session_;
   void* const pages_;
-  std::unique_ptr<const Owner> owner_;  // made beforehand, so that keeping it cannot fail
+  Owners owner_;  // one, in a list, so that it can be kept without allocating
+  Kept& kept_;
 };
 
 }  // namespace safeshuffle::device
