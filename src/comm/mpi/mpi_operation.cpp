@@ -1,21 +1,13 @@
 #include "comm/mpi/mpi_operation.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "comm/mpi/mpi_call.hpp"
+#include "core/keep_forever.hpp"
 
 namespace safeshuffle::comm {
 namespace {
-
-/// Keeps memory until the process ends. It is never destroyed: MPI may write to it until then.
-void keep_forever(std::shared_ptr<const void> memory) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::shared_ptr<const void>>;
-  const std::scoped_lock lock(mutex);
-  kept->push_back(std::move(memory));
-}
 
 int as_tag(MpiTag tag) {
   return static_cast<int>(tag);
@@ -46,8 +38,8 @@ MpiOperation::MpiOperation(std::shared_ptr<MpiGroup> group, std::uint64_t piece,
 MpiOperation::~MpiOperation() {
   if (complete_) return;
   group_->break_off();
-  keep_forever(std::move(memory_));
-  keep_forever(std::move(flags_));
+  core::keep_forever(std::move(memory_));
+  core::keep_forever(std::move(flags_));
 }
 
 template <typename Start>

@@ -5,6 +5,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "core/keep_forever.hpp"
 #include "core/page.hpp"
 #include "device/cuda/call.hpp"
 
@@ -122,8 +123,7 @@ LockedPages::LockedPages(SharedSession session, std::span<const std::byte> memor
                          std::shared_ptr<const void> owner)
     : session_(std::move(session)),
       pages_(const_cast<std::byte*>(memory.data()) - offset_in_page(memory.data())),
-      owner_{std::move(owner)},
-      kept_(kept()) {
+      owner_(std::move(owner)) {
   const std::size_t bytes =
       core::align_up(offset_in_page(memory.data()) + memory.size(), core::page_bytes);
   const GpuScope scope(session_->gpu());
@@ -135,14 +135,7 @@ LockedPages::LockedPages(SharedSession session, std::span<const std::byte> memor
 LockedPages::~LockedPages() {
   bool unlocked = false;
   session_->give_back([&] { unlocked = cudaHostUnregister(pages_) == cudaSuccess; });
-  if (unlocked) return;
-  const std::scoped_lock lock(kept_.mutex);
-  kept_.owners.splice(kept_.owners.end(), owner_);
-}
-
-LockedPages::Kept& LockedPages::kept() {
-  static auto* const kept = new Kept;
-  return *kept;
+  if (!unlocked) core::keep_forever(std::move(owner_));
 }
 
 }  // namespace safeshuffle::device

@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cuda_runtime_api.h>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 
@@ -94,19 +92,9 @@ class LockedPages {
   LockedPages& operator=(const LockedPages&) = delete;
 
  private:
-  using Owners = std::list<std::shared_ptr<const void>>;
-
-  /// Never destroyed.
-  struct Kept {
-    std::mutex mutex;
-    Owners owners;
-  };
-  static Kept& kept();
-
   const SharedSession session_;
   void* const pages_;
-  Owners owner_;  // one, in a list, so that it can be kept without allocating
-  Kept& kept_;
+  std::shared_ptr<const void> owner_;
 };
 
 }  // namespace safeshuffle::device
