@@ -150,8 +150,9 @@ struct Report {
   std::vector<RankReport> ranks;
 };
 
-/// The phase in which the loading threads spent most time, without verification; averages over all
-/// ranks, in seconds.
+/// The phase that took longest, without verification: how long the loading threads were in it, and
+/// reading, as long as reads were in progress, also beside other phases. Averages over all ranks,
+/// in seconds.
 struct Bottleneck {
   Phase phase = Phase::open;
   double seconds = 0;

@@ -27,6 +27,15 @@ double total(const Report& report, std::uint64_t RankReport::*bytes) {
   return sum;
 }
 
+/// How long a rank was reading: itself, or with its reader threads, beside other phases.
+double reading_seconds(const RankReport& rank) {
+  return std::max(rank.read_busy_seconds, phase_seconds(rank, Phase::read));
+}
+
+double average(const Report& report, double (*value)(const RankReport&)) {
+  return sum(report, value) / static_cast<double>(report.ranks.size());
+}
+
 /// The average over all ranks.
 double seconds_in(const Report& report, Phase phase) {
   double sum = 0;
@@ -152,9 +161,7 @@ std::optional<Reached> reached_by_reading(const Report& report, const Costs& cos
   ReadCeiling ceiling = read_ceiling(read_bytes(report), costs);
   if (ceiling.seconds <= 0) return {};
   double seconds = 0;
-  for (const RankReport& rank : report.ranks) {
-    seconds = std::max({seconds, rank.read_busy_seconds, phase_seconds(rank, Phase::read)});
-  }
+  for (const RankReport& rank : report.ranks) seconds = std::max(seconds, reading_seconds(rank));
   ceiling.seconds /= node_count(report);
   if (reads_in_place(report)) {
     ceiling.name += " into new memory";
@@ -210,8 +217,10 @@ Bottleneck bottleneck(const Report& report) {
   for (std::size_t i = 0; i < phase_count; ++i) {
     const auto phase = static_cast<Phase>(i);
     if (phase == Phase::verify) continue;
-    const double seconds = seconds_in(report, phase);
+    double seconds = seconds_in(report, phase);
     found.total_seconds += seconds;
+    // Ranks also wait for reads of others, in the exchange.
+    if (phase == Phase::read) seconds = average(report, reading_seconds);
     if (seconds > found.seconds) {
       found.phase = phase;
       found.seconds = seconds;
