@@ -13,7 +13,6 @@
 #include "safeshuffle/probe.hpp"
 
 #include "core/cpus.hpp"
-#include "core/defaults.hpp"
 #include "core/machine.hpp"
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
@@ -92,12 +91,8 @@ double cached_share(CacheState state, double now) {
   return state == CacheState::now ? now : state == CacheState::warm ? 1 : 0;
 }
 
-// With the window that a load onto the device uses.
 PlanOptions planning_for(PlanOptions options, const Cluster& cluster) {
   options.site = site_of(cluster);
-  if (options.window == 0 && cluster.machine.device == DeviceKind::cuda) {
-    options.window = core::gpu_defaults.window;
-  }
   return options;
 }
 

@@ -11,6 +11,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/defaults.hpp"
 #include "option.hpp"
 #include "size.hpp"
 
@@ -25,6 +26,13 @@ Choices<Assignment> assignments() {
     choices.emplace_back(name(assignment), assignment);
   }
   return choices;
+}
+
+std::string default_window_text() {
+  return fmt::format("{}; {} if not cached; on GPUs {}",
+                     format_binary_size(core::host_defaults.window),
+                     format_binary_size(core::host_defaults.direct_window),
+                     format_binary_size(core::gpu_defaults.window));
 }
 
 // One pattern each time it is given: what follows may be the MODEL.
@@ -97,7 +105,7 @@ void add_plan_options(CLI::App& parser, Options& options) {
              "Which rank reads which files");
   add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave",
            core::smallest_window)
-      ->default_str(default_text(&core::Defaults::window));
+      ->default_str(default_window_text());
   add_size(parser, "--memory-budget", options.plan.memory_budget,
            "Maximum device memory per rank; the window shrinks to fit")
       ->default_str("no limit");
@@ -137,11 +145,6 @@ void add_progress(CLI::App& parser, ProgressStyle& style) {
                              {"none", ProgressStyle::none},
                              {"json", ProgressStyle::json}},
                             "Format of progress and results");
-}
-
-std::string default_text(std::uint64_t core::Defaults::*bytes) {
-  return fmt::format("{}, on GPUs {}", format_binary_size(core::host_defaults.*bytes),
-                     format_binary_size(core::gpu_defaults.*bytes));
 }
 
 }  // namespace safeshuffle::app

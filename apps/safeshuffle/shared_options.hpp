@@ -10,7 +10,6 @@
 #include "safeshuffle/device.hpp"
 #include "safeshuffle/options.hpp"
 
-#include "core/defaults.hpp"
 #include "progress.hpp"
 
 namespace safeshuffle::app {
@@ -42,8 +41,5 @@ void add_timeout(CLI::App& parser, double& seconds, double least = 1);
 
 /// --progress.
 void add_progress(CLI::App& parser, ProgressStyle& style);
-
-/// "64 MiB, on GPUs 256 MiB": a default in bytes that depends on the device.
-std::string default_text(std::uint64_t core::Defaults::*bytes);
 
 }  // namespace safeshuffle::app

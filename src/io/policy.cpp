@@ -10,15 +10,16 @@ namespace {
 // On GPUs, each rank leaves one core to its other threads. On the host, the number does not depend
 // on the cores: threads that wait for storage need none.
 unsigned default_threads(const ReadingPlace& place) {
-  const core::Defaults& defaults = defaults_on(place.device);
+  const core::Defaults& defaults = core::defaults_on(place.device);
   const unsigned own = std::max(place.cores / place.sharers, 1U);
   return std::clamp(own - 1, defaults.least_threads, defaults.most_threads);
 }
 
 }  // namespace
 
-const core::Defaults& defaults_on(DeviceKind device) {
-  return device == DeviceKind::cuda ? core::gpu_defaults : core::host_defaults;
+std::uint64_t default_chunk(DeviceKind device, std::uint64_t window) {
+  const std::uint64_t most = core::defaults_on(device).chunk;
+  return std::clamp(window / 4, core::mebibyte, most);
 }
 
 core::CpuSet usable_cpus(const Options& options, DeviceKind device) {
@@ -38,13 +39,14 @@ ReadingPlace reading_place(const Options& options, const device::Device& device,
   return place;
 }
 
-ReaderOptions reader_options(const Options& options, const ReadingPlace& place) {
+ReaderOptions reader_options(const Options& options, const ReadingPlace& place,
+                             std::uint64_t window) {
   ReaderOptions reader;
   reader.engine = options.io;
   reader.direct = options.direct;
   reader.prefetch = options.prefetch;
   reader.threads = options.threads != 0 ? options.threads : default_threads(place);
-  reader.chunk = options.chunk != 0 ? options.chunk : defaults_on(place.device).chunk;
+  reader.chunk = options.chunk != 0 ? options.chunk : default_chunk(place.device, window);
   return reader;
 }
 

@@ -16,9 +16,6 @@
 
 namespace safeshuffle::io {
 
-/// Defaults of options that are not set.
-const core::Defaults& defaults_on(DeviceKind device);
-
 /// The CPUs that the reader threads of this process may use: those that its launcher has bound it
 /// to; for a GPU, with Numa::automatic, all that its cgroup permits.
 core::CpuSet usable_cpus(const Options& options, DeviceKind device);
@@ -36,8 +33,13 @@ struct ReadingPlace {
 /// That of this process. `sharers`: see ReadingPlace.
 ReadingPlace reading_place(const Options& options, const device::Device& device, unsigned sharers);
 
+/// Bytes per read call, unless Options::chunk is set: no more than a quarter of a window, so that
+/// there are reads for several threads, but at least 1 MiB.
+std::uint64_t default_chunk(DeviceKind device, std::uint64_t window);
+
 /// The options, with defaults for those that are not set. Pure.
-ReaderOptions reader_options(const Options& options, const ReadingPlace& place);
+ReaderOptions reader_options(const Options& options, const ReadingPlace& place,
+                             std::uint64_t window);
 
 /// The CPUs for this number of reader threads: those near the device if there is one for each
 /// thread, else those the process is bound to if there is one for each, else the larger of these

@@ -17,7 +17,7 @@
 #include "core/process.hpp"
 #include "core/wire.hpp"
 #include "device/device.hpp"
-#include "io/policy.hpp"
+#include "io/reader.hpp"
 #include "pipeline/cache_footprint.hpp"
 #include "pipeline/cached_share.hpp"
 #include "pipeline/executor.hpp"
@@ -41,11 +41,9 @@ void check_together(const Options& options, const Communicator& comm) {
   });
 }
 
-// Fills in the site and the device's default window, and adds the memory of transport and packer to
-// what the caller has reserved.
+// Fills in the site, and adds the memory of transport and packer to what the caller has reserved.
 PlanOptions on_device(PlanOptions options, const Communicator& comm, const Site& site) {
   options.site = site;
-  if (options.window == 0) options.window = io::defaults_on(comm.device()).window;
   options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
   return options;
 }

@@ -8,6 +8,7 @@
 
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
+#include "core/defaults.hpp"
 #include "core/machine.hpp"
 #include "core/page.hpp"
 #include "core/process.hpp"
@@ -148,9 +149,9 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                                    const Extent& extent) {
   device::Device& device = *comm.device_handle();
   const io::ReadingPlace place = io::reading_place(options, device, group.sharers);
-  const io::ReaderOptions reader = io::reader_options(options, place);
   const std::uint64_t bytes = sample_bytes(catalog, group, extent, comm.size());
-  const std::uint64_t window = io::defaults_on(device.kind()).window;
+  const core::Defaults& defaults = core::defaults_on(device.kind());
+  const io::ReaderOptions reader = io::reader_options(options, place, defaults.window);
   const auto files = catalog.files();
   std::unique_ptr<ProbeRig> rig(
       new ProbeRig{.source = source::files(),
@@ -158,7 +159,8 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .files = {files.begin(), files.end()},
                    .reader = reader,
                    .reader_cpus = io::reader_cpus(place, reader.threads),
-                   .window = window,
+                   .window = defaults.window,
+                   .direct_window = defaults.direct_window,
                    .memory_bytes = extent.memory_bytes / group.ranks_per_node,
                    .moved_bytes = extent.moved_bytes,
                    .most = extent.run,
@@ -166,7 +168,7 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .sample = make_sample(source::files(), catalog, bytes, comm),
                    .engine = {},
                    .reader_threads = reader.threads,
-                   .slabs = make_slabs(device, window),
+                   .slabs = make_slabs(device, defaults.window),
                    .queue = device.make_queue(),
                    .packer = {}});
   rig->packer = device.make_packer(*rig->queue);
@@ -265,6 +267,7 @@ Probe begin_probe(const ProbeRig& rig, const Group& group, bool quick) {
   probe.transport = rig.comm.transport_name();
   probe.chunk = rig.reader.chunk;
   probe.window = rig.window;
+  probe.direct_window = rig.direct_window;
   probe.sample_bytes = sample_of_all(rig);
   for (const FileInfo& file : rig.files) probe.files.push_back(file.path);
   describe_together(probe, rig);

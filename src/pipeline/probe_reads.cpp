@@ -51,6 +51,7 @@ enum class Cache { cold, warm };
 io::ReaderOptions reader_options(const ProbeRig& rig, Cache cache, bool direct) {
   io::ReaderOptions options = rig.reader;
   options.direct = direct ? DirectIo::on : DirectIo::off;
+  if (direct) options.chunk = io::default_chunk(rig.comm.device(), rig.direct_window);
   const bool packing_threads_read = cache == Cache::warm && rig.comm.device() == DeviceKind::host;
   if (packing_threads_read) options.threads = copy_threads();
   return options;
@@ -75,7 +76,7 @@ class ReadRun {
   ReadRun(ProbeRig& rig, const io::ReaderOptions& options, Into into)
       : rig_(rig),
         reading_(make_reading(rig, options)),
-        pieces_(cut_into_windows(rig.sample.ranges(), rig.window)) {
+        pieces_(cut_into_windows(rig.sample.ranges(), window_of(rig, options))) {
     into == Into::slabs ? use_slabs() : use_new_memory();
   }
 
@@ -101,6 +102,10 @@ class ReadRun {
 
  private:
   static constexpr std::size_t slabs = std::tuple_size_v<decltype(ProbeSlabs::memory)>;
+
+  static std::uint64_t window_of(const ProbeRig& rig, const io::ReaderOptions& options) {
+    return options.direct == DirectIo::on ? rig.direct_window : rig.window;
+  }
 
   void use_slabs() {
     for (std::size_t index = 0; index < pieces_.size(); ++index) {

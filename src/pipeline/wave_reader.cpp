@@ -20,8 +20,8 @@ std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
 }
 
 io::ReaderOptions reader_options_of(const Options& options, const io::ReadingPlace& place,
-                                    bool locks_pages) {
-  io::ReaderOptions reader = io::reader_options(options, place);
+                                    std::uint64_t window, bool locks_pages) {
+  io::ReaderOptions reader = io::reader_options(options, place, window);
   reader.locks_pages = locks_pages;
   return reader;
 }
@@ -55,7 +55,7 @@ WaveReader::WaveReader(const source::Source& source, const plan::Schedule& sched
       clock_(clock),
       device_(std::move(device)),
       place_(io::reading_place(options, *device_, sharers)),
-      reader_options_(reader_options_of(options, place_, locks_pages)),
+      reader_options_(reader_options_of(options, place_, schedule.window, locks_pages)),
       batches_(schedule.slabs),
       deadline_(options.timeout),
       abandoned_(std::make_unique<Abandoned>()) {

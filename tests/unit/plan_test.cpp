@@ -173,10 +173,22 @@ TEST_CASE("the first wave after which a tensor is complete is that of the one th
   CHECK(plan::first_complete_wave(plan.schedule()) == first_complete_by_slabs(plan));
 }
 
-TEST_CASE("without a window, a plan has that of a host", "[plan]") {
+TEST_CASE("without a window, a plan has the default of its site", "[plan]") {
   const RandomModel model = random_model(1);
+  const auto window_at = [&](const Site& site) {
+    PlanOptions options;
+    options.site = site;
+    return make_plan(model.catalog, model.placements, 2, options).window();
+  };
   CHECK(PlanOptions().window == 0);
-  CHECK(make_plan(model.catalog, model.placements, 1).window() == 64 << 20);
+  CHECK(window_at({}) == 4 << 20);
+  CHECK(window_at({.cached_share = 0.4}) == 4 << 20);
+  CHECK(window_at({.cached_share = 0.5}) == 64 << 20);
+  CHECK(window_at({.cached_share = 1}) == 64 << 20);
+  CHECK(window_at({.reads_directly = false}) == 64 << 20);
+  CHECK(window_at({.nodes = 2}) == 64 << 20);
+  const double cached_share = GENERATE(0, 1);
+  CHECK(window_at({.device = DeviceKind::cuda, .cached_share = cached_share}) == 256 << 20);
 }
 
 TEST_CASE("the budget shrinks the window, and names the tensor where it cannot hold", "[plan]") {
@@ -187,6 +199,7 @@ TEST_CASE("the budget shrinks the window, and names the tensor where it cannot h
   const Catalog catalog = make_catalog(files);
   const std::vector<Placement> placements(16, cut(0, 256));
   PlanOptions limited;
+  limited.window = std::uint64_t{64} << 20;
   limited.memory_budget = std::uint64_t{5} << 20;  // the shards alone are 2 MiB
   const Plan plan = make_plan(catalog, placements, 4, limited);
   CHECK_NOTHROW(plan.prove());

@@ -310,9 +310,9 @@ std::string buffer_line(std::span<const std::byte> memory) {
 
 TEST_CASE("256 MiB of reads are in flight at once", "[uring]") {
   if (!has_io_uring()) return;
-  const bool on_gpus = GENERATE(false, true);
-  const std::uint64_t chunk = (on_gpus ? core::gpu_defaults : core::host_defaults).chunk;
-  const std::size_t reads = on_gpus ? 128 : 32;
+  const auto device = GENERATE(DeviceKind::host, DeviceKind::cuda);
+  const std::uint64_t chunk = core::defaults_on(device).chunk;
+  const std::size_t reads = device == DeviceKind::cuda ? 128 : 32;
   REQUIRE(io::reads_in_flight(chunk) == reads);
   REQUIRE(reads * chunk >= 256 * core::mebibyte);
   const UnansweredReads in_flight(reads, chunk, false);
