@@ -32,6 +32,7 @@ struct Checkpoint {
   std::shared_ptr<const ShardedState> sharded_state;  ///< null if it is not one
   double cached_share =
       0;  ///< of the files, in the page cache of this node, estimated; 0 if unknown
+  bool reads_directly = true;  ///< as Site's, of a load with default options
 };
 
 /// Reads the headers of a checkpoint: a directory, a `.safetensors` file, an `.index.json`, or

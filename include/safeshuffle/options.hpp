@@ -28,8 +28,8 @@ enum class Assignment : std::uint8_t {
 /// As in options of the command: "round-robin".
 std::string_view name(Assignment assignment) noexcept;
 
-/// Where a load takes place: what Assignment::automatic and mixed depend on. `load` by path
-/// replaces all but the costs by what it finds.
+/// Where a load takes place: what Assignment::automatic and mixed, and the default window, depend
+/// on. `load` by path replaces all but the costs by what it finds. Must be the same on all ranks.
 struct Site {
   /// `automatic` counts as the host.
   DeviceKind device = DeviceKind::host;
@@ -67,9 +67,9 @@ struct PlanOptions {
   /// unpacked from a landing buffer (target.hpp). A tensor larger than the
   /// window is moved in several waves. Below 1 MiB, or the size of the largest tensor if that is
   /// smaller, the overhead of the waves exceeds the time to move the data; Plan::warnings reports
-  /// this. 0: by the site. On GPUs 256 MiB; on the host 64 MiB, or 4 MiB if all ranks are on one
-  /// node and more than half of the files is read from storage with O_DIRECT: so much stays in a
-  /// cache of the CPU until it is packed, which is faster.
+  /// this. 0: by the site. On GPUs 256 MiB. On the host 4 MiB, which stay in a cache of the CPU
+  /// until they are packed, if all ranks are on one node, less than half of the files is in its
+  /// page cache, and the rest is read directly; otherwise 64 MiB.
   std::uint64_t window = 0;
 
   /// Maximum device bytes per rank: shards, slabs, pack and landing buffer and `reserved_bytes`,
@@ -167,9 +167,8 @@ struct Options {
   /// them, minus one, but at least 4 and at most 16.
   unsigned threads = 0;
 
-  /// Bytes per read call, at least 4 KiB. 0: 8 MiB, or 2 MiB on GPUs, but no more than a quarter of
-  /// a window, and at least 1 MiB. On GPUs, pinned memory takes two chunks per thread, but at most
-  /// 64 MiB, or two chunks if these are larger.
+  /// Bytes per read call, at least 4 KiB. 0: 8 MiB; 2 MiB on GPUs, where pinned memory takes two
+  /// chunks per thread, but at most 64 MiB, or two chunks if these are larger.
   std::uint64_t chunk = 0;
 
   /// Longest time without progress before a peer is considered lost, at least 1 s. Must be longer

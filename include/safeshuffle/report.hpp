@@ -150,13 +150,13 @@ struct Report {
   std::vector<RankReport> ranks;
 };
 
-/// The phase that took longest, without verification: how long the loading threads were in it, and
-/// reading, as long as reads were in progress, also beside other phases. Averages over all ranks,
-/// in seconds.
+/// The phase that took longest, without verification: how long the loading threads were in it, the
+/// average over all ranks; of reading, how long reads were in progress, also beside other phases,
+/// on the rank where this took longest. In seconds.
 struct Bottleneck {
   Phase phase = Phase::open;
   double seconds = 0;
-  double total_seconds = 0;  ///< of all phases
+  double total_seconds = 0;  ///< of all phases, the average over all ranks
 };
 
 /// Of a report with at least one rank.

@@ -17,11 +17,6 @@ unsigned default_threads(const ReadingPlace& place) {
 
 }  // namespace
 
-std::uint64_t default_chunk(DeviceKind device, std::uint64_t window) {
-  const std::uint64_t most = core::defaults_on(device).chunk;
-  return std::clamp(window / 4, core::mebibyte, most);
-}
-
 core::CpuSet usable_cpus(const Options& options, DeviceKind device) {
   const bool anywhere = device == DeviceKind::cuda && options.numa == Numa::automatic;
   return anywhere ? core::permitted_cpus() : core::allowed_cpus();
@@ -39,14 +34,13 @@ ReadingPlace reading_place(const Options& options, const device::Device& device,
   return place;
 }
 
-ReaderOptions reader_options(const Options& options, const ReadingPlace& place,
-                             std::uint64_t window) {
+ReaderOptions reader_options(const Options& options, const ReadingPlace& place) {
   ReaderOptions reader;
   reader.engine = options.io;
   reader.direct = options.direct;
   reader.prefetch = options.prefetch;
   reader.threads = options.threads != 0 ? options.threads : default_threads(place);
-  reader.chunk = options.chunk != 0 ? options.chunk : default_chunk(place.device, window);
+  reader.chunk = options.chunk != 0 ? options.chunk : core::defaults_on(place.device).chunk;
   return reader;
 }
 

@@ -33,13 +33,8 @@ struct ReadingPlace {
 /// That of this process. `sharers`: see ReadingPlace.
 ReadingPlace reading_place(const Options& options, const device::Device& device, unsigned sharers);
 
-/// Bytes per read call, unless Options::chunk is set: no more than a quarter of a window, so that
-/// there are reads for several threads, but at least 1 MiB.
-std::uint64_t default_chunk(DeviceKind device, std::uint64_t window);
-
 /// The options, with defaults for those that are not set. Pure.
-ReaderOptions reader_options(const Options& options, const ReadingPlace& place,
-                             std::uint64_t window);
+ReaderOptions reader_options(const Options& options, const ReadingPlace& place);
 
 /// The CPUs for this number of reader threads: those near the device if there is one for each
 /// thread, else those the process is bound to if there is one for each, else the larger of these

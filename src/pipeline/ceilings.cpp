@@ -32,8 +32,10 @@ double reading_seconds(const RankReport& rank) {
   return std::max(rank.read_busy_seconds, phase_seconds(rank, Phase::read));
 }
 
-double average(const Report& report, double (*value)(const RankReport&)) {
-  return sum(report, value) / static_cast<double>(report.ranks.size());
+double longest_reading_seconds(const Report& report) {
+  double longest = 0;
+  for (const RankReport& rank : report.ranks) longest = std::max(longest, reading_seconds(rank));
+  return longest;
 }
 
 /// The average over all ranks.
@@ -160,8 +162,7 @@ bool reads_in_place(const Report& report) {
 std::optional<Reached> reached_by_reading(const Report& report, const Costs& costs) {
   ReadCeiling ceiling = read_ceiling(read_bytes(report), costs);
   if (ceiling.seconds <= 0) return {};
-  double seconds = 0;
-  for (const RankReport& rank : report.ranks) seconds = std::max(seconds, reading_seconds(rank));
+  const double seconds = longest_reading_seconds(report);
   ceiling.seconds /= node_count(report);
   if (reads_in_place(report)) {
     ceiling.name += " into new memory";
@@ -219,8 +220,8 @@ Bottleneck bottleneck(const Report& report) {
     if (phase == Phase::verify) continue;
     double seconds = seconds_in(report, phase);
     found.total_seconds += seconds;
-    // Ranks also wait for reads of others, in the exchange.
-    if (phase == Phase::read) seconds = average(report, reading_seconds);
+    // In the exchange, all wait for the rank that reads longest.
+    if (phase == Phase::read) seconds = longest_reading_seconds(report);
     if (seconds > found.seconds) {
       found.phase = phase;
       found.seconds = seconds;

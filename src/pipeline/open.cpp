@@ -55,8 +55,10 @@ Found decode_found(const std::string& bytes) {
 // How files that are not in the page cache are read; they are all on one filesystem.
 bool reads_directly(const source::Source& source, const std::string& file, const Options& options) {
   if (options.direct != DirectIo::automatic) return options.direct == DirectIo::on;
-  const bool local = source.open(file, source::Access::cached)->is_local();
-  return io::automatic_access(local, 1, 0, options.prefetch).direct;
+  const auto handle = source.open(file, source::Access::cached);
+  std::optional<std::uint64_t> cached;
+  if (handle->cached_bytes(0, 1)) cached = 0;
+  return io::automatic_access(handle->is_local(), 1, cached, options.prefetch).direct;
 }
 
 // Paths of the checkpoint's files, index, config.json and rule file.
@@ -194,6 +196,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
     if (control.rank() == 0) format::check_index(found.listing, contents.catalog);
     site = site_of(headers, device, found);
     checkpoint.cached_share = site.cached_share;
+    checkpoint.reads_directly = site.reads_directly;
     checkpoint.catalog = std::move(contents.catalog);
     checkpoint.sharded_state = std::move(contents.sharded_state);
     rules = make_tp_plan(options, found.rules_json, checkpoint, control.size());

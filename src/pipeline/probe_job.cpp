@@ -151,7 +151,7 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
   const io::ReadingPlace place = io::reading_place(options, device, group.sharers);
   const std::uint64_t bytes = sample_bytes(catalog, group, extent, comm.size());
   const core::Defaults& defaults = core::defaults_on(device.kind());
-  const io::ReaderOptions reader = io::reader_options(options, place, defaults.window);
+  const io::ReaderOptions reader = io::reader_options(options, place);
   const auto files = catalog.files();
   std::unique_ptr<ProbeRig> rig(
       new ProbeRig{.source = source::files(),
@@ -160,7 +160,7 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .reader = reader,
                    .reader_cpus = io::reader_cpus(place, reader.threads),
                    .window = defaults.window,
-                   .direct_window = defaults.direct_window,
+                   .direct_window = group.nodes == 1 ? defaults.direct_window : defaults.window,
                    .memory_bytes = extent.memory_bytes / group.ranks_per_node,
                    .moved_bytes = extent.moved_bytes,
                    .most = extent.run,

@@ -51,7 +51,6 @@ enum class Cache { cold, warm };
 io::ReaderOptions reader_options(const ProbeRig& rig, Cache cache, bool direct) {
   io::ReaderOptions options = rig.reader;
   options.direct = direct ? DirectIo::on : DirectIo::off;
-  if (direct) options.chunk = io::default_chunk(rig.comm.device(), rig.direct_window);
   const bool packing_threads_read = cache == Cache::warm && rig.comm.device() == DeviceKind::host;
   if (packing_threads_read) options.threads = copy_threads();
   return options;

@@ -20,8 +20,8 @@ std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
 }
 
 io::ReaderOptions reader_options_of(const Options& options, const io::ReadingPlace& place,
-                                    std::uint64_t window, bool locks_pages) {
-  io::ReaderOptions reader = io::reader_options(options, place, window);
+                                    bool locks_pages) {
+  io::ReaderOptions reader = io::reader_options(options, place);
   reader.locks_pages = locks_pages;
   return reader;
 }
@@ -55,7 +55,7 @@ WaveReader::WaveReader(const source::Source& source, const plan::Schedule& sched
       clock_(clock),
       device_(std::move(device)),
       place_(io::reading_place(options, *device_, sharers)),
-      reader_options_(reader_options_of(options, place_, schedule.window, locks_pages)),
+      reader_options_(reader_options_of(options, place_, locks_pages)),
       batches_(schedule.slabs),
       deadline_(options.timeout),
       abandoned_(std::make_unique<Abandoned>()) {
@@ -92,9 +92,11 @@ void WaveReader::make_reader() {
   reading_ = {core::allowed_cpus(), reader_->path().threads, reader_options_.chunk};
 }
 
+// Small blocks would split what is one read otherwise. But no block is larger than a window.
 plan::InPlaceRule WaveReader::in_place_rule() const {
   constexpr std::uint64_t none = ~std::uint64_t{0};
-  return {.smallest = options_.io == IoEngine::gds ? none : reading_.chunk,
+  const std::uint64_t large = std::min(reading_.chunk, schedule_.window / 4);
+  return {.smallest = options_.io == IoEngine::gds ? none : large,
           .congruent = pinned_bytes() == 0};
 }
 

@@ -237,7 +237,7 @@ class Outputs(unittest.TestCase):
 
     def test_sentences(self):
         fastest, speed_up, *_ = findings.sentences(self.result, ["ranks"])
-        self.assertIn("2.00 GB/s, most time spent reading; 50% of the ceiling, 4.00 GB/s (fio)", fastest)
+        self.assertIn("2.00 GB/s, bound by reading; 50% of the ceiling, 4.00 GB/s (fio)", fastest)
         self.assertIn("2.00 times the GB/s of 1 rank, 100% of ideal", speed_up)
 
     def html(self):

@@ -231,6 +231,21 @@ TEST_CASE("the bottleneck is the longest phase, without verification", "[ceiling
   CHECK(near(found.total_seconds, 3.6));
 }
 
+TEST_CASE("reading counts as long as reads are in progress, on the rank where it takes longest",
+          "[ceilings]") {
+  Report report = sample();
+  for (RankReport& rank : report.ranks) {
+    rank.phases[static_cast<std::size_t>(Phase::read)] = 0.2;
+    rank.read_busy_seconds = 0.5;
+  }
+  CHECK(bottleneck(report).phase == Phase::pack);
+  report.ranks[1].read_busy_seconds = 1.5;  // the other waits for it, in the exchange
+  const Bottleneck found = bottleneck(report);
+  CHECK(found.phase == Phase::read);
+  CHECK(near(found.seconds, 1.5));
+  CHECK(near(found.total_seconds, 1.8));
+}
+
 TEST_CASE("one sentence names the bottleneck, with its share if there is a ceiling", "[ceilings]") {
   CHECK(app::bottleneck_line(sample()) == "bound by reading: 2.000 of 3.600 s\n");
   CHECK(app::bottleneck_line(with_ceilings(sample())) ==

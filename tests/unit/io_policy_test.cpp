@@ -26,7 +26,7 @@ ReadingPlace place(DeviceKind device, unsigned cores, unsigned sharers) {
 }
 
 unsigned threads(DeviceKind device, unsigned cores, unsigned sharers) {
-  return reader_options({}, place(device, cores, sharers), 64 * mib).threads;
+  return reader_options({}, place(device, cores, sharers)).threads;
 }
 
 }  // namespace
@@ -43,26 +43,14 @@ TEST_CASE("a GPU gets a share of the cores as reader threads, a host always eigh
   CHECK(threads(DeviceKind::host, 128, 8) == 8);
 }
 
-TEST_CASE("a read call has a quarter of a window, at least 1 MiB, and at most what is best",
-          "[reading]") {
-  const auto chunk = [](DeviceKind device, std::uint64_t window) {
-    return reader_options({}, place(device, 8, 1), window).chunk;
-  };
-  CHECK(chunk(DeviceKind::host, 64 * mib) == 8 * mib);
-  CHECK(chunk(DeviceKind::host, 16 * mib) == 4 * mib);
-  CHECK(chunk(DeviceKind::host, 4 * mib) == mib);
-  CHECK(chunk(DeviceKind::host, 4096) == mib);
-  CHECK(chunk(DeviceKind::cuda, 256 * mib) == 2 * mib);
-  CHECK(chunk(DeviceKind::cuda, 4 * mib) == mib);
-}
-
 TEST_CASE("options that are given are taken as they are", "[reading]") {
   const auto device = GENERATE(DeviceKind::host, DeviceKind::cuda);
   Options options;
+  CHECK(reader_options(options, place(device, 8, 1)).chunk == core::defaults_on(device).chunk);
   options.threads = 40;
   options.chunk = 4096;
   options.direct = DirectIo::on;
-  const io::ReaderOptions reader = reader_options(options, place(device, 8, 1), 64 * mib);
+  const io::ReaderOptions reader = reader_options(options, place(device, 8, 1));
   CHECK(reader.threads == 40);
   CHECK(reader.chunk == 4096);
   CHECK(reader.direct == DirectIo::on);
@@ -142,5 +130,5 @@ TEST_CASE("automatic mode reads nothing directly that is to stay in the page cac
   CHECK(io::automatic_access(true, 100, {}, true).reason == "caching unknown");
   Options options;
   options.prefetch = true;
-  CHECK(io::reader_options(options, {}, 64 * mib).prefetch);
+  CHECK(io::reader_options(options, {}).prefetch);
 }

@@ -15,18 +15,22 @@ using namespace safeshuffle;
 
 namespace {
 
-/// As on a network filesystem.
-class RemoteFiles final : public testing::WrappedFiles {
+/// As on a network filesystem; or on a local one, but the system does not tell what is cached.
+class OtherFiles final : public testing::WrappedFiles {
  public:
+  explicit OtherFiles(bool local) : local_(local) {}
+
   std::unique_ptr<source::Handle> open(const std::string& path,
                                        source::Access access) const override {
-    return std::make_unique<Remote>(files_.open(path, access));
+    return std::make_unique<Other>(files_.open(path, access), local_);
   }
 
  private:
-  class Remote final : public source::Handle {
+  class Other final : public source::Handle {
    public:
-    explicit Remote(std::unique_ptr<source::Handle> file) : file_(std::move(file)) {}
+    Other(std::unique_ptr<source::Handle> file, bool local)
+        : file_(std::move(file)), local_(local) {}
+    bool is_local() const noexcept override { return local_; }
     const core::FileIdentity& identity() const noexcept override { return file_->identity(); }
     std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
       return file_->read_some(offset, to);
@@ -34,7 +38,10 @@ class RemoteFiles final : public testing::WrappedFiles {
 
    private:
     std::unique_ptr<source::Handle> file_;
+    bool local_;
   };
+
+  bool local_;
 };
 
 bool reads_directly(const source::Source& source, const Options& options) {
@@ -49,11 +56,13 @@ bool reads_directly(const source::Source& source, const Options& options) {
 
 TEST_CASE("costs of cold files are those of how they will be read", "[open]") {
   const source::Source& local = source::files();
-  const RemoteFiles remote;
+  const OtherFiles remote(false);
+  const OtherFiles untold(true);
   Options options;
   options.tp_plan = "replicate";
   CHECK(reads_directly(local, options));
   CHECK_FALSE(reads_directly(remote, options));
+  CHECK_FALSE(reads_directly(untold, options));
   options.direct = DirectIo::on;
   CHECK(reads_directly(remote, options));
   options.direct = DirectIo::off;

@@ -175,20 +175,25 @@ TEST_CASE("the first wave after which a tensor is complete is that of the one th
 
 TEST_CASE("without a window, a plan has the default of its site", "[plan]") {
   const RandomModel model = random_model(1);
-  const auto window_at = [&](const Site& site) {
+  const auto window_at = [&](DeviceKind device, double cached_share, bool reads_directly = true,
+                             std::uint32_t nodes = 1) {
     PlanOptions options;
-    options.site = site;
+    options.site.device = device;
+    options.site.nodes = nodes;
+    options.site.cached_share = cached_share;
+    options.site.reads_directly = reads_directly;
     return make_plan(model.catalog, model.placements, 2, options).window();
   };
+  constexpr std::uint64_t mi = std::uint64_t{1} << 20;
   CHECK(PlanOptions().window == 0);
-  CHECK(window_at({}) == 4 << 20);
-  CHECK(window_at({.cached_share = 0.4}) == 4 << 20);
-  CHECK(window_at({.cached_share = 0.5}) == 64 << 20);
-  CHECK(window_at({.cached_share = 1}) == 64 << 20);
-  CHECK(window_at({.reads_directly = false}) == 64 << 20);
-  CHECK(window_at({.nodes = 2}) == 64 << 20);
-  const double cached_share = GENERATE(0, 1);
-  CHECK(window_at({.device = DeviceKind::cuda, .cached_share = cached_share}) == 256 << 20);
+  CHECK(window_at(DeviceKind::host, 0) == 4 * mi);
+  CHECK(window_at(DeviceKind::host, 0.4) == 4 * mi);
+  CHECK(window_at(DeviceKind::host, 0.5) == 64 * mi);
+  CHECK(window_at(DeviceKind::host, 1) == 64 * mi);
+  CHECK(window_at(DeviceKind::host, 0, false) == 64 * mi);
+  CHECK(window_at(DeviceKind::host, 0, true, 2) == 64 * mi);
+  CHECK(window_at(DeviceKind::cuda, 0) == 256 * mi);
+  CHECK(window_at(DeviceKind::cuda, 1) == 256 * mi);
 }
 
 TEST_CASE("the budget shrinks the window, and names the tensor where it cannot hold", "[plan]") {

@@ -45,7 +45,7 @@ def sentence_of_ceiling(result, entry):
 def fastest(result, axes):
     best = max(result["summary"], key=lambda entry: entry["gigabytes_per_second"]["median"])
     return (f"Fastest: {title_of(best['case'], axes)}: {shown(best['gigabytes_per_second'])} GB/s, "
-            f"most time spent {PHASE_WORDS.get(best['bottleneck'], best['bottleneck'])}"
+            f"bound by {PHASE_WORDS.get(best['bottleneck'], best['bottleneck'])}"
             f"{sentence_of_ceiling(result, best)}.")
 
 
@@ -75,7 +75,7 @@ def speed_up_sentences(result, axes):
 def bounds(result):
     words = [PHASE_WORDS.get(entry["bottleneck"], entry["bottleneck"]) for entry in result["summary"]]
     counted = sorted(((words.count(word), word) for word in set(words)), reverse=True)
-    return "Most time was spent " + ", ".join(f"{word} in {number}" for number, word in counted) + \
+    return "Bound by " + ", ".join(f"{word} in {number}" for number, word in counted) + \
         f" of {len(words)} cases."
 
 
