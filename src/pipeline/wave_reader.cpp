@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/defaults.hpp"
 #include "core/text.hpp"
 #include "core/thread.hpp"
 #include "plan/waves.hpp"
@@ -95,7 +96,8 @@ void WaveReader::make_reader() {
 // Small blocks would split what is one read otherwise. But no block is larger than a window.
 plan::InPlaceRule WaveReader::in_place_rule() const {
   constexpr std::uint64_t none = ~std::uint64_t{0};
-  const std::uint64_t large = std::min(reading_.chunk, schedule_.window / 4);
+  const std::uint64_t large =
+      std::clamp(schedule_.window / 4, core::smallest_chunk, reading_.chunk);
   return {.smallest = options_.io == IoEngine::gds ? none : large,
           .congruent = pinned_bytes() == 0};
 }
