@@ -79,11 +79,9 @@ struct ReadBytes {
 /// What a rank read through the page cache without having looked whether it was there.
 void add_unseen(const RankReport& rank, double bytes, ReadBytes& sum) {
   constexpr double few = 0.05;
-  if (!rank.cached_share) {
-    sum.unknown += bytes;
-  } else if (*rank.cached_share <= few) {
+  if (rank.cached_share && *rank.cached_share <= few) {
     sum.cold_buffered += bytes;
-  } else if (*rank.cached_share >= 1 - few) {
+  } else if (rank.cached_share && *rank.cached_share >= 1 - few) {
     sum.warm += bytes;
   } else {
     sum.unknown += bytes;
