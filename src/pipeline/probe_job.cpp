@@ -23,6 +23,7 @@
 #include "pipeline/probe_rig.hpp"
 #include "pipeline/probe_turns.hpp"
 #include "pipeline/sharers.hpp"
+#include "plan/default_window.hpp"
 #include "source/files.hpp"
 
 namespace safeshuffle {
@@ -144,14 +145,22 @@ std::shared_ptr<ProbeSlabs> make_slabs(device::Device& device, std::uint64_t win
   return slabs;
 }
 
+// Of loads that read all files directly.
+std::uint64_t direct_window(DeviceKind device, std::uint32_t nodes) {
+  Site site;
+  site.device = device;
+  site.nodes = nodes;
+  return plan::default_window(site);
+}
+
 std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& comm,
                                    const Options& options, const Group& group,
                                    const Extent& extent) {
   device::Device& device = *comm.device_handle();
   const io::ReadingPlace place = io::reading_place(options, device, group.sharers);
-  const std::uint64_t bytes = sample_bytes(catalog, group, extent, comm.size());
-  const core::Defaults& defaults = core::defaults_on(device.kind());
   const io::ReaderOptions reader = io::reader_options(options, place);
+  const std::uint64_t bytes = sample_bytes(catalog, group, extent, comm.size());
+  const std::uint64_t window = core::defaults_on(device.kind()).window;
   const auto files = catalog.files();
   std::unique_ptr<ProbeRig> rig(
       new ProbeRig{.source = source::files(),
@@ -159,8 +168,8 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .files = {files.begin(), files.end()},
                    .reader = reader,
                    .reader_cpus = io::reader_cpus(place, reader.threads),
-                   .window = defaults.window,
-                   .direct_window = group.nodes == 1 ? defaults.direct_window : defaults.window,
+                   .window = window,
+                   .direct_window = direct_window(device.kind(), group.nodes),
                    .memory_bytes = extent.memory_bytes / group.ranks_per_node,
                    .moved_bytes = extent.moved_bytes,
                    .most = extent.run,
@@ -168,7 +177,7 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .sample = make_sample(source::files(), catalog, bytes, comm),
                    .engine = {},
                    .reader_threads = reader.threads,
-                   .slabs = make_slabs(device, defaults.window),
+                   .slabs = make_slabs(device, window),
                    .queue = device.make_queue(),
                    .packer = {}});
   rig->packer = device.make_packer(*rig->queue);

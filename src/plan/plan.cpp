@@ -12,6 +12,7 @@
 #include "plan/arena.hpp"
 #include "plan/choice.hpp"
 #include "plan/cut.hpp"
+#include "plan/default_window.hpp"
 #include "plan/geometry.hpp"
 #include "plan/hash.hpp"
 #include "plan/landing.hpp"
@@ -26,15 +27,6 @@ namespace {
 
 using core::smallest_window;
 using plan::Schedule;
-
-// Small windows of data from storage stay in a cache of the CPU until they are packed, which is
-// faster (docs/results/2026-11-25-windows.md). But they mean more waves, for which ranks wait: too
-// many of cached files, or between nodes.
-std::uint64_t default_window(const Site& site) {
-  const core::Defaults& defaults = core::defaults_on(site.device);
-  const bool from_storage = site.nodes == 1 && site.reads_directly && site.cached_share < 0.5;
-  return from_storage ? defaults.direct_window : defaults.window;
-}
 
 void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   if (options.window < smallest_window) {
@@ -209,7 +201,7 @@ std::uint32_t replica_size(std::uint32_t world, const PlanOptions& options) {
 Plan make_plan(Catalog catalog, std::vector<Target> targets, std::uint32_t world,
                const PlanOptions& given) {
   PlanOptions options = given;
-  if (options.window == 0) options.window = default_window(options.site);
+  if (options.window == 0) options.window = plan::default_window(options.site);
   const auto schedule = std::make_shared<Schedule>();
   schedule->catalog = std::move(catalog);
   schedule->targets = std::move(targets);

@@ -161,6 +161,13 @@ TEST_CASE("what each rank has saved is read in place by that rank", "[load]") {
   const std::uint64_t congruent = 512 * 4 + std::uint64_t{200} * 1024 + 3000 * 2;
   const bool on_host = comm.device() == DeviceKind::host;
   CHECK(rank.in_place_bytes == (on_host ? congruent : rank.read_bytes));
+
+  // Windows that are smaller than a read call.
+  options.chunk = 0;
+  options.plan.window = std::uint64_t{64} << 10;
+  const TensorSet by_windows = load(model.directory / "saved", comm, options);
+  verify(by_windows, comm);
+  CHECK(by_windows.report().ranks[comm.rank()].in_place_bytes > congruent / 2);
 }
 
 TEST_CASE("the report is the same on all ranks and its phases add up", "[load]") {
