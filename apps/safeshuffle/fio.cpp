@@ -92,6 +92,9 @@ std::vector<FioRun> fio_runs(double seconds) {
               {"--ioengine=io_uring", "--bs=1m", "--iodepth=64"}),
           run(true, "libaio, blocks of 1 MiB, queue of 64",
               {"--ioengine=libaio", "--bs=1m", "--iodepth=64"}),
+          // Less memory, which is faster on some virtual disks.
+          run(true, "libaio, blocks of 1 MiB, queue of 16",
+              {"--ioengine=libaio", "--bs=1m", "--iodepth=16"}),
           run(true, "psync, blocks of 8 MiB", {"--ioengine=psync", "--bs=8m"}),
           run(false, "psync, blocks of 1 MiB", {"--ioengine=psync", "--bs=1m"}),
           run(false, "psync, blocks of 8 MiB", {"--ioengine=psync", "--bs=8m"})};

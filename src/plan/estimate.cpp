@@ -81,20 +81,22 @@ class Estimate {
   StepSeconds seconds() const {
     StepSeconds longest;
     for (const Node& node : nodes_) {
-      const double cached =
-          seconds_for(bytes_of_node(node, &Estimate::cached_bytes), rates_.cached().node);
-      for (const RankSummary& rank : node) take_longest(seconds_of(rank, cached), longest);
-      const double storage =
-          seconds_for(bytes_of_node(node, &Estimate::cold_bytes), rates_.cold().node);
-      take_longest({.read = storage, .total = storage}, longest);
+      const NodeSeconds together{
+          seconds_for(bytes_of_node(node, &Estimate::cold_bytes), rates_.cold().node),
+          seconds_for(bytes_of_node(node, &Estimate::cached_bytes), rates_.cached().node)};
+      for (const RankSummary& rank : node) take_longest(seconds_of(rank, together), longest);
     }
-    longest.waves = schedule_.waves * rates_.costs().wave_seconds;
-    longest.total += longest.waves;
     return longest;
   }
 
  private:
   using Node = std::span<const RankSummary>;
+
+  /// The least time in which all ranks of a node read what they read.
+  struct NodeSeconds {
+    double cold = 0;
+    double cached = 0;
+  };
 
   static std::vector<Node> nodes_of(const Schedule& schedule, const Site& site) {
     const std::span<const RankSummary> ranks(schedule.ranks);
@@ -129,17 +131,18 @@ class Estimate {
     for (double StepSeconds::*step :
          {&StepSeconds::open, &StepSeconds::allocate, &StepSeconds::read,
           &StepSeconds::host_to_device, &StepSeconds::pack, &StepSeconds::exchange,
-          &StepSeconds::total}) {
+          &StepSeconds::waves, &StepSeconds::total}) {
       longest.*step = std::max(longest.*step, seconds.*step);
     }
   }
 
-  // `cached_by_node`: the least time in which all ranks of the node read what is cached.
-  StepSeconds seconds_of(const RankSummary& rank, double cached_by_node) const {
+  StepSeconds seconds_of(const RankSummary& rank, const NodeSeconds& node) const {
     const Costs& costs = rates_.costs();
-    const double alone = seconds_for(cached_bytes(rank), rates_.cached().rank);
-    const double cached = rank.read_bytes == 0 ? 0 : std::max(alone, cached_by_node);
-    const double cold = seconds_for(cold_bytes(rank), rates_.cold().rank);
+    const auto reading = [&](double bytes, ReadRate rate, double of_node) {
+      return bytes > 0 ? std::max(seconds_for(bytes, rate.rank), of_node) : 0;
+    };
+    const double cached = reading(cached_bytes(rank), rates_.cached(), node.cached);
+    const double cold = reading(cold_bytes(rank), rates_.cold(), node.cold);
     const auto read = static_cast<double>(rank.read_bytes);
     // On the host, what is cached is packed as it is read.
     const double packed = rates_.on_gpus() ? read : cold_bytes(rank);
@@ -150,8 +153,10 @@ class Estimate {
     seconds.pack = rates_.pack_seconds(packed, converted_);
     seconds.exchange = seconds_for(
         static_cast<double>(std::max(rank.sent_bytes, rank.received_bytes)), costs.exchange);
+    seconds.waves = schedule_.waves * costs.wave_seconds;
     const double beside_storage =
-        rates_.together(cached, seconds.host_to_device, seconds.pack, seconds.exchange);
+        rates_.together(cached, seconds.host_to_device, seconds.pack, seconds.exchange) +
+        seconds.waves;
     if (rates_.on_gpus()) {
       seconds.total = seconds.open + std::max(cold, beside_storage);
       return seconds;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t mb = 1'000'000;
 
-// A file of 1000 MB for each of `files`, split along dim 0.
+// A file of 1000 MB for each of `files`, split along dim 0; in four waves.
 Plan planned(std::size_t files, const Cluster& cluster, DTypePolicy dtype = DTypePolicy::keep) {
   std::vector<std::vector<Made>> contents;
   for (std::size_t i = 0; i < files; ++i) {
@@ -30,6 +30,7 @@ Plan planned(std::size_t files, const Cluster& cluster, DTypePolicy dtype = DTyp
   PlanOptions options;
   options.assignment = Assignment::round_robin;
   options.dtype = dtype;
+  options.window = 260 * mb;
   options.site = site_of(cluster);
   return make_plan(make_catalog(contents), std::vector<Placement>(files, cut(0, 1000)),
                    cluster.world, options);
@@ -91,6 +92,17 @@ TEST_CASE("each step takes its bytes by its rate, and the longest decides", "[pr
   const StepSeconds warm = predicted(4, make_cluster(gpu_machine(), 4, 1, 1));
   check(warm.read, 0.25);
   check(warm.total, 0.25);
+}
+
+TEST_CASE("what waves take besides moving data goes on beside storage", "[prediction]") {
+  MachineModel machine = gpu_machine();
+  const auto total = [&](double wave_seconds) {
+    machine.costs.wave_seconds = wave_seconds;
+    return predicted(1, make_cluster(machine, 1, 1, 0)).total;
+  };
+  // Of 4 waves. Storage takes 0.5 s, copying 0.1 s.
+  check(total(0.01), 0.5);
+  check(total(1), 4.1);
 }
 
 TEST_CASE("on the host, the steps of a rank follow one another", "[prediction]") {
