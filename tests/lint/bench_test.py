@@ -269,7 +269,7 @@ class Plots(unittest.TestCase):
     def test_why_there_are_none(self):
         with mock.patch.object(plotting, "has_matplotlib", return_value=False):
             self.assertEqual(plotting.draw("lib.experiments.plots", [], print, install=False),
-                             "matplotlib is not installed")
+                             "matplotlib 3.7 or newer is not installed")
 
 
 class Runs(unittest.TestCase):
@@ -443,6 +443,7 @@ class Launchers(unittest.TestCase):
         self.assertIn("--mpi=pmix", slurm.ranks(1))
         self.assertNotIn("--mpi=pmix", launch.Slurm({"SLURM_NTASKS": "2", "SLURM_MPI_TYPE": "pmi2"}).ranks(1))
         self.assertIn("--ntasks-per-node=1", slurm.each_node())
+        self.assertEqual(launch.Slurm({"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "8"}).slots(), 16)
 
     def test_powers_of_two(self):
         self.assertEqual(launch.up_to(4), (1, 2, 4))

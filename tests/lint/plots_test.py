@@ -75,18 +75,45 @@ class OfExperiments(Plots):
         {"kind": "timeline", "title": "Timeline", "where": {"cache": "cold"}},
     ]
 
-    def test_every_kind(self):
+    def measure(self, plots):
+        """Cold files only."""
         some = [sample(1.0 / ranks + 0.1 * turn, turn, ranks=ranks, dtype=dtype) for ranks in (1, 2)
                 for dtype in ("keep", None) for turn in range(2)]
         rank = {"rank": 0, "phases": [["open", 0, 0.1], ["read", 0.1, 0.5]], "reading": [[0.1, 0.4]]}
         result = result_of(some, [FIO]) | {"timelines": [{"case": case(), "ranks": [rank]}]}
-        result["identity"]["experiment"]["definition"] |= {"plots": self.PLOTS}
+        result["identity"]["experiment"]["definition"] |= {"plots": plots}
         outputs.write(result, self.directory)
+
+    def test_every_kind(self):
+        self.measure(self.PLOTS)
         self.assertEqual(self.draw("lib.experiments.plots"),
                          [f"{at}-{plot['kind']}" for at, plot in enumerate(self.PLOTS, 1)])
         text = page.html([self.directory])
         self.assertEqual(text.count("<img src="), len(self.PLOTS))
         self.assertNotIn("There are no plots", text)
+
+    def test_plots_of_what_was_not_measured_are_left_out(self):
+        self.measure([plot | {"where": {"cache": "warm"}} for plot in self.PLOTS] + self.PLOTS[:1])
+        self.assertEqual(self.draw("lib.experiments.plots"), [f"{len(self.PLOTS) + 1}-lines"])
+        self.assertEqual(page.html([self.directory]).count("<img src="), 1)
+
+    def test_plots_show_only_what_they_are_limited_to(self):
+        code = """
+import pathlib, sys
+from lib.experiments import outputs, page, plots
+result = outputs.read(pathlib.Path(sys.argv[1]))
+experiment = page.experiment_of(result)
+for plot in experiment.plots:
+    axes = plots.DRAW[plot.kind](result, experiment, plot).axes[0]
+    print(*(label.get_text() for label in axes.get_xticklabels()))
+"""
+        self.measure([{"kind": "bars", "title": "x", "x": "dtype", "series": "ranks", "where": {"dtype": "keep"}},
+                      {"kind": "phases", "title": "y", "x": "dtype", "where": {"ranks": 2}},
+                      {"kind": "heatmap", "title": "z", "x": "ranks", "y": "dtype", "where": {"ranks": 2}}])
+        done = subprocess.run([PYTHON, "-c", code, self.directory], cwd=SCRIPTS, capture_output=True, text=True,
+                              check=True)
+        bars, _, heatmap = done.stdout.splitlines()
+        self.assertEqual((bars, heatmap), ("keep", "2"))
 
 
 class OfComparisons(Plots):

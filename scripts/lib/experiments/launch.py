@@ -67,7 +67,8 @@ class Slurm(Nodes):
 
     def __init__(self, variables=os.environ):
         self.nodes = int(variables.get("SLURM_JOB_NUM_NODES") or variables.get("SLURM_NNODES") or 1)
-        self.tasks = int(variables.get("SLURM_NTASKS") or 0)
+        per_node = int(variables.get("SLURM_NTASKS_PER_NODE") or 0)  # some set only what the job asked for
+        self.tasks = int(variables.get("SLURM_NTASKS") or self.nodes * per_node)
         self.mpi = [] if variables.get("SLURM_MPI_TYPE") else ["--mpi=pmix"]
 
     def ranks(self, number):

@@ -26,7 +26,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 PHASE_COLOURS = {"launch": "#D9D9D9", "open": "#7F7F7F", "plan": "#F0E442", "allocate": "#CC79A7", "read": "#0072B2",
                  "h2d": "#56B4E9", "pack": "#E69F00", "exchange": "#009E73", "wait": "#D55E00"}
-READING_COLOUR, IDEAL_COLOUR, CEILING_COLOUR = "#B5B5B5", "#8C8C8C", "#000000"
+READING_COLOUR, IDEAL_COLOUR, CEILING_COLOUR, RUN_COLOUR = "#B5B5B5", "#8C8C8C", "#000000", "#404040"
 WIDTH = 9.2  # inches
 LEGEND_LETTERS, TICK_LETTERS = 115, 75  # that fit into it
 WIDEST_TICK = 24
@@ -60,11 +60,11 @@ def ticks(result, axis, values, width):
 
 
 class Panel:
-    """The entries of the summary that one pair of axes shows."""
+    """The entries of the summary that one pair of axes shows: of those of the plot, those that its title names."""
 
-    def __init__(self, result, where):
+    def __init__(self, result, plot, where):
         self.result, self.where = result, where
-        self.entries = [entry for entry in result["summary"] if matches(entry["case"], where)]
+        self.entries = [entry for entry in entries_of(result, plot) if matches(entry["case"], where)]
 
     def title(self):
         return ", ".join(in_words(axis, value) for axis, value in self.where.items())
@@ -81,12 +81,20 @@ def matches(case, where):
     return all(case[axis] == value for axis, value in where.items())
 
 
+def entries_of(result, plot):
+    return [entry for entry in result["summary"] if matches(entry["case"], plot.where)]
+
+
+def values_of(experiment, plot, axis):
+    """Those that the plot is not limited to leave out."""
+    return [value for value in experiment.axes[axis] if plot.where.get(axis, value) == value]
+
+
 def panels_of(result, experiment, plot, roles):
     """One panel per combination of the axes that have no role in the plot."""
-    chosen = {axis: [value for value in values if plot.where.get(axis, value) == value]
-              for axis, values in experiment.axes.items() if axis not in roles}
-    named = [axis for axis in chosen if axis in experiment.distinct()]
-    found = [Panel(result, dict(zip(named, values))) for values in itertools.product(*(chosen[axis] for axis in named))]
+    named = [axis for axis in experiment.axes if axis in experiment.distinct() and axis not in roles]
+    chosen = itertools.product(*(values_of(experiment, plot, axis) for axis in named))
+    found = [Panel(result, plot, dict(zip(named, values))) for values in chosen]
     return [panel for panel in found if panel.entries]
 
 
@@ -121,12 +129,12 @@ def finish(figure, title, handles):
     return figure
 
 
-def draw_runs(axes, x, runs, figure=RATE):
+def draw_runs(axes, x, runs, figure=RATE, colour=RUN_COLOUR):
     """Each run as a dot, with room between them; outliers are hollow."""
     for at, one in enumerate(runs):
         offset = 0.07 * (at - (len(runs) - 1) / 2) / max(1, len(runs) - 1)
         axes.plot(x + offset, one[figure], marker="o", markersize=3.6, linestyle="none", zorder=4,
-                  markerfacecolor="none" if one["outlier"] else "#404040", markeredgecolor="#404040",
+                  markerfacecolor="none" if one["outlier"] else colour, markeredgecolor=colour,
                   markeredgewidth=0.8, alpha=1 if one["outlier"] else 0.55)
 
 
@@ -152,7 +160,7 @@ def ceiling_style(name):
 
 
 def series_values(experiment, plot):
-    return experiment.axes[plot.series] if plot.series else [None]
+    return values_of(experiment, plot, plot.series) if plot.series else [None]
 
 
 def series_label(plot, value):
@@ -168,12 +176,13 @@ def draw_line(axes, panel, values, plot, series, style):
     at, entries = zip(*there)
     axes.errorbar(at, medians(entries), yerr=whiskers(entries), capsize=3, linewidth=1.8, elinewidth=1, zorder=3,
                   **style)
+    own = {"color": style["color"]} if plot.series else {}  # so that one can tell to which of the lines it belongs
     for x, entry in there:
-        draw_runs(axes, x, panel.runs(entry))
+        draw_runs(axes, x, panel.runs(entry), colour=own.get("color", RUN_COLOUR))
     if plot.x == "ranks":
         base = entries[0]
         axes.plot(at, [medians([base])[0] * entry["case"]["ranks"] / base["case"]["ranks"] for entry in entries],
-                  zorder=1, **IDEAL_STYLE)
+                  zorder=1, **IDEAL_STYLE | own)
     tops = [entry["gigabytes_per_second"]["most"] for entry in entries]
     for name, limits in ceilings(panel, entries).items():
         draw_ceiling(axes, at, limits, name)
@@ -193,7 +202,7 @@ def ceiling_handles(result, panels):
 
 
 def run_handles(panels):
-    dot = {"color": "#404040", "marker": "o", "markersize": 3.6, "linestyle": "none"}
+    dot = {"color": RUN_COLOUR, "marker": "o", "markersize": 3.6, "linestyle": "none"}
     handles = [Line2D([], [], label="one run", alpha=0.55, **dot)]
     if any(entry["outliers"] for panel in panels for entry in panel.entries):
         handles.append(Line2D([], [], label="outlier", markerfacecolor="none", **dot))
@@ -203,7 +212,7 @@ def run_handles(panels):
 def draw_lines(result, experiment, plot):
     panels = panels_of(result, experiment, plot, {plot.x, plot.series})
     figure, grid = make_figure(len(panels), 3.1)
-    values = experiment.axes[plot.x]
+    values = values_of(experiment, plot, plot.x)
     styles = [{"color": colour, "marker": marker, "markersize": 5} for colour, marker in zip(COLOURS, MARKERS)]
     for axes, panel in zip(grid, panels):
         tops = [draw_line(axes, panel, values, plot, series, styles[at % len(styles)])
@@ -235,7 +244,7 @@ def draw_bar_group(axes, panel, plot, at, value, all_series):
 
 def draw_bars(result, experiment, plot):
     panels = panels_of(result, experiment, plot, {plot.x, plot.series})
-    values, all_series = experiment.axes[plot.x], series_values(experiment, plot)
+    values, all_series = values_of(experiment, plot, plot.x), series_values(experiment, plot)
     figure, grid = make_figure(len(panels), 3.1, 1 if len(values) * len(all_series) > 12 else None)
     for axes, panel in zip(grid, panels):
         for at, value in enumerate(values):
@@ -270,13 +279,13 @@ def draw_stack(axes, at, entry, names, total):
         seconds = entry[f"{name}_seconds"]["median"]
         axes.barh(at, seconds, 0.66, left=left, color=PHASE_COLOURS[name], zorder=2, edgecolor="white", linewidth=0.5)
         left += seconds
-    axes.text(left, at, f" {entry[total]['median']:.3g} s", va="center", ha="left", fontsize=9)
+    axes.text(left, at, f" {entry[total]['median']:.2f} s", va="center", ha="left", fontsize=9)
     return left
 
 
 def draw_phases(result, experiment, plot):
     panels = panels_of(result, experiment, plot, {plot.x})
-    values, names = experiment.axes[plot.x], used_phases(plot, panels)
+    values, names = values_of(experiment, plot, plot.x), used_phases(plot, panels)
     total = "wall_seconds" if plot.launch else "seconds"
     figure, grid = make_figure(len(panels), 0.75 + (0.5 if plot.x == "model" else 0.36) * len(values))
     for axes, panel in zip(grid, panels):
@@ -315,7 +324,7 @@ def label_cells(axes, entries, shades):
 
 def draw_heatmap(result, experiment, plot):
     panels = panels_of(result, experiment, plot, {plot.x, plot.y})
-    columns, rows = experiment.axes[plot.x], experiment.axes[plot.y]
+    columns, rows = values_of(experiment, plot, plot.x), values_of(experiment, plot, plot.y)
     figure, grid = make_figure(len(panels), 1.0 + 0.42 * len(rows))
     there = [value for panel in panels for value in medians(panel.entries)]
     for axes, panel in zip(grid, panels):
@@ -370,9 +379,9 @@ def save(figure, svg):
 
 
 def draw(directory, result, experiment):
-    if not result["summary"]:
-        return
     for at, plot in enumerate(experiment.plots):
+        if not entries_of(result, plot):
+            continue
         figure = DRAW[plot.kind](result, experiment, plot)
         if figure:
             save(figure, page.plot_path(directory, at, plot))

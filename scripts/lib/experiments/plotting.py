@@ -8,13 +8,16 @@ from lib.python_environment import PythonEnvironment, cache_directory, last_line
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = "matplotlib"
+OLDEST = (3, 7)  # that can put a legend beside the axes of a figure
 DISTRIBUTION = "/usr/bin/python3"
 
 
 def has_matplotlib(python):
+    """One that is new enough."""
     if not pathlib.Path(python).exists():
         return False
-    done = subprocess.run([python, "-c", f"import {PACKAGE}"], capture_output=True, check=False)
+    check = f"import {PACKAGE}, sys; sys.exit({PACKAGE}.__version_info__ < {OLDEST})"
+    done = subprocess.run([python, "-c", check], capture_output=True, check=False)
     return done.returncode == 0
 
 
@@ -35,7 +38,7 @@ def find_python(announce, install):
         if has_matplotlib(python):
             return python, ""
     if not install:
-        return None, f"{PACKAGE} is not installed"
+        return None, f"{PACKAGE} {'.'.join(map(str, OLDEST))} or newer is not installed"
     obstacle = installed(environment)
     return environment.python, f"{PACKAGE} cannot be installed: {obstacle}" if obstacle else ""
 
