@@ -148,7 +148,7 @@ class Estimate {
     const double packed = rates_.on_gpus() ? read : cold_bytes(rank);
     StepSeconds seconds;
     seconds.open = seconds_per_file * static_cast<double>(rank.files.size());
-    seconds.read = cold + cached;
+    seconds.read = std::max(cold, cached);
     seconds.host_to_device = rates_.on_gpus() ? seconds_for(read, costs.host_to_device) : 0;
     seconds.pack = rates_.pack_seconds(packed, converted_);
     seconds.exchange = seconds_for(
