@@ -47,11 +47,6 @@ std::string default_threads_text() {
                      core::gpu_defaults.least_threads, core::gpu_defaults.most_threads);
 }
 
-std::string default_chunk_text() {
-  return fmt::format("{}, on GPUs {}", format_binary_size(core::host_defaults.chunk),
-                     format_binary_size(core::gpu_defaults.chunk));
-}
-
 void add_io_options(CLI::App& parser, Options& options) {
   add_choice<IoEngine>(parser, "--io", "ENGINE", options.io,
                        {{"auto", IoEngine::automatic},
@@ -72,7 +67,7 @@ void add_io_options(CLI::App& parser, Options& options) {
             "Reader threads per rank")
       ->default_str(default_threads_text());
   add_size(parser, "--chunk", options.chunk, "Bytes per read call", core::smallest_chunk)
-      ->default_str(default_chunk_text());
+      ->default_str(default_text(&core::Defaults::chunk));
   add_choice<Numa>(parser, "--numa", "MODE", options.numa,
                    {{"auto", Numa::automatic}, {"off", Numa::off}},
                    "Whether to place reader threads and their memory on the GPU's NUMA node");

@@ -11,7 +11,6 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/defaults.hpp"
 #include "option.hpp"
 #include "size.hpp"
 
@@ -26,13 +25,6 @@ Choices<Assignment> assignments() {
     choices.emplace_back(name(assignment), assignment);
   }
   return choices;
-}
-
-std::string default_window_text() {
-  return fmt::format("{}; {} if not cached; on GPUs {}",
-                     format_binary_size(core::host_defaults.window),
-                     format_binary_size(core::host_defaults.direct_window),
-                     format_binary_size(core::gpu_defaults.window));
 }
 
 // One pattern each time it is given: what follows may be the MODEL.
@@ -105,7 +97,7 @@ void add_plan_options(CLI::App& parser, Options& options) {
              "Which rank reads which files");
   add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave",
            core::smallest_window)
-      ->default_str(default_window_text());
+      ->default_str(default_text(&core::Defaults::window));
   add_size(parser, "--memory-budget", options.plan.memory_budget,
            "Maximum device memory per rank; the window shrinks to fit")
       ->default_str("no limit");
@@ -145,6 +137,11 @@ void add_progress(CLI::App& parser, ProgressStyle& style) {
                              {"none", ProgressStyle::none},
                              {"json", ProgressStyle::json}},
                             "Format of progress and results");
+}
+
+std::string default_text(std::uint64_t core::Defaults::*bytes) {
+  return fmt::format("{}, on GPUs {}", format_binary_size(core::host_defaults.*bytes),
+                     format_binary_size(core::gpu_defaults.*bytes));
 }
 
 }  // namespace safeshuffle::app

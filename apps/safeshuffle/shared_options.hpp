@@ -10,6 +10,7 @@
 #include "safeshuffle/device.hpp"
 #include "safeshuffle/options.hpp"
 
+#include "core/defaults.hpp"
 #include "progress.hpp"
 
 namespace safeshuffle::app {
@@ -41,5 +42,8 @@ void add_timeout(CLI::App& parser, double& seconds, double least = 1);
 
 /// --progress.
 void add_progress(CLI::App& parser, ProgressStyle& style);
+
+/// "64 MiB, on GPUs 256 MiB": a default in bytes that depends on the device.
+std::string default_text(std::uint64_t core::Defaults::*bytes);
 
 }  // namespace safeshuffle::app

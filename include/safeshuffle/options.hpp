@@ -67,9 +67,7 @@ struct PlanOptions {
   /// unpacked from a landing buffer (target.hpp). A tensor larger than the
   /// window is moved in several waves. Below 1 MiB, or the size of the largest tensor if that is
   /// smaller, the overhead of the waves exceeds the time to move the data; Plan::warnings reports
-  /// this. 0: by the site. On GPUs 256 MiB. On the host 4 MiB, which stay in a cache of the CPU
-  /// until they are packed, if all ranks are on one node, less than half of the files is in its
-  /// page cache, and the rest is read directly; otherwise 64 MiB.
+  /// this. 0: by the device of the site, 64 MiB on the host, 256 MiB on GPUs.
   std::uint64_t window = 0;
 
   /// Maximum device bytes per rank: shards, slabs, pack and landing buffer and `reserved_bytes`,

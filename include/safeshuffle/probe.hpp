@@ -97,15 +97,14 @@ struct Probe {
   bool quick = false;
   ProbePlace place;
   Machine machine;
-  std::string transport;            ///< Report::transport
-  std::string engine;               ///< of the reader
-  unsigned threads = 0;             ///< of the reader, on rank 0
-  unsigned copy_threads = 0;        ///< that copy memory, on rank 0
-  std::uint64_t chunk = 0;          ///< bytes per read call
-  std::uint64_t window = 0;         ///< bytes that a rank reads at a time
-  std::uint64_t direct_window = 0;  ///< the same, with O_DIRECT
-  std::uint64_t sample_bytes = 0;   ///< of the files that all ranks read together
-  std::vector<std::string> files;   ///< paths of all files of the checkpoint; not in the JSON
+  std::string transport;           ///< Report::transport
+  std::string engine;              ///< of the reader
+  unsigned threads = 0;            ///< of the reader, on rank 0
+  unsigned copy_threads = 0;       ///< that copy memory, on rank 0
+  std::uint64_t chunk = 0;         ///< bytes per read call
+  std::uint64_t window = 0;        ///< bytes that a rank reads at a time
+  std::uint64_t sample_bytes = 0;  ///< of the files that all ranks read together
+  std::vector<std::string> files;  ///< paths of all files of the checkpoint; not in the JSON
   std::vector<Measurement> measurements;
   std::vector<FioResult> fio;  ///< empty; for callers that can start fio
 };

@@ -13,19 +13,18 @@ inline constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
 /// Of options that depend on the device.
 struct Defaults {
-  std::uint64_t window = 0;         ///< of PlanOptions::window, in bytes
-  std::uint64_t direct_window = 0;  ///< the same, if most is read with O_DIRECT, on one node
-  std::uint64_t chunk = 0;          ///< of Options::chunk, in bytes
-  unsigned least_threads = 0;       ///< of Options::threads; what lies between depends on the cores
+  std::uint64_t window = 0;    ///< of PlanOptions::window, in bytes
+  std::uint64_t chunk = 0;     ///< of Options::chunk, in bytes
+  unsigned least_threads = 0;  ///< of Options::threads; what lies between depends on the cores
   unsigned most_threads = 0;
 };
 
 /// Threads that wait for storage need no core, and fewer requests do not keep some disks busy
 /// (docs/results/2026-11-22-reading.md).
-inline constexpr Defaults host_defaults{64 * mebibyte, 4 * mebibyte, 8 * mebibyte, 8, 8};
+inline constexpr Defaults host_defaults{64 * mebibyte, 8 * mebibyte, 8, 8};
 
 /// Estimates, until they are measured (docs/gpu.md).
-inline constexpr Defaults gpu_defaults{256 * mebibyte, 256 * mebibyte, 2 * mebibyte, 4, 16};
+inline constexpr Defaults gpu_defaults{256 * mebibyte, 2 * mebibyte, 4, 16};
 
 /// `automatic` counts as the host.
 constexpr const Defaults& defaults_on(DeviceKind device) noexcept {

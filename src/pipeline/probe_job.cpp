@@ -23,7 +23,6 @@
 #include "pipeline/probe_rig.hpp"
 #include "pipeline/probe_turns.hpp"
 #include "pipeline/sharers.hpp"
-#include "plan/default_window.hpp"
 #include "source/files.hpp"
 
 namespace safeshuffle {
@@ -145,14 +144,6 @@ std::shared_ptr<ProbeSlabs> make_slabs(device::Device& device, std::uint64_t win
   return slabs;
 }
 
-// Of loads that read all files directly.
-std::uint64_t direct_window(DeviceKind device, std::uint32_t nodes) {
-  Site site;
-  site.device = device;
-  site.nodes = nodes;
-  return plan::default_window(site);
-}
-
 std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& comm,
                                    const Options& options, const Group& group,
                                    const Extent& extent) {
@@ -169,7 +160,6 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .reader = reader,
                    .reader_cpus = io::reader_cpus(place, reader.threads),
                    .window = window,
-                   .direct_window = direct_window(device.kind(), group.nodes),
                    .memory_bytes = extent.memory_bytes / group.ranks_per_node,
                    .moved_bytes = extent.moved_bytes,
                    .most = extent.run,
@@ -276,7 +266,6 @@ Probe begin_probe(const ProbeRig& rig, const Group& group, bool quick) {
   probe.transport = rig.comm.transport_name();
   probe.chunk = rig.reader.chunk;
   probe.window = rig.window;
-  probe.direct_window = rig.direct_window;
   probe.sample_bytes = sample_of_all(rig);
   for (const FileInfo& file : rig.files) probe.files.push_back(file.path);
   describe_together(probe, rig);

@@ -158,7 +158,6 @@ std::string to_json(const Probe& probe) {
                      {"threads", probe.threads},
                      {"chunk", probe.chunk},
                      {"window", probe.window},
-                     {"direct_window", probe.direct_window},
                      {"sample_bytes", probe.sample_bytes}};
   json["copy_threads"] = probe.copy_threads;
   json["measurements"] = nlohmann::ordered_json::array();

@@ -75,7 +75,7 @@ class ReadRun {
   ReadRun(ProbeRig& rig, const io::ReaderOptions& options, Into into)
       : rig_(rig),
         reading_(make_reading(rig, options)),
-        pieces_(cut_into_windows(rig.sample.ranges(), window_of(rig, options))) {
+        pieces_(cut_into_windows(rig.sample.ranges(), rig.window)) {
     into == Into::slabs ? use_slabs() : use_new_memory();
   }
 
@@ -101,10 +101,6 @@ class ReadRun {
 
  private:
   static constexpr std::size_t slabs = std::tuple_size_v<decltype(ProbeSlabs::memory)>;
-
-  static std::uint64_t window_of(const ProbeRig& rig, const io::ReaderOptions& options) {
-    return options.direct == DirectIo::on ? rig.direct_window : rig.window;
-  }
 
   void use_slabs() {
     for (std::size_t index = 0; index < pieces_.size(); ++index) {

@@ -12,7 +12,6 @@
 #include "plan/arena.hpp"
 #include "plan/choice.hpp"
 #include "plan/cut.hpp"
-#include "plan/default_window.hpp"
 #include "plan/geometry.hpp"
 #include "plan/hash.hpp"
 #include "plan/landing.hpp"
@@ -201,7 +200,7 @@ std::uint32_t replica_size(std::uint32_t world, const PlanOptions& options) {
 Plan make_plan(Catalog catalog, std::vector<Target> targets, std::uint32_t world,
                const PlanOptions& given) {
   PlanOptions options = given;
-  if (options.window == 0) options.window = plan::default_window(options.site);
+  if (options.window == 0) options.window = core::defaults_on(options.site.device).window;
   const auto schedule = std::make_shared<Schedule>();
   schedule->catalog = std::move(catalog);
   schedule->targets = std::move(targets);

@@ -218,18 +218,11 @@ class Output(unittest.TestCase):
         self.assertEqual(sum(choice["bytes"] for choice in rank["io"]["choices"]), rank["read_bytes"])
         return rank["io"], result.stdout
 
-    def window_of_last_load(self, model):
-        report = json.loads((self.root / "io.json").read_text())
-        plan = json.loads(run("plan", model, "--world", 1, "--tp-plan", "replicate", "--json").stdout)
-        self.assertEqual((plan["hash"], plan["window"]), (report["plan_hash"], report["window"]))
-        return plan["window"]
-
     def test_cold_files_are_read_directly_and_cached_ones_from_the_page_cache(self):
         model = self.root / "large"  # so that a part of it is always cold, whatever reading headers caches
         run("make", model, "--like", "llama-2-70b", "--scale", "0.001")
         with kept_in_page_cache(model):
             io, text = self.io_of_load(model)
-            self.assertEqual(self.window_of_last_load(model), 64 << 20)
         self.assertEqual([choice["reason"] for choice in io["choices"]], ["cached"])
         self.assertEqual(io["path"], "posix buffered")
         self.assertRegex(text, r"(?m)^read [0-9.]+ MB through the page cache \(cached\)$")
@@ -237,7 +230,6 @@ class Output(unittest.TestCase):
             self.skipTest("the filesystem refuses O_DIRECT, or keeps its pages")
         drop_from_page_cache(model)
         io, text = self.io_of_load(model)
-        self.assertEqual(self.window_of_last_load(model), 4 << 20)
         self.assertIn("cold", [choice["reason"] for choice in io["choices"]])
         self.assertGreater(io["direct_bytes"], io["buffered_bytes"])
         self.assertRegex(text, r"(?m)^read [0-9.]+ MB directly \(cold\)")

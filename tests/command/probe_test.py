@@ -95,8 +95,6 @@ class Probe(unittest.TestCase):
         self.assertEqual(probe["place"]["ranks_per_node"], ranks)
         self.assertEqual(probe["place"]["nodes"], 1)
         self.assertEqual(probe["place"]["device"], "host")
-        self.assertEqual(probe["reading"]["window"], 64 << 20)
-        self.assertEqual(probe["reading"]["direct_window"], 4 << 20)
         self.assertGreater(probe["reading"]["sample_bytes"], 0)
         self.assertLessEqual(probe["reading"]["sample_bytes"], 3 * TENSOR_BYTES)
         found = self.measurements(probe)

@@ -159,7 +159,7 @@ class Experts(unittest.TestCase):
 
     def plan(self, directory, *options):
         result = command.run(
-            "plan", directory, "--world", 2, "--assign", "round-robin", "--window", "64KiB", "--json", *options
+            "plan", directory, "--world", 2, "--assign", "round-robin", "--json", *options
         )
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)

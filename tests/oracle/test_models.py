@@ -60,7 +60,7 @@ class Models(unittest.TestCase):
                     self.assertNotEqual(self.plan_hash(directory, world, "replicate"), automatic)
 
     def plan_hash(self, directory, world, rules):
-        result = command.run("plan", directory, "--world", world, "--tp-plan", rules, "--window", "64KiB", "--json")
+        result = command.run("plan", directory, "--world", world, "--tp-plan", rules, "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)["hash"]
 

@@ -173,27 +173,18 @@ TEST_CASE("the first wave after which a tensor is complete is that of the one th
   CHECK(plan::first_complete_wave(plan.schedule()) == first_complete_by_slabs(plan));
 }
 
-TEST_CASE("without a window, a plan has the default of its site", "[plan]") {
+TEST_CASE("without a window, a plan has the default of its device", "[plan]") {
   const RandomModel model = random_model(1);
-  const auto window_at = [&](DeviceKind device, double cached_share, bool reads_directly = true,
-                             std::uint32_t nodes = 1) {
+  const auto window_on = [&](DeviceKind device) {
     PlanOptions options;
     options.site.device = device;
-    options.site.nodes = nodes;
-    options.site.cached_share = cached_share;
-    options.site.reads_directly = reads_directly;
     return make_plan(model.catalog, model.placements, 2, options).window();
   };
   constexpr std::uint64_t mi = std::uint64_t{1} << 20;
   CHECK(PlanOptions().window == 0);
-  CHECK(window_at(DeviceKind::host, 0) == 4 * mi);
-  CHECK(window_at(DeviceKind::host, 0.4) == 4 * mi);
-  CHECK(window_at(DeviceKind::host, 0.5) == 64 * mi);
-  CHECK(window_at(DeviceKind::host, 1) == 64 * mi);
-  CHECK(window_at(DeviceKind::host, 0, false) == 64 * mi);
-  CHECK(window_at(DeviceKind::host, 0, true, 2) == 64 * mi);
-  CHECK(window_at(DeviceKind::cuda, 0) == 256 * mi);
-  CHECK(window_at(DeviceKind::cuda, 1) == 256 * mi);
+  CHECK(window_on(DeviceKind::automatic) == 64 * mi);
+  CHECK(window_on(DeviceKind::host) == 64 * mi);
+  CHECK(window_on(DeviceKind::cuda) == 256 * mi);
 }
 
 TEST_CASE("the budget shrinks the window, and names the tensor where it cannot hold", "[plan]") {

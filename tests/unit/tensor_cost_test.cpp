@@ -234,7 +234,6 @@ TEST_CASE("what is sliced, scattered and broadcast is said", "[tensor_cost]") {
   CHECK(split_and_whole(8, mixed_at(cached())).assignment_reason() ==
         "50 % of the bytes sliced, 50 % broadcast");
   PlanOptions automatic;
-  automatic.window = 64 * mi;
   CHECK(has(split_and_whole(2, automatic), "; 50 % of the bytes scattered, 50 % broadcast"));
   CHECK_FALSE(has(split_and_whole(1, automatic), "bytes"));
   // One file with little but one tensor: round-robin would leave one rank without work.
