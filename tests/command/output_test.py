@@ -218,11 +218,19 @@ class Output(unittest.TestCase):
         self.assertEqual(sum(choice["bytes"] for choice in rank["io"]["choices"]), rank["read_bytes"])
         return rank["io"], result.stdout
 
+    def assert_planned_alike(self, model):
+        """By `plan` and by the last load."""
+        report = json.loads((self.root / "io.json").read_text())
+        plan = json.loads(run("plan", model, "--world", 1, "--tp-plan", "replicate", "--json").stdout)
+        self.assertEqual((plan["hash"], plan["window"]), (report["plan_hash"], report["window"]))
+        self.assertEqual(plan["window"], 64 << 20)
+
     def test_cold_files_are_read_directly_and_cached_ones_from_the_page_cache(self):
         model = self.root / "large"  # so that a part of it is always cold, whatever reading headers caches
         run("make", model, "--like", "llama-2-70b", "--scale", "0.001")
         with kept_in_page_cache(model):
             io, text = self.io_of_load(model)
+            self.assert_planned_alike(model)
         self.assertEqual([choice["reason"] for choice in io["choices"]], ["cached"])
         self.assertEqual(io["path"], "posix buffered")
         self.assertRegex(text, r"(?m)^read [0-9.]+ MB through the page cache \(cached\)$")
@@ -230,6 +238,7 @@ class Output(unittest.TestCase):
             self.skipTest("the filesystem refuses O_DIRECT, or keeps its pages")
         drop_from_page_cache(model)
         io, text = self.io_of_load(model)
+        self.assert_planned_alike(model)
         self.assertIn("cold", [choice["reason"] for choice in io["choices"]])
         self.assertGreater(io["direct_bytes"], io["buffered_bytes"])
         self.assertRegex(text, r"(?m)^read [0-9.]+ MB directly \(cold\)")

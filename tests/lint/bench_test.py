@@ -444,6 +444,7 @@ class Launchers(unittest.TestCase):
         self.assertNotIn("--mpi=pmix", launch.Slurm({"SLURM_NTASKS": "2", "SLURM_MPI_TYPE": "pmi2"}).ranks(1))
         self.assertIn("--ntasks-per-node=1", slurm.each_node())
         self.assertEqual(launch.Slurm({"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "8"}).slots(), 16)
+        self.assertEqual(launch.Slurm({"SLURM_NTASKS": "3", "SLURM_NTASKS_PER_NODE": "8"}).slots(), 3)
 
     def test_powers_of_two(self):
         self.assertEqual(launch.up_to(4), (1, 2, 4))

@@ -105,6 +105,11 @@ TEST_CASE("what waves take besides moving data goes on beside storage", "[predic
   check(total(1), 4.1);
 }
 
+TEST_CASE("storage and the page cache are read at the same time", "[prediction]") {
+  // Of 1 GB, a quarter from the page cache at 8 GB/s, the rest from storage at 2.
+  check(predicted(1, make_cluster(gpu_machine(), 1, 1, 0.25)).read, 0.375);
+}
+
 TEST_CASE("on the host, the steps of a rank follow one another", "[prediction]") {
   // 1 GB each: packed 1/3 s, half sent 1/6 s, 1 GB touched 1/6 s; the disk takes 1/2 s beside it.
   const StepSeconds cold = predicted(2, make_cluster(host_machine(), 2, 1, 0));

@@ -9,6 +9,7 @@ from lib.python_environment import PythonEnvironment, cache_directory, last_line
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = "matplotlib"
 OLDEST = (3, 7)  # that can put a legend beside the axes of a figure
+VERSION = ".".join(map(str, OLDEST))
 DISTRIBUTION = "/usr/bin/python3"
 
 
@@ -27,7 +28,7 @@ def installed(environment):
         environment.create()
     except subprocess.CalledProcessError as error:
         return f"no Python environment can be made in {environment.directory}: {error}"
-    environment.install(PACKAGE, PACKAGE)
+    environment.install(PACKAGE, f"{PACKAGE}>={VERSION}")
     return environment.failures.get(PACKAGE, "")
 
 
@@ -38,7 +39,7 @@ def find_python(announce, install):
         if has_matplotlib(python):
             return python, ""
     if not install:
-        return None, f"{PACKAGE} {'.'.join(map(str, OLDEST))} or newer is not installed"
+        return None, f"{PACKAGE} {VERSION} or newer is not installed"
     obstacle = installed(environment)
     return environment.python, f"{PACKAGE} cannot be installed: {obstacle}" if obstacle else ""
 
