@@ -93,6 +93,8 @@ class OfExperiments(Plots):
         self.assertNotIn("There are no plots", text)
 
     def test_plots_of_what_was_not_measured_are_left_out(self):
+        self.measure(self.PLOTS)
+        self.draw("lib.experiments.plots")
         self.measure([plot | {"where": {"cache": "warm"}} for plot in self.PLOTS] + self.PLOTS[:1])
         self.assertEqual(self.draw("lib.experiments.plots"), [f"{len(self.PLOTS) + 1}-lines"])
         self.assertEqual(page.html([self.directory]).count("<img src="), 1)
@@ -108,12 +110,10 @@ for plot in experiment.plots:
     print(*(label.get_text() for label in axes.get_xticklabels()))
 """
         self.measure([{"kind": "bars", "title": "x", "x": "dtype", "series": "ranks", "where": {"dtype": "keep"}},
-                      {"kind": "phases", "title": "y", "x": "dtype", "where": {"ranks": 2}},
                       {"kind": "heatmap", "title": "z", "x": "ranks", "y": "dtype", "where": {"ranks": 2}}])
         done = subprocess.run([PYTHON, "-c", code, self.directory], cwd=SCRIPTS, capture_output=True, text=True,
                               check=True)
-        bars, _, heatmap = done.stdout.splitlines()
-        self.assertEqual((bars, heatmap), ("keep", "2"))
+        self.assertEqual(done.stdout.splitlines(), ["keep", "2"])
 
 
 class OfComparisons(Plots):

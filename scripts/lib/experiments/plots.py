@@ -378,13 +378,20 @@ def save(figure, svg):
     pyplot.close(figure)
 
 
+def remove(svg):
+    """And the PNG, of results that were drawn before: the page shows whatever is there."""
+    for picture in (svg, svg.with_suffix(".png")):
+        picture.unlink(missing_ok=True)
+
+
 def draw(directory, result, experiment):
     for at, plot in enumerate(experiment.plots):
-        if not entries_of(result, plot):
-            continue
-        figure = DRAW[plot.kind](result, experiment, plot)
+        figure = DRAW[plot.kind](result, experiment, plot) if entries_of(result, plot) else None
+        svg = page.plot_path(directory, at, plot)
         if figure:
-            save(figure, page.plot_path(directory, at, plot))
+            save(figure, svg)
+        else:
+            remove(svg)
 
 
 def main(experiment_of=page.experiment_of, read=outputs.read):
