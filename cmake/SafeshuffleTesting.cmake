@@ -36,15 +36,21 @@ function(safeshuffle_describe_command variable target)
     "SAFESHUFFLE=$<TARGET_FILE:${target}>" "MPIEXEC=${SAFESHUFFLE_MPIEXEC} ${ARGV2}" "RANK_WRAPPER=${ARGV2}" PARENT_SCOPE)
 endfunction()
 
+# safeshuffle_scale_timeout(variable seconds): three times as long with sanitizers, under which most tests take two to
+# five times as long, and those of code that is not optimised up to thirty times.
+function(safeshuffle_scale_timeout variable seconds)
+  if(SAFESHUFFLE_SANITIZE)
+    math(EXPR seconds "3 * ${seconds}")
+  endif()
+  set(${variable} ${seconds} PARENT_SCOPE)
+endfunction()
+
 # safeshuffle_add_mpi_test(name NP n TIMEOUT seconds LABELS labels... COMMAND command...): runs the
-# command on n ranks. Open MPI ends all ranks itself shortly before ctest would end mpirun alone. With sanitizers,
-# which take two to five times as long, three times the time-out.
+# command on n ranks. Open MPI ends all ranks itself shortly before ctest would end mpirun alone.
 function(safeshuffle_add_mpi_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "NP;TIMEOUT" "LABELS;COMMAND")
   set(launch ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${arg_NP} ${SAFESHUFFLE_MPIEXEC_FLAGS})
-  if(SAFESHUFFLE_SANITIZE)
-    math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
-  endif()
+  safeshuffle_scale_timeout(arg_TIMEOUT ${arg_TIMEOUT})
   if(SAFESHUFFLE_MPIEXEC_FLAGS)
     math(EXPR rank_timeout "${arg_TIMEOUT} - 5")
     list(APPEND launch --timeout ${rank_timeout})

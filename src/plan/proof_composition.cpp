@@ -114,11 +114,14 @@ class SameComposition {
            std::ranges::equal(first.composition->fills, second.composition->fills, same_fill);
   }
 
+  // Of all that thousands of targets may differ by: experts cut from one tensor by where they begin
+  // in it, experts that one rank has by the rank.
   std::size_t operator()(std::uint32_t target) const {
     const Composition& composition = *schedule_->targets[target].composition;
-    std::uint64_t hash = composition.fills.size();
-    for (const std::uint64_t extent : composition.shape) {
-      hash = mixed(hash, extent);
+    std::uint64_t hash = schedule_->targets[target].placement.rank;
+    for (const std::uint64_t extent : composition.shape) hash = mixed(hash, extent);
+    for (const Fill& fill : composition.fills) {
+      hash = mixed(mixed(hash, fill.source_begin), fill.length);
     }
     return hash;
   }
