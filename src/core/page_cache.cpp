@@ -1,17 +1,22 @@
 #include "core/page_cache.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
 #include <fcntl.h>
 #include <limits>
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include <vector>
 
 #include "core/arithmetic.hpp"
 #include "core/filesystem.hpp"
+#include "core/system_call.hpp"
 
 namespace safeshuffle::core {
 namespace {
@@ -74,6 +79,17 @@ std::optional<std::uint64_t> pages_by_mincore(int descriptor, std::uint64_t begi
       std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; }));
 }
 
+/// Whether the byte can be read without waiting for storage; empty if the filesystem cannot tell.
+std::optional<bool> reads_at_once(int descriptor, std::uint64_t offset) {
+  std::byte byte{};
+  const iovec to{&byte, 1};
+  const auto read = uninterrupted(
+      [&] { return ::preadv2(descriptor, &to, 1, static_cast<off_t>(offset), RWF_NOWAIT); });
+  if (read != -1) return true;
+  if (errno == EAGAIN) return false;
+  return {};
+}
+
 /// Whether no file extends beyond the range.
 bool is_in_file_range(std::uint64_t offset, std::uint64_t bytes) {
   constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
@@ -102,6 +118,31 @@ std::optional<std::uint64_t> cached_bytes_by_mincore(int descriptor, std::uint64
     begin += part;
   }
   return std::min(pages * system_page(), bytes);
+}
+
+// At random places: what a sample reads is cached for the next one.
+std::optional<std::uint64_t> sampled_cached_bytes(int descriptor, std::uint64_t offset,
+                                                  std::uint64_t bytes) {
+  constexpr std::uint64_t most_places = 4;
+  constexpr std::uint64_t most_missing = 1;  // then it is not worth more
+  if (!is_in_file_range(offset, bytes)) return {};
+  std::array<std::uint64_t, most_places> random{};
+  if (::getentropy(random.data(), sizeof(random)) != 0) return {};
+  const std::uint64_t places = std::min(bytes, most_places);
+  const std::uint64_t part = bytes / std::max<std::uint64_t>(places, 1);
+  std::uint64_t found = 0;
+  for (std::uint64_t i = 0; i < places && i <= found + most_missing; ++i) {
+    const auto at_once = reads_at_once(descriptor, offset + i * part + random[i] % part);
+    if (!at_once) return {};
+    if (*at_once) ++found;
+  }
+  return bytes - (places - found) * part;
+}
+
+std::optional<std::uint64_t> likely_cached_bytes(int descriptor, std::uint64_t offset,
+                                                 std::uint64_t bytes) {
+  const auto known = cached_bytes(descriptor, offset, bytes);
+  return known ? known : sampled_cached_bytes(descriptor, offset, bytes);
 }
 
 void drop_cached(int descriptor, std::uint64_t offset, std::uint64_t bytes) noexcept {

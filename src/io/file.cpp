@@ -1,6 +1,7 @@
 #include "io/file.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 
 #include "safeshuffle/error.hpp"
@@ -15,6 +16,11 @@ namespace {
 // A small range is judged by the megabyte that it begins: reading the header has cached the page
 // that it ends in.
 constexpr std::uint64_t least_judged = core::mebibyte;
+
+// What filesystems answer that have none.
+bool has_no_direct_reads(int code) {
+  return code == EINVAL || code == EOPNOTSUPP;
+}
 
 void require_identity(const FileInfo& info, const core::FileIdentity& found) {
   const bool same_inode = info.inode == 0 || info.inode == found.inode;
@@ -43,7 +49,7 @@ AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) cons
   if (!buffered_->is_local()) return automatic_access(false, bytes, {}, prefetch_);
   const std::uint64_t judged =
       std::max(bytes, std::min(least_judged, info_.size - std::min(offset, info_.size)));
-  return automatic_access(true, judged, buffered_->cached_bytes(offset, judged), prefetch_);
+  return automatic_access(true, judged, buffered_->likely_cached_bytes(offset, judged), prefetch_);
 }
 
 const source::Handle* File::direct() {
@@ -53,7 +59,7 @@ const source::Handle* File::direct() {
       require_identity(info_, handle->identity());
       direct_ = std::move(handle);
     } catch (const IoError& error) {
-      if (error.record().code == 0) throw;
+      if (!has_no_direct_reads(error.record().code)) throw;
       refuse_direct("open: " + std::generic_category().message(error.record().code));
     }
   });

@@ -55,6 +55,13 @@ class Handle {
     return {};
   }
 
+  /// The same, or if that is unknown, an estimate, for which a few pages may be read into the page
+  /// cache. Empty if there is none.
+  virtual std::optional<std::uint64_t> likely_cached_bytes(std::uint64_t offset,
+                                                           std::uint64_t bytes) const {
+    return cached_bytes(offset, bytes);
+  }
+
   /// Whether some of these bytes are known to read as zeros without being on storage.
   virtual bool has_hole(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const noexcept {
     return false;

@@ -27,6 +27,7 @@
 #include "support/device_memory.hpp"
 #include "support/ending_process.hpp"
 #include "support/no_locked_memory.hpp"
+#include "support/other_user.hpp"
 #include "support/own_model.hpp"
 #include "support/own_process.hpp"
 #include "support/sample_file.hpp"
@@ -181,17 +182,6 @@ std::size_t mappings_below(const std::filesystem::path& directory) {
     if (line.find(directory.string() + "/") != std::string::npos) ++count;
   }
   return count;
-}
-
-void permit_others_to_read(const std::filesystem::path& directory) {
-  using std::filesystem::perms;
-  const auto permit = [](const std::filesystem::path& path) {
-    std::filesystem::permissions(
-        path, perms::group_read | perms::group_exec | perms::others_read | perms::others_exec,
-        std::filesystem::perm_options::add);
-  };
-  permit(directory);
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) permit(entry.path());
 }
 
 }  // namespace
@@ -443,11 +433,14 @@ TEST_CASE("without a lease or locked memory, loads read, which is an error if st
         [&] { ::_exit(arrange() && falls_back(model, reason) ? 0 : 1); });
   };
   if (locks_memory) CHECK(falls_back_if(testing::forbid_locked_memory, "(ulimit -l: 0 KiB): "));
-  if (::geteuid() != 0) {
+  if (!testing::is_root()) {
     WARN("skipped: only root can become somebody else, who does not own the files");
     return;
   }
-  permit_others_to_read(model.directory.path());
-  const auto become_nobody = [] { return ::setuid(65534) == 0; };
-  CHECK(falls_back_if(become_nobody, no_lease + std::string("this user does not own it")));
+  testing::permit_others_to_read(model.directory.path());
+  const auto as_nobody = [] {
+    testing::become_nobody();
+    return true;
+  };
+  CHECK(falls_back_if(as_nobody, no_lease + std::string("this user does not own it")));
 }

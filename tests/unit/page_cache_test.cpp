@@ -19,6 +19,7 @@
 #include "source/files.hpp"
 #include "support/catch.hpp"
 #include "support/ending_process.hpp"
+#include "support/other_user.hpp"
 #include "support/sample_file.hpp"
 
 using namespace safeshuffle;
@@ -43,12 +44,6 @@ std::string write_file(const ScratchDirectory& directory) {
 
 core::Descriptor open_descriptor(const std::string& path) {
   return core::Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-}
-
-/// The process then neither owns files of root nor may write to them.
-void become_nobody() {
-  constexpr uid_t nobody = 65534;
-  if (::setuid(nobody) != 0) ::_exit(EXIT_FAILURE);
 }
 
 /// Mounts an overlay over `directory`, for this process only; returns whether it could.
@@ -105,15 +100,64 @@ TEST_CASE("mincore counts what cachestat counts", "[page_cache]") {
 
 TEST_CASE("of files of others, mincore says that all is cached, and is not believed",
           "[page_cache]") {
-  if (::geteuid() != 0) {
+  if (!testing::is_root()) {
     WARN("skipped: only root can become somebody else");
     return;
   }
   const ScratchDirectory directory;
   const core::Descriptor file = open_descriptor(write_file(directory));
   CHECK(testing::in_ending_process([&file] {
-    become_nobody();
+    testing::become_nobody();
     ::_exit(core::cached_bytes_by_mincore(file.value(), 0, size) ? EXIT_FAILURE : EXIT_SUCCESS);
+  }));
+}
+
+TEST_CASE("a sample of the pages tells what is cached", "[page_cache]") {
+  const ScratchDirectory directory;
+  const core::Descriptor file = open_descriptor(write_file(directory));
+  if (!core::sampled_cached_bytes(file.value(), 0, size)) {
+    WARN("skipped: this filesystem cannot read without waiting");
+    return;
+  }
+  CHECK(core::sampled_cached_bytes(file.value(), 0, size) == size);
+  CHECK(core::sampled_cached_bytes(file.value(), 100, 3) == 3);
+  CHECK(core::sampled_cached_bytes(file.value(), 0, 0) == 0);
+  core::drop_cached(file.value(), 0, half);
+  if (core::cached_bytes(file.value(), 0, half) != 0) {
+    WARN("skipped: this filesystem has no storage behind its pages");
+    return;
+  }
+  CHECK(core::sampled_cached_bytes(file.value(), half, half) == half);
+  CHECK(core::sampled_cached_bytes(file.value(), 0, half) <= half / 2);
+}
+
+TEST_CASE("a sample brings few pages into the page cache", "[page_cache]") {
+  const ScratchDirectory directory;
+  const core::Descriptor file = open_descriptor(write_file(directory));
+  core::drop_cached(file.value(), 0, size);
+  if (core::cached_bytes(file.value(), 0, size) != 0) {
+    WARN("skipped: this filesystem has no storage behind its pages");
+    return;
+  }
+  core::sampled_cached_bytes(file.value(), 0, size);
+  CHECK(core::cached_bytes(file.value(), 0, size) <= size / 8);
+}
+
+TEST_CASE("of files of others, what is cached is known at least by a sample", "[page_cache]") {
+  if (!testing::is_root()) {
+    WARN("skipped: only root can become somebody else");
+    return;
+  }
+  const ScratchDirectory directory;
+  const core::Descriptor file = open_descriptor(write_file(directory));
+  if (!core::sampled_cached_bytes(file.value(), 0, size)) {
+    WARN("skipped: this filesystem cannot read without waiting");
+    return;
+  }
+  CHECK(testing::in_ending_process([&file] {
+    testing::become_nobody();
+    const bool known = core::likely_cached_bytes(file.value(), 0, size) == size;
+    ::_exit(known ? EXIT_SUCCESS : EXIT_FAILURE);
   }));
 }
 
