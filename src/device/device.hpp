@@ -115,8 +115,9 @@ struct StagingSlot {
 
   std::span<std::byte> host;  ///< what the reader fills
   std::byte* device_destination = nullptr;
-  std::size_t index = 0;  ///< private to the Staging that made it
-  Part on_device = {};    ///< was read into device memory, and is not in `host`
+  std::size_t index = 0;     ///< private to the Staging that made it
+  bool whole_pages = false;  ///< the rest of the first and the last page of `host` is free, too
+  Part on_device = {};       ///< was read into device memory, and is not in `host`
 };
 
 /// A file that can be read straight into device memory. Thread-safe.

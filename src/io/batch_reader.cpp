@@ -178,10 +178,12 @@ class BatchReader final : public Reader {
     bool has_slot = true;
     const bool succeeded = attempt(task, [&] {
       require_not_cancelled();
-      const auto slot = staging_.try_acquire(task.piece.destination, task.piece.bytes,
-                                             task.piece.offset % core::page_bytes);
+      auto slot = staging_.try_acquire(task.piece.destination, task.piece.bytes,
+                                       task.piece.offset % core::page_bytes);
       has_slot = slot.has_value();
-      if (slot) start(task, *slot);
+      if (!slot) return;
+      slot->whole_pages |= task.piece.whole_pages;
+      start(task, *slot);
     });
     if (!succeeded) drop(task.batch);
     return has_slot;

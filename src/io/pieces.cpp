@@ -26,7 +26,7 @@ void split_range(const ReadRange& range, std::uint64_t size, std::vector<Piece>&
     const std::uint64_t next =
         end - begin <= size ? end : core::align_down(begin + size, core::page_bytes);
     pieces.push_back({range.file, begin, next - begin, range.destination + (begin - range.offset),
-                      range.may_leave});
+                      range.may_leave, range.whole_pages});
     begin = next;
   }
 }

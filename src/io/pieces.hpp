@@ -17,6 +17,7 @@ struct Piece {
   std::size_t bytes = 0;
   std::byte* destination = nullptr;
   bool may_leave = false;
+  bool whole_pages = false;
 };
 
 /// The pieces of all ranges in file order. They are no longer than `chunk` (>=

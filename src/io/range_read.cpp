@@ -69,12 +69,17 @@ std::optional<RangeRead::Call> RangeRead::next() {
   return Call{&file_->buffered(), offset_, to_};
 }
 
-/// The unaligned head or tail of a range is read through a separate whole block; what is between
-/// them goes straight to the device, if that is possible.
+/// Where whole pages may be read, one call reads all. Otherwise the unaligned head or tail of a
+/// range is read through a separate whole block; what is between them goes straight to the device,
+/// if that is possible.
 std::optional<RangeRead::Call> RangeRead::next_direct() {
   calls_device_ = false;
   const std::size_t whole = core::align_down(to_.size(), core::page_bytes);
   const std::size_t skip = offset_ % core::page_bytes;
+  if (slot_.whole_pages && device_ == nullptr && aligned(to_.data() - skip)) {
+    const std::size_t pages = core::align_up(skip + to_.size(), core::page_bytes);
+    return Call{direct_, offset_ - skip, {to_.data() - skip, pages}, true};
+  }
   if (skip != 0 || whole == 0) {
     if (!block_) block_ = std::make_unique<Block>();
     return Call{direct_, offset_ - skip, block_->bytes, true};
@@ -122,11 +127,9 @@ void RangeRead::done(std::size_t bytes) {
 /// What direct reads do not deliver, for example at the end of the file, is read through the page
 /// cache, which also detects errors.
 void RangeRead::done_directly(std::size_t bytes) {
-  if (block_) {
-    const std::size_t skip = offset_ % core::page_bytes;
-    bytes = std::min(bytes - std::min(bytes, skip), to_.size());
-    std::copy_n(block_->bytes.begin() + skip, bytes, to_.begin());
-  }
+  const std::size_t skip = offset_ % core::page_bytes;
+  bytes = std::min(bytes - std::min(bytes, skip), to_.size());
+  if (block_) std::copy_n(block_->bytes.begin() + skip, bytes, to_.begin());
   if (bytes == 0) return read_buffered_because("a direct read returned fewer bytes than requested");
   direct_bytes_ += bytes;
   advance(bytes);

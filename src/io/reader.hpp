@@ -30,6 +30,9 @@ struct ReadRange {
   std::uint64_t bytes = 0;
   std::byte* destination = nullptr;
   bool may_leave = false;  ///< what the page cache has need not be read, see LeftRange
+  /// The rest of the first and the last page of the destination may be overwritten, so that one
+  /// direct read reads a range that begins or ends within a page.
+  bool whole_pages = false;
 };
 
 class File;

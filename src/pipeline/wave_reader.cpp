@@ -114,7 +114,7 @@ void WaveReader::start(std::uint32_t wave, std::span<const plan::InPlaceBlock> i
   for (const auto& [range, in_arena] : plan::place_ranges(slab_.file_ranges, in_place)) {
     std::byte* const memory = (in_arena ? buffers_->arena : buffers_->slabs[slab]).get();
     ranges.push_back({range.file, range.file_offset, range.bytes, memory + range.slab_offset,
-                      may_leave && !in_arena});
+                      may_leave && !in_arena, !in_arena});
     if (in_arena) in_place_bytes_ += range.bytes;
   }
   batches_[slab] = reader_->submit(ranges);

@@ -21,6 +21,8 @@
 #include "source/files.hpp"
 #include "support/cached_pages.hpp"
 #include "support/catch.hpp"
+#include "support/ending_process.hpp"
+#include "support/other_user.hpp"
 #include "support/own_process.hpp"
 #include "support/sample_file.hpp"
 #include "support/test_staging.hpp"
@@ -38,7 +40,7 @@ class FaultySource final : public testing::WrappedFiles {
   std::unique_ptr<source::Handle> open(const std::string& path,
                                        source::Access access) const override {
     const bool direct = access == source::Access::direct;
-    if (direct && refuse_direct_open) core::raise_errno(EINVAL, path, "cannot open");
+    if (direct && fail_direct_open != 0) core::raise_errno(fail_direct_open, path, "cannot open");
     if (before_open) before_open(path);
     if (++opened == 1 && refuse_first_open) core::raise_errno(EACCES, path, "cannot open");
     const auto real = simulate_direct ? source::Access::cached : access;
@@ -53,7 +55,7 @@ class FaultySource final : public testing::WrappedFiles {
   bool local = true;
   std::function<std::optional<std::uint64_t>(std::uint64_t, std::uint64_t)> cached =
       [](std::uint64_t, std::uint64_t bytes) { return bytes; };
-  bool refuse_direct_open = false;
+  int fail_direct_open = 0;      // an errno
   bool simulate_direct = false;  // on any filesystem, and strict about alignment
   int direct_reads_granted = std::numeric_limits<int>::max();
   bool refuse_first_open = false;
@@ -136,6 +138,16 @@ struct Bench {
 
   io::BatchStatus read(std::vector<FileInfo> files, const std::vector<io::ReadRange>& ranges) {
     reader = io::make_reader(options, source, std::move(files), staging);
+    return finish(ranges);
+  }
+
+  /// All of the file, without faults.
+  io::BatchStatus read_really() {
+    reader = io::make_reader(options, source::files(), {file}, staging);
+    return finish({{0, 0, file.size, memory.data()}});
+  }
+
+  io::BatchStatus finish(const std::vector<io::ReadRange>& ranges) {
     reader->submit(ranges);
     io::BatchStatus status;
     while (!status.done) status = reader->poll(0, std::chrono::seconds(1));
@@ -399,7 +411,7 @@ TEST_CASE("a reader that has read nothing has no mode", "[io]") {
 TEST_CASE("a refusal of direct I/O is a recorded fallback", "[io]") {
   Bench bench(DirectIo::on, 1);
   SECTION("at open") {
-    bench.source.refuse_direct_open = true;
+    bench.source.fail_direct_open = EINVAL;
   }
   SECTION("at read") {
     bench.source.direct_reads_granted = 0;
@@ -413,6 +425,53 @@ TEST_CASE("a refusal of direct I/O is a recorded fallback", "[io]") {
   REQUIRE(path.fallbacks.size() == 1);
   CHECK(path.fallbacks[0].find(bench.file.path) == 0);
   CHECK(path.fallbacks[0].find("Invalid argument") != std::string::npos);
+}
+
+TEST_CASE("where whole pages may be read, a range is one direct read", "[io]") {
+  Bench bench(DirectIo::on, 1);
+  bench.source.simulate_direct = true;
+  const std::uint64_t offset = 5000;
+  const std::uint64_t bytes = GENERATE(100U, 3192U, 9000U, file_size - 5000);
+  const bool whole_pages = GENERATE(true, false);
+  const std::size_t skip = offset % core::page_bytes;
+  AlignedMemory memory(core::align_up(skip + bytes, core::page_bytes));
+  std::byte* const destination = memory.data() + skip;
+  bench.options.chunk = 1 << 20;
+  CHECK_FALSE(
+      bench.read({bench.file}, {{0, offset, bytes, destination, false, whole_pages}}).error);
+  CHECK(testing::is_sample({destination, bytes}, 0, offset));
+  if (whole_pages) {
+    CHECK(bench.source.direct_reads == 1);
+    return;
+  }
+  CHECK(bench.source.direct_reads == (bytes <= 3192 ? 1 : 3));
+  const auto untouched = [](std::byte byte) { return byte == std::byte{0}; };
+  CHECK(std::ranges::all_of(memory.span().first(skip), untouched));
+  CHECK(std::ranges::all_of(memory.span().subspan(skip + bytes), untouched));
+}
+
+TEST_CASE("where whole pages may be read, short direct reads are continued", "[io]") {
+  Bench bench(DirectIo::on, 1);
+  bench.source.simulate_direct = true;
+  bench.source.at_most = GENERATE(6000U, 8192U);
+  const std::uint64_t offset = 5000;
+  const std::size_t skip = offset % core::page_bytes;
+  AlignedMemory memory(core::align_up(skip + file_size, core::page_bytes));
+  std::byte* const destination = memory.data() + skip;
+  const std::uint64_t bytes = file_size - offset;
+  CHECK_FALSE(bench.read({bench.file}, {{0, offset, bytes, destination, false, true}}).error);
+  CHECK(testing::is_sample({destination, bytes}, 0, offset));
+  CHECK(bench.reader->path().direct_bytes == bytes);
+}
+
+TEST_CASE("a failure of a direct open that is no refusal is an error", "[io]") {
+  Bench bench(GENERATE(DirectIo::on, DirectIo::automatic));
+  bench.source.cached = [](std::uint64_t, std::uint64_t) { return 0; };
+  bench.source.fail_direct_open = EMFILE;
+  const io::BatchStatus status = bench.read_all();
+  REQUIRE(status.error);
+  CHECK(status.error->code == EMFILE);
+  CHECK(status.error->file == bench.file.path);
 }
 
 TEST_CASE("buffered reads never ask for direct I/O and open a file once", "[io]") {
@@ -449,7 +508,7 @@ TEST_CASE("automatic mode reads directly what the page cache does not have", "[i
   }
   SECTION("direct reads are refused at open") {
     bench.source.cached = nothing;
-    bench.source.refuse_direct_open = true;
+    bench.source.fail_direct_open = EINVAL;
     expected = {{{false, "no direct I/O: open: Invalid argument"}, file_size}};
   }
   SECTION("direct reads are refused after two") {
@@ -600,29 +659,40 @@ TEST_CASE("a cold file is not in the page cache after it was read", "[io]") {
   const core::PosixFile file = core::PosixFile::open(bench.file.path);
   file.sync();
   file.drop_cached(0, file_size);
-  bench.reader = io::make_reader(bench.options, source::files(), {bench.file}, bench.staging);
-  const io::ReadRange range{0, 0, file_size, bench.memory.data()};
   if (file.cached_bytes(0, file_size) != 0 || !file_is_direct(bench.file.path)) {
     WARN("skipped: the filesystem of " << bench.file.path << " keeps its pages");
     return;
   }
-  bench.reader->submit({&range, 1});
-  while (!bench.reader->poll(0, std::chrono::seconds(1)).done) {
-  }
+  bench.read_really();
   CHECK(bench.intact());
   CHECK(bench.reader->path().mode == "direct");
   CHECK(file.cached_bytes(0, file_size) == 0);
+}
+
+TEST_CASE("a cold file of somebody else is read directly", "[io]") {
+  if (!testing::is_root()) {
+    WARN("skipped: only root can become somebody else");
+    return;
+  }
+  Bench bench(DirectIo::automatic);
+  testing::permit_others_to_read(std::filesystem::path(bench.file.path).parent_path());
+  if (!testing::make_cold(bench.file.path) || !file_is_direct(bench.file.path)) {
+    WARN("skipped: the filesystem of " << bench.file.path << " keeps its pages");
+    return;
+  }
+  CHECK(testing::in_ending_process([&bench] {
+    testing::become_nobody();
+    bench.read_really();
+    const io::IoPath path = bench.reader->path();
+    ::_exit(bench.intact() && path.choices.contains({true, "cold"}) ? EXIT_SUCCESS : EXIT_FAILURE);
+  }));
 }
 
 TEST_CASE("a cold file that is prefetched is in the page cache after it was read", "[io]") {
   Bench bench(DirectIo::automatic);
   bench.options.prefetch = true;
   const bool cold = testing::make_cold(bench.file.path);
-  bench.reader = io::make_reader(bench.options, source::files(), {bench.file}, bench.staging);
-  const io::ReadRange range{0, 0, file_size, bench.memory.data()};
-  bench.reader->submit({&range, 1});
-  while (!bench.reader->poll(0, std::chrono::seconds(1)).done) {
-  }
+  bench.read_really();
   CHECK(bench.intact());
   const io::IoPath path = bench.reader->path();
   CHECK(path.mode == "buffered");

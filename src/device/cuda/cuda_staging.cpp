@@ -38,7 +38,8 @@ std::optional<StagingSlot> CudaStaging::try_acquire(std::byte* device_destinatio
   if (free_.empty()) return {};
   const std::size_t slot = free_.back();
   free_.pop_back();
-  return StagingSlot{{ring_.get() + slot * slot_stride_ + skip, bytes}, device_destination, slot};
+  return StagingSlot{
+      {ring_.get() + slot * slot_stride_ + skip, bytes}, device_destination, slot, true};
 }
 
 std::unique_ptr<DeviceReads> CudaStaging::make_device_reads(
