@@ -74,6 +74,7 @@ std::optional<RangeRead::Call> RangeRead::next() {
 /// if that is possible.
 std::optional<RangeRead::Call> RangeRead::next_direct() {
   calls_device_ = false;
+  block_.reset();
   const std::size_t whole = core::align_down(to_.size(), core::page_bytes);
   const std::size_t skip = offset_ % core::page_bytes;
   if (slot_.whole_pages && device_ == nullptr && aligned(to_.data() - skip)) {
@@ -81,10 +82,9 @@ std::optional<RangeRead::Call> RangeRead::next_direct() {
     return Call{direct_, offset_ - skip, {to_.data() - skip, pages}, true};
   }
   if (skip != 0 || whole == 0) {
-    if (!block_) block_ = std::make_unique<Block>();
+    block_ = std::make_unique<Block>();
     return Call{direct_, offset_ - skip, block_->bytes, true};
   }
-  block_.reset();
   std::byte* const destination = slot_.device_destination + (slot_.host.size() - to_.size());
   if (device_ != nullptr && aligned(destination)) {
     calls_device_ = true;

@@ -138,8 +138,9 @@ class Prediction(unittest.TestCase):
 
 
 class Published(unittest.TestCase):
-    SIZES = {"llama-2-7b": 13, "llama-2-13b": 26, "llama-2-70b": 139, "bloom-176b": 352, "llama-3.1-405b": 812,
-             "llama-3.1-405b-f8": 406, "qwen2.5-72b": 145, "qwen3-30b-a3b": 61, "deepseek-r1": 694}  # fmt: skip
+    SIZES = {"llama-2-7b": 13, "llama-2-13b": 26, "llama-2-70b": 139, "falcon-40b": 84, "bloom-176b": 352,
+             "llama-3.1-405b": 812, "llama-3.1-405b-f8": 406, "qwen2.5-14b": 30, "qwen2.5-32b": 66, "qwen2.5-72b": 145,
+             "qwen3-30b-a3b": 61, "deepseek-r1": 694}  # fmt: skip
 
     @classmethod
     def setUpClass(cls):
