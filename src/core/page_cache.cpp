@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/arithmetic.hpp"
+#include "core/defaults.hpp"
 #include "core/filesystem.hpp"
 #include "core/system_call.hpp"
 
@@ -85,7 +86,7 @@ std::optional<bool> reads_at_once(int descriptor, std::uint64_t offset) {
   const iovec to{&byte, 1};
   const auto read = uninterrupted(
       [&] { return ::preadv2(descriptor, &to, 1, static_cast<off_t>(offset), RWF_NOWAIT); });
-  if (read != -1) return true;
+  if (read != -1) return read == 1;
   if (errno == EAGAIN) return false;
   return {};
 }
@@ -124,25 +125,19 @@ std::optional<std::uint64_t> cached_bytes_by_mincore(int descriptor, std::uint64
 std::optional<std::uint64_t> sampled_cached_bytes(int descriptor, std::uint64_t offset,
                                                   std::uint64_t bytes) {
   constexpr std::uint64_t most_places = 4;
-  constexpr std::uint64_t most_missing = 1;  // then it is not worth more
   if (!is_in_file_range(offset, bytes)) return {};
+  if (bytes == 0) return 0;
   std::array<std::uint64_t, most_places> random{};
   if (::getentropy(random.data(), sizeof(random)) != 0) return {};
-  const std::uint64_t places = std::min(bytes, most_places);
-  const std::uint64_t part = bytes / std::max<std::uint64_t>(places, 1);
-  std::uint64_t found = 0;
-  for (std::uint64_t i = 0; i < places && i <= found + most_missing; ++i) {
+  const std::uint64_t places = std::min(ceil_div(bytes, mebibyte), most_places);
+  const std::uint64_t part = bytes / places;
+  std::uint64_t missing = 0;
+  for (std::uint64_t i = 0; i < places && missing <= places / 4; ++i) {
     const auto at_once = reads_at_once(descriptor, offset + i * part + random[i] % part);
     if (!at_once) return {};
-    if (*at_once) ++found;
+    if (!*at_once) ++missing;
   }
-  return bytes - (places - found) * part;
-}
-
-std::optional<std::uint64_t> likely_cached_bytes(int descriptor, std::uint64_t offset,
-                                                 std::uint64_t bytes) {
-  const auto known = cached_bytes(descriptor, offset, bytes);
-  return known ? known : sampled_cached_bytes(descriptor, offset, bytes);
+  return bytes - missing * part;
 }
 
 void drop_cached(int descriptor, std::uint64_t offset, std::uint64_t bytes) noexcept {

@@ -17,15 +17,12 @@ std::optional<std::uint64_t> cached_bytes(int descriptor, std::uint64_t offset,
 std::optional<std::uint64_t> cached_bytes_by_mincore(int descriptor, std::uint64_t offset,
                                                      std::uint64_t bytes);
 
-/// An estimate of the same, by reading four bytes at random places unless that would have to wait
-/// for storage (RWF_NOWAIT): where it would for two, at most half of all. The system then caches
-/// the pages of these two. Empty if the filesystem cannot read without waiting.
+/// An estimate of the same, for when the system does not tell: one byte for each MiB, but at most
+/// four, is read at a random place unless that would have to wait for storage (RWF_NOWAIT). As soon
+/// as more than a quarter would, no others are. The system may bring the pages of these into the
+/// page cache. Empty if the filesystem cannot read without waiting.
 std::optional<std::uint64_t> sampled_cached_bytes(int descriptor, std::uint64_t offset,
                                                   std::uint64_t bytes);
-
-/// `cached_bytes`, or where the system does not tell, `sampled_cached_bytes`.
-std::optional<std::uint64_t> likely_cached_bytes(int descriptor, std::uint64_t offset,
-                                                 std::uint64_t bytes);
 
 /// The system caches up to so many bytes as one block, which it drops as a whole or not at all; it
 /// begins at a multiple of its size.

@@ -135,9 +135,9 @@ std::optional<std::uint64_t> PosixFile::cached_bytes(std::uint64_t offset,
   return core::cached_bytes(descriptor_.value(), offset, bytes);
 }
 
-std::optional<std::uint64_t> PosixFile::likely_cached_bytes(std::uint64_t offset,
-                                                            std::uint64_t bytes) const {
-  return core::likely_cached_bytes(descriptor_.value(), offset, bytes);
+std::optional<std::uint64_t> PosixFile::sampled_cached_bytes(std::uint64_t offset,
+                                                             std::uint64_t bytes) const {
+  return core::sampled_cached_bytes(descriptor_.value(), offset, bytes);
 }
 
 void PosixFile::drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept {

@@ -64,7 +64,8 @@ class PosixFile {
 
   /// See page_cache.hpp.
   std::optional<std::uint64_t> cached_bytes(std::uint64_t offset, std::uint64_t bytes) const;
-  std::optional<std::uint64_t> likely_cached_bytes(std::uint64_t offset, std::uint64_t bytes) const;
+  std::optional<std::uint64_t> sampled_cached_bytes(std::uint64_t offset,
+                                                    std::uint64_t bytes) const;
   void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   void stop_readahead() const noexcept;
 

@@ -182,7 +182,7 @@ class BatchReader final : public Reader {
                                        task.piece.offset % core::page_bytes);
       has_slot = slot.has_value();
       if (!slot) return;
-      slot->whole_pages |= task.piece.whole_pages;
+      if (slot->host.data() == task.piece.destination) slot->whole_pages = task.piece.whole_pages;
       start(task, *slot);
     });
     if (!succeeded) drop(task.batch);

@@ -17,11 +17,6 @@ namespace {
 // that it ends in.
 constexpr std::uint64_t least_judged = core::mebibyte;
 
-// What filesystems answer that have none.
-bool has_no_direct_reads(int code) {
-  return code == EINVAL || code == EOPNOTSUPP;
-}
-
 void require_identity(const FileInfo& info, const core::FileIdentity& found) {
   const bool same_inode = info.inode == 0 || info.inode == found.inode;
   if (same_inode && found.size == info.size && found.modified_ns == info.modified_ns) return;
@@ -49,7 +44,9 @@ AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) cons
   if (!buffered_->is_local()) return automatic_access(false, bytes, {}, prefetch_);
   const std::uint64_t judged =
       std::max(bytes, std::min(least_judged, info_.size - std::min(offset, info_.size)));
-  return automatic_access(true, judged, buffered_->likely_cached_bytes(offset, judged), prefetch_);
+  const auto cached = buffered_->cached_bytes(offset, judged);
+  if (cached) return automatic_access(true, judged, cached, prefetch_);
+  return likely_access(judged, buffered_->sampled_cached_bytes(offset, judged), prefetch_);
 }
 
 const source::Handle* File::direct() {
@@ -59,7 +56,7 @@ const source::Handle* File::direct() {
       require_identity(info_, handle->identity());
       direct_ = std::move(handle);
     } catch (const IoError& error) {
-      if (!has_no_direct_reads(error.record().code)) throw;
+      if (!refuses_direct_reads(error.record().code)) throw;
       refuse_direct("open: " + std::generic_category().message(error.record().code));
     }
   });
@@ -107,6 +104,10 @@ void File::refuse_direct(const std::string& obstacle) {
 std::string File::direct_obstacle() const {
   const std::scoped_lock lock(mutex_);
   return direct_obstacle_;
+}
+
+bool refuses_direct_reads(int code) noexcept {
+  return code == EINVAL || code == EOPNOTSUPP;
 }
 
 void check_unchanged(const FileInfo& info, const source::Source& source) {

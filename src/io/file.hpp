@@ -83,6 +83,9 @@ class File : public std::enable_shared_from_this<File> {
   std::string direct_obstacle_;  // guarded by mutex_; empty if there is none
 };
 
+/// Whether an errno of a direct open or read says that there are no direct reads here.
+bool refuses_direct_reads(int code) noexcept;
+
 /// Throws IoError if the file at the path is no longer the one described.
 void check_unchanged(const FileInfo& info, const source::Source& source);
 

@@ -75,4 +75,12 @@ AccessChoice automatic_access(bool local, std::uint64_t bytes, std::optional<std
   return {true, "cold"};
 }
 
+AccessChoice likely_access(std::uint64_t bytes, std::optional<std::uint64_t> sampled,
+                           bool prefetch) {
+  const AccessChoice choice = automatic_access(true, bytes, sampled, prefetch);
+  if (choice.reason == "cached") return {false, "likely cached"};
+  if (choice.reason == "cold") return {true, "likely cold"};
+  return choice;
+}
+
 }  // namespace safeshuffle::io

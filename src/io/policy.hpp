@@ -61,4 +61,8 @@ struct AccessChoice {
 AccessChoice automatic_access(bool local, std::uint64_t bytes, std::optional<std::uint64_t> cached,
                               bool prefetch);
 
+/// The same for a local file of which that is unknown, by an estimate; nothing if there is none.
+AccessChoice likely_access(std::uint64_t bytes, std::optional<std::uint64_t> sampled,
+                           bool prefetch);
+
 }  // namespace safeshuffle::io

@@ -1,7 +1,6 @@
 #include "io/range_read.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <system_error>
 #include <utility>
 
@@ -150,8 +149,9 @@ void RangeRead::done_on_device(std::size_t bytes) {
 }
 
 void RangeRead::failed(const IoError& error) {
-  if (calls_device_ || direct_ == nullptr || error.record().code != EINVAL) throw error;
-  file_->refuse_direct("read: " + std::generic_category().message(EINVAL));
+  const int code = error.record().code;
+  if (calls_device_ || direct_ == nullptr || !refuses_direct_reads(code)) throw error;
+  file_->refuse_direct("read: " + std::generic_category().message(code));
   read_buffered_because(file_->direct_obstacle());
 }
 

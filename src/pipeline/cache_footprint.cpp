@@ -111,9 +111,16 @@ class DroppingHandle final : public source::Handle {
     return handle_->read_some(offset, to);
   }
 
+  bool is_local() const noexcept override { return handle_->is_local(); }
+
   std::optional<std::uint64_t> cached_bytes(std::uint64_t offset,
                                             std::uint64_t bytes) const override {
     return handle_->cached_bytes(offset, bytes);
+  }
+
+  std::optional<std::uint64_t> sampled_cached_bytes(std::uint64_t offset,
+                                                    std::uint64_t bytes) const override {
+    return handle_->sampled_cached_bytes(offset, bytes);
   }
 
  private:

@@ -57,8 +57,9 @@ bool reads_directly(const source::Source& source, const std::string& file, const
   if (options.direct != DirectIo::automatic) return options.direct == DirectIo::on;
   const auto handle = source.open(file, source::Access::cached);
   std::optional<std::uint64_t> cached;
-  if (handle->likely_cached_bytes(0, 1)) cached = 0;
-  return io::automatic_access(handle->is_local(), 1, cached, options.prefetch).direct;
+  const bool local = handle->is_local();
+  if (local && (handle->cached_bytes(0, 1) || handle->sampled_cached_bytes(0, 1))) cached = 0;
+  return io::automatic_access(local, 1, cached, options.prefetch).direct;
 }
 
 // Paths of the checkpoint's files, index, config.json and rule file.

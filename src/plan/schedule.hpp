@@ -33,7 +33,8 @@ struct Segment {
   std::uint64_t slab_offset = 0;
 };
 
-/// One contiguous range of a file and where in the slab it lies.
+/// One contiguous range of a file and where in the slab it lies. It has the pages of the slab in
+/// which it begins and ends for itself.
 struct FileRange {
   std::uint32_t file = 0;
   std::uint64_t file_offset = 0;

@@ -13,13 +13,6 @@ double share(std::uint64_t part, std::uint64_t all) {
   return static_cast<double>(part) / static_cast<double>(std::max<std::uint64_t>(all, 1));
 }
 
-// Estimates are from few pages, whether of a part or of all, and take time for each.
-std::optional<double> estimated_share(const Handle& handle, std::uint64_t size) {
-  const auto cached = handle.likely_cached_bytes(0, size);
-  if (!cached) return {};
-  return share(*cached, size);
-}
-
 }  // namespace
 
 std::optional<double> cached_share(const Handle& handle) {
@@ -30,10 +23,19 @@ std::optional<double> cached_share(const Handle& handle) {
   std::uint64_t cached = 0;
   for (std::uint64_t piece = 0; piece < pieces; ++piece) {
     const auto found = handle.cached_bytes(piece * step, bytes);
-    if (!found) return estimated_share(handle, size);
+    if (!found) return {};
     cached += *found;
   }
   return share(cached, pieces * bytes);
+}
+
+std::optional<double> likely_cached_share(const Handle& handle) {
+  if (const auto known = cached_share(handle)) return known;
+  const std::uint64_t size = handle.identity().size;
+  if (size < most_pieces * piece_bytes) return {};
+  const auto cached = handle.sampled_cached_bytes(0, size);
+  if (!cached) return {};
+  return share(*cached, size);
 }
 
 }  // namespace safeshuffle::source

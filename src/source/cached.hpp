@@ -8,7 +8,11 @@
 namespace safeshuffle::source {
 
 /// The share, 0 to 1, of a sample: four pieces of up to 1 MiB, so that it takes no time even for
-/// huge objects; or where that is unknown, of a few pages. Empty if that is unknown, too.
+/// huge objects. Empty if unknown.
 std::optional<double> cached_share(const Handle& handle);
+
+/// The same, or an estimate where that is unknown; see Handle::sampled_cached_bytes. Not of small
+/// objects, of which there may be thousands: each page of an estimate may cost a read.
+std::optional<double> likely_cached_share(const Handle& handle);
 
 }  // namespace safeshuffle::source

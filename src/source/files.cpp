@@ -33,9 +33,9 @@ class FileHandle final : public Handle {
     return file_.cached_bytes(offset, bytes);
   }
 
-  std::optional<std::uint64_t> likely_cached_bytes(std::uint64_t offset,
-                                                   std::uint64_t bytes) const override {
-    return file_.likely_cached_bytes(offset, bytes);
+  std::optional<std::uint64_t> sampled_cached_bytes(std::uint64_t offset,
+                                                    std::uint64_t bytes) const override {
+    return file_.sampled_cached_bytes(offset, bytes);
   }
 
   bool has_hole(std::uint64_t offset, std::uint64_t bytes) const noexcept override {

@@ -55,11 +55,11 @@ class Handle {
     return {};
   }
 
-  /// The same, or if that is unknown, an estimate, for which a few pages may be read into the page
-  /// cache. Empty if there is none.
-  virtual std::optional<std::uint64_t> likely_cached_bytes(std::uint64_t offset,
-                                                           std::uint64_t bytes) const {
-    return cached_bytes(offset, bytes);
+  /// An estimate for when that is unknown, from a few pages, which may be read into the page cache.
+  /// Empty if there is none.
+  virtual std::optional<std::uint64_t> sampled_cached_bytes(std::uint64_t /*offset*/,
+                                                            std::uint64_t /*bytes*/) const {
+    return {};
   }
 
   /// Whether some of these bytes are known to read as zeros without being on storage.
@@ -94,7 +94,8 @@ class Source {
   /// There must be an object at the path.
   virtual core::FileIdentity identify(const std::string& path) const = 0;
 
-  /// Throws IoError also if `access` is not possible.
+  /// Throws IoError also if `access` is not possible; EINVAL or EOPNOTSUPP if that is because there
+  /// are no direct reads here.
   virtual std::unique_ptr<Handle> open(const std::string& path, Access access) const = 0;
 };
 

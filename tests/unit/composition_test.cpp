@@ -210,13 +210,13 @@ TEST_CASE("targets that divide a tensor in ways that cannot be unpacked are refu
 }
 
 TEST_CASE("a tensor with thousands of targets takes no time per pair of them", "[composition]") {
-  constexpr std::uint32_t experts = 20000;
+  constexpr std::uint32_t experts = 100'000;
   const Catalog catalog = make_catalog({{{"stacked", DType::BF16, {experts, 8, 8}}}});
   std::vector<Target> targets;
   for (std::uint32_t i = 0; i < experts; ++i) {
     targets.push_back(composed(numbered("expert", i), {1, 8, 8}, 0, {{0, i, 0, 1}}));
   }
-  CHECK_NOTHROW(make_plan(catalog, targets, 8).prove());
+  CHECK_NOTHROW(make_plan(catalog, targets, 2).prove());
 }
 
 TEST_CASE("sizes that overflow, and axes that do not exist, are refused", "[composition]") {

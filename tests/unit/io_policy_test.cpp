@@ -128,6 +128,12 @@ TEST_CASE("automatic mode reads nothing directly that is to stay in the page cac
   CHECK(io::automatic_access(true, 100, 74, true).reason == "prefetch");
   CHECK(io::automatic_access(true, 100, 75, true).reason == "cached");
   CHECK(io::automatic_access(true, 100, {}, true).reason == "caching unknown");
+  CHECK(io::likely_access(100, {}, false).reason == "caching unknown");
+  CHECK(io::likely_access(100, 74, false).reason == "likely cold");
+  CHECK(io::likely_access(100, 74, false).direct);
+  CHECK(io::likely_access(100, 74, true).reason == "prefetch");
+  CHECK(io::likely_access(100, 100, false).reason == "likely cached");
+  CHECK_FALSE(io::likely_access(100, 100, false).cached);
   Options options;
   options.prefetch = true;
   CHECK(io::reader_options(options, {}).prefetch);

@@ -128,7 +128,7 @@ TEST_CASE("a sample of the pages tells what is cached", "[page_cache]") {
     return;
   }
   CHECK(core::sampled_cached_bytes(file.value(), half, half) == half);
-  CHECK(core::sampled_cached_bytes(file.value(), 0, half) <= half / 2);
+  CHECK(core::sampled_cached_bytes(file.value(), 0, half) == 0);
 }
 
 TEST_CASE("a sample brings few pages into the page cache", "[page_cache]") {
@@ -139,11 +139,14 @@ TEST_CASE("a sample brings few pages into the page cache", "[page_cache]") {
     WARN("skipped: this filesystem has no storage behind its pages");
     return;
   }
-  core::sampled_cached_bytes(file.value(), 0, size);
+  if (!core::sampled_cached_bytes(file.value(), 0, size)) {
+    WARN("skipped: this filesystem cannot read without waiting");
+    return;
+  }
   CHECK(core::cached_bytes(file.value(), 0, size) <= size / 8);
 }
 
-TEST_CASE("of files of others, what is cached is known at least by a sample", "[page_cache]") {
+TEST_CASE("of files of others, a sample tells what is cached", "[page_cache]") {
   if (!testing::is_root()) {
     WARN("skipped: only root can become somebody else");
     return;
@@ -156,8 +159,8 @@ TEST_CASE("of files of others, what is cached is known at least by a sample", "[
   }
   CHECK(testing::in_ending_process([&file] {
     testing::become_nobody();
-    const bool known = core::likely_cached_bytes(file.value(), 0, size) == size;
-    ::_exit(known ? EXIT_SUCCESS : EXIT_FAILURE);
+    ::_exit(core::sampled_cached_bytes(file.value(), 0, size) == size ? EXIT_SUCCESS
+                                                                      : EXIT_FAILURE);
   }));
 }
 
