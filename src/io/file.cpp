@@ -46,7 +46,8 @@ AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) cons
       std::max(bytes, std::min(least_judged, info_.size - std::min(offset, info_.size)));
   const auto cached = buffered_->cached_bytes(offset, judged);
   if (cached) return automatic_access(true, judged, cached, prefetch_);
-  return likely_access(judged, buffered_->sampled_cached_bytes(offset, judged), prefetch_);
+  const auto sampled = buffered_->sampled_cached_bytes(offset, judged);
+  return automatic_access(true, judged, sampled, prefetch_, true);
 }
 
 const source::Handle* File::direct() {

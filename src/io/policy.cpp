@@ -67,20 +67,14 @@ std::size_t ring_slots(const ReaderOptions& options, std::uint64_t slot_bytes) {
 // through the page cache two to three times as much (docs/results): below this share of cached
 // bytes, reading all of them directly is faster.
 AccessChoice automatic_access(bool local, std::uint64_t bytes, std::optional<std::uint64_t> cached,
-                              bool prefetch) {
+                              bool prefetch, bool estimated) {
   if (!local) return {false, "not a local filesystem"};
   if (!cached) return {false, "caching unknown"};
-  if (bytes - *cached <= bytes / 4) return {false, "cached", *cached == bytes};
+  if (bytes - *cached <= bytes / 4) {
+    return {false, estimated ? "likely cached" : "cached", *cached == bytes && !estimated};
+  }
   if (prefetch) return {false, "prefetch"};
-  return {true, "cold"};
-}
-
-AccessChoice likely_access(std::uint64_t bytes, std::optional<std::uint64_t> sampled,
-                           bool prefetch) {
-  const AccessChoice choice = automatic_access(true, bytes, sampled, prefetch);
-  if (choice.reason == "cached") return {false, "likely cached"};
-  if (choice.reason == "cold") return {true, "likely cold"};
-  return choice;
+  return {true, estimated ? "likely cold" : "cold"};
 }
 
 }  // namespace safeshuffle::io

@@ -470,6 +470,24 @@ TEST_CASE("where whole pages may be read, short direct reads are continued", "[i
   CHECK(bench.reader->path().direct_bytes == bytes);
 }
 
+TEST_CASE("whole pages of a destination are not those of the slot on the way to it", "[io]") {
+  Bench bench(DirectIo::on, 1);
+  bench.source.simulate_direct = true;
+  testing::HeldStaging staging(2 * core::page_bytes, true);
+  bench.reader = io::make_reader(bench.options, bench.source, {bench.file}, staging);
+  const std::uint64_t bytes = core::page_bytes + 100;
+  const io::ReadRange range{0, 0, bytes, bench.memory.data(), false, true};
+  bench.reader->submit({&range, 1});
+  while (!bench.reader->poll(0, std::chrono::milliseconds(1)).read) {
+  }
+  CHECK(bench.source.direct_reads == 2);
+  while (!staging.holds()) {
+  }
+  staging.land();
+  CHECK(bench.reader->poll(0, std::chrono::seconds(1)).done);
+  CHECK(testing::is_sample(bench.memory.span().first(bytes), 0, 0));
+}
+
 TEST_CASE("a failure of a direct open that is no refusal is an error", "[io]") {
   Bench bench(GENERATE(DirectIo::on, DirectIo::automatic));
   bench.source.cached = [](std::uint64_t, std::uint64_t) { return 0; };
