@@ -186,6 +186,20 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.stdout, f"{out / 'index.html'}\n")
         self.assertEqual(len(self.results(out / "own")["samples"]), 2)
 
+    def test_on_the_nodes_of_a_hostfile(self):
+        """That names this node only."""
+        nodes, out = self.root / "nodes", self.root / "hostfile"
+        nodes.write_text("localhost slots=2\n")
+        done = bench(*self.arguments(out, "--turns", 1, "--hostfile", nodes))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = self.results(out)
+        self.assertEqual(result["identity"]["launcher"]["name"], "mpirun --hostfile")
+        self.assertEqual([len(sample["ranks"]) for sample in result["samples"]], [1, 2])
+        nodes.write_text("localhost slots=1\n")
+        refused = bench(*self.arguments(self.root / "few", "--turns", 1, "--ranks", 2, "--hostfile", nodes))
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("There are not enough slots available in the system", refused.stderr)
+
     def test_in_a_slurm_allocation(self):
         """With an srun that is mpirun."""
         srun = self.root / "bin" / "srun"

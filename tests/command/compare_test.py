@@ -6,11 +6,13 @@ Environment: SAFESHUFFLE, the command; SCRIPTS, the directory of scripts.
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from launch import run
 
@@ -30,9 +32,9 @@ class Compare(unittest.TestCase):
     def tearDownClass(cls):
         cls.directory.cleanup()
 
-    def start(self, *options, model):
+    def start(self, *options, model, scripts=os.environ["SCRIPTS"]):
         return subprocess.run(
-            [sys.executable, Path(os.environ["SCRIPTS"], "compare"), "--command", os.environ["SAFESHUFFLE"],
+            [sys.executable, Path(scripts, "compare"), "--command", os.environ["SAFESHUFFLE"],
              *model, "--cache", "warm", "--turns", "2", "--ranks", "2", "--dir", self.root,
              "--no-install", "--no-plots",
              *options],
@@ -82,16 +84,50 @@ class Compare(unittest.TestCase):
         self.assertEqual(len(result["samples"]), 2)
         self.assertFalse(Path(result["model"]["path"]).exists())
 
+    def test_against_an_earlier_commit(self):
+        """In a clone of two commits, both of which have been built: they are this command."""
+        clone, cache, out = self.root / "clone", self.root / "cache", self.root / "against"
+        shutil.copytree(os.environ["SCRIPTS"], clone / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+        commits = [self.commit(clone, message) for message in ("before", "after")]
+        for commit in commits:
+            command = cache / "safeshuffle" / "builds" / commit / "build" / "bin" / "safeshuffle"
+            command.parent.mkdir(parents=True)
+            command.symlink_to(os.environ["SAFESHUFFLE"])
+        options = ("--against", "HEAD~1", "--only", "fio", "--dtype", "keep", "--out", out)
+        with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}):
+            done = self.start(*options, model=("--model", self.model), scripts=clone / "scripts")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        before, after = (f"safeshuffle {commit[:12]}" for commit in commits)
+        result = json.loads((out / "results.json").read_text())
+        self.assertEqual(result["commit"], commits[1])
+        self.assertEqual([proof["system"] for proof in result["proofs"]], [before])
+        self.assertEqual([sample["system"] for sample in result["samples"]], [after, before, before, after])
+        self.assertEqual([entry["system"] for entry in result["summary"] if entry["times_as_fast"]], [before])
+
+    def commit(self, clone, message):
+        """What there is, as a commit of that clone."""
+        def git(*arguments):
+            author = ("-c", "user.name=test", "-c", "user.email=test@localhost")
+            done = subprocess.run(["git", "-C", clone, *author, *arguments], capture_output=True, text=True, check=True)
+            return done.stdout.strip()
+
+        git("init", "--quiet")
+        git("add", ".")
+        git("commit", "--quiet", "--allow-empty", "--message", message)
+        return git("rev-parse", "HEAD")
+
     @unittest.skipUnless(PEERS.is_dir(), "scripts/compare has installed nothing here")
-    def test_with_another(self):
-        done, result = self.compare("--environment", PEERS, "--only", "safetensors-mmap", "--dtype", "f16")
-        self.assertEqual(result["proofs"], [{"system": "safetensors-mmap", "ranks": 2, "dtype": "f16",
-                                             "tensors": 2 * 723}], done.stdout)  # fmt: skip
-        order = [(sample["turn"], sample["system"]) for sample in result["samples"]]
-        turns = [(0, "safeshuffle"), (0, "safetensors-mmap"), (1, "safetensors-mmap"), (1, "safeshuffle")]
-        self.assertEqual(order, turns)
-        self.assertEqual([entry["system"] for entry in result["summary"] if entry["times_as_fast"]],
-                         ["safetensors-mmap"])
+    def test_with_all_others_that_can_run_here(self):
+        done, result = self.compare("--environment", PEERS, "--dtype", "f16", "--skip", "memory-copy",
+                                    "--skip", "cached-read")  # fmt: skip
+        others = ["safetensors-mmap", "safetensors-pread", "fastsafetensors", "fastsafetensors-sharded", "runai",
+                  "runai-each"]
+        equal = {"ranks": 2, "dtype": "f16", "tensors": 2 * 723}
+        self.assertEqual(result["proofs"], [{"system": name} | equal for name in others], done.stdout)
+        first, second = ([sample["system"] for sample in result["samples"] if sample["turn"] == turn] for turn in (0, 1))
+        self.assertEqual(sorted(first), sorted(["safeshuffle", *others]))
+        self.assertEqual(second, first[::-1])
+        self.assertEqual([entry["system"] for entry in result["summary"] if entry["times_as_fast"]], others)
 
 
 if __name__ == "__main__":
