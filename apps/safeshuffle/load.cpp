@@ -185,7 +185,10 @@ void load(LoadCommand& command) {
   const Communicator comm = join_group(command.device, command.options.timeout);
   compare_steps(command, comm);
   const std::optional<KeptProbe> probe = find_kept_probe(command, comm);
-  if (probe) command.options.plan.site.costs = probe->costs;
+  if (probe) {
+    command.options.plan.site.costs = probe->costs;
+    command.options.plan.site.costs_origin = probe->path;
+  }
   std::optional<LoadOutputs> outputs;
   const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
     PlannedLoad planned(command.paths, comm, options);

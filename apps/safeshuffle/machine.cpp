@@ -13,10 +13,10 @@
 #include "safeshuffle/probe.hpp"
 
 #include "core/cpus.hpp"
-#include "core/machine.hpp"
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "option.hpp"
+#include "pipeline/probe_place.hpp"
 #include "plan/cost_fields.hpp"
 #include "shared_options.hpp"
 #include "size.hpp"
@@ -57,8 +57,9 @@ MachineModel named_machine(const std::string& name) try {
 std::optional<KeptProbe> kept_probe(std::uint32_t world, const std::string& path) {
   const std::string directory = probe_directory();
   if (directory.empty()) return {};
-  const core::Mount mount = core::mount_of(path);
-  return find_probe({core::host_name(), mount.type, mount.device, "host", world, 1}, directory);
+  ProbePlace place = pipeline::own_place(path, "host");
+  place.ranks_per_node = world;
+  return find_probe(place, directory);
 }
 
 MachineModel default_machine(DeviceKind device, std::uint32_t world) {

@@ -46,6 +46,9 @@ struct Site {
 
   /// What is not known has the device's default (`default_costs`). `load` by path takes rank 0's.
   Costs costs;
+
+  /// Where the costs come from, such as the path of a kept probe; for Plan::assignment_reason.
+  std::string costs_origin;
 };
 
 /// What a plan depends on, besides catalog, placements and world size.

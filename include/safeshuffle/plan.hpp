@@ -57,8 +57,9 @@ class Plan {
   /// Resolved assignment; never `automatic`.
   Assignment assignment() const noexcept;
 
-  /// Why `automatic` selected it, with estimated times, and what shares of the bytes are sliced,
-  /// scattered and broadcast. If the caller selected it: these shares of `mixed`, otherwise empty.
+  /// Why `automatic` selected it, with estimated times, where their costs come from, and what
+  /// shares of the bytes are sliced, scattered and broadcast. If the caller selected it: these
+  /// shares of `mixed`, otherwise empty.
   const std::string& assignment_reason() const noexcept;
 
   /// Equal on two ranks if and only if (up to hash collisions) their plans are equal: XXH3-64 over

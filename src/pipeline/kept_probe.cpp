@@ -43,6 +43,32 @@ std::string device_model(const std::string& description) {
   return description.substr(0, description.rfind(" at "));
 }
 
+ProbePlace own_place(const std::string& path, const std::string& device) {
+  const core::Mount mount = core::mount_of(path);
+  return {.host = core::host_name(),
+          .filesystem = mount.type,
+          .filesystem_device = mount.device,
+          .cpu = core::cpu_model(),
+          .cores = core::available_cores(),
+          .device = device_model(device)};
+}
+
+void encode(const ProbePlace& place, core::WireWriter& out) {
+  out.put(place.host).put(place.filesystem).put(place.filesystem_device);
+  out.put(place.cpu).put(std::uint64_t{place.cores}).put(place.device);
+}
+
+ProbePlace decode_place(core::WireReader& in) {
+  ProbePlace place;
+  place.host = in.text();
+  place.filesystem = in.text();
+  place.filesystem_device = in.text();
+  place.cpu = in.text();
+  place.cores = static_cast<unsigned>(in.number());
+  place.device = in.text();
+  return place;
+}
+
 namespace {
 
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 20;  // of a kept file
@@ -67,10 +93,10 @@ std::string plain_name(const std::string& host) {
 std::string file_name(const ProbePlace& place) {
   std::ostringstream key;
   for (const std::string& text :
-       {place.host, place.filesystem, place.filesystem_device, place.device}) {
+       {place.host, place.filesystem, place.filesystem_device, place.cpu, place.device}) {
     key << text.size() << ' ' << text << '\n';
   }
-  key << place.ranks_per_node << '\n' << place.nodes;
+  key << place.cores << '\n' << place.ranks_per_node << '\n' << place.nodes;
   const std::string bytes = key.str();
   std::ostringstream name;
   name << plain_name(place.host) << '-' << std::hex << std::setw(16) << std::setfill('0')
@@ -111,22 +137,16 @@ std::optional<KeptProbe> find_probe(const ProbePlace& place, const std::string& 
 ProbePlace place_of(const Communicator& comm, const std::string& path,
                     std::chrono::milliseconds timeout) {
   const comm::CollectiveCall call(comm);
-  const core::Mount mount = core::mount_of(path);
-  const std::string mine = core::WireWriter()
-                               .put(core::host_name())
-                               .put(mount.type)
-                               .put(mount.device)
-                               .put(pipeline::device_model(comm.device_handle()->description()))
-                               .take();
+  core::WireWriter mine;
+  pipeline::encode(pipeline::own_place(path, comm.device_handle()->description()), mine);
+  std::vector<ProbePlace> places;
   std::vector<std::string> hosts;
-  const auto all = comm::agree(comm.control(), mine, {}, timeout);
-  for (const std::string& bytes : all) hosts.push_back(core::WireReader(bytes).text());
-  core::WireReader first(all.front());
-  ProbePlace place;
-  place.host = first.text();
-  place.filesystem = first.text();
-  place.filesystem_device = first.text();
-  place.device = first.text();
+  for (const std::string& bytes : comm::agree(comm.control(), mine.take(), {}, timeout)) {
+    core::WireReader in(bytes);
+    places.push_back(pipeline::decode_place(in));
+    hosts.push_back(places.back().host);
+  }
+  ProbePlace place = places.front();
   place.ranks_per_node = pipeline::ranks_per_node(hosts);
   place.nodes = pipeline::node_count(hosts);
   return place;

@@ -25,6 +25,7 @@ struct Found {
   format::Listing listing;
   std::string rules_json;
   Costs costs;
+  std::string costs_origin;
   bool reads_directly = true;
 };
 
@@ -32,7 +33,7 @@ struct Found {
 std::string encode(const Found& found) {
   core::WireWriter out;
   for (const plan::CostField& field : plan::cost_fields) out.put(found.costs.*field.value);
-  out.put(std::uint64_t{found.reads_directly});
+  out.put(found.costs_origin).put(std::uint64_t{found.reads_directly});
   out.put(found.rules_json).put(found.listing.config_path).put(found.listing.config_json);
   out.put(found.listing.index_path);
   for (const std::string& file : found.listing.files) out.put(file);
@@ -43,6 +44,7 @@ Found decode_found(const std::string& bytes) {
   core::WireReader in(bytes);
   Found found;
   for (const plan::CostField& field : plan::cost_fields) found.costs.*field.value = in.real();
+  found.costs_origin = in.text();
   found.reads_directly = in.number() != 0;
   found.rules_json = in.text();
   found.listing.config_path = in.text();
@@ -157,8 +159,12 @@ class Headers {
 // What is in the page cache of one node says nothing about the others.
 Site site_of(const Headers& headers, DeviceKind device, const Found& found) {
   const std::uint32_t nodes = node_count(headers.nodes());
-  return {device, nodes, nodes == 1 ? headers.cached_share() : 0, found.reads_directly,
-          found.costs};
+  return {device,
+          nodes,
+          nodes == 1 ? headers.cached_share() : 0,
+          found.reads_directly,
+          found.costs,
+          found.costs_origin};
 }
 
 }  // namespace
@@ -170,7 +176,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
   const auto find = [&](const comm::Heartbeat& beat) -> std::string {
     if (control.rank() != 0) return {};
     Found found{source::discover(source, paths, pulse_of(beat)), read_rules(options.tp_plan),
-                options.plan.site.costs};
+                options.plan.site.costs, options.plan.site.costs_origin};
     found.reads_directly = reads_directly(source, found.listing.files.front(), options);
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = encode(found); });

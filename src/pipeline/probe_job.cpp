@@ -185,35 +185,21 @@ std::string utc_date() {
 
 // What a rank knows of its place and machine. `file`: null if there is none.
 std::string description(const ProbeRig& rig, const FileInfo* file) {
-  const core::Mount mount = file == nullptr ? core::Mount() : core::mount_of(file->path);
-  return core::WireWriter()
-      .put(utc_date())
-      .put(core::host_name())
-      .put(mount.type)
-      .put(mount.device)
-      .put(device_model(rig.comm.device_handle()->description()))
-      .put(core::cpu_model())
-      .put(core::kernel_release())
-      .put(rig.engine)
-      .put(std::uint64_t{core::available_cores()})
-      .put(core::memory_bytes())
-      .put(std::uint64_t{rig.reader_threads})
-      .put(std::uint64_t{copy_threads()})
-      .take();
+  core::WireWriter out;
+  const std::string path = file == nullptr ? std::string() : file->path;
+  encode(own_place(path, rig.comm.device_handle()->description()), out);
+  out.put(utc_date()).put(core::memory_bytes()).put(core::kernel_release()).put(rig.engine);
+  out.put(std::uint64_t{rig.reader_threads}).put(std::uint64_t{copy_threads()});
+  return out.take();
 }
 
 void describe(Probe& probe, std::string_view description) {
   core::WireReader in(description);
+  probe.place = decode_place(in);
   probe.date = in.text();
-  probe.place.host = in.text();
-  probe.place.filesystem = in.text();
-  probe.place.filesystem_device = in.text();
-  probe.place.device = in.text();
-  probe.machine.cpu = in.text();
+  probe.machine.memory_bytes = in.number();
   probe.machine.kernel = in.text();
   probe.engine = in.text();
-  probe.machine.cores = static_cast<unsigned>(in.number());
-  probe.machine.memory_bytes = in.number();
   probe.threads = static_cast<unsigned>(in.number());
   probe.copy_threads = static_cast<unsigned>(in.number());
 }

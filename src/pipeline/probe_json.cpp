@@ -91,10 +91,27 @@ std::uint32_t count(const JsonObject& json, std::string_view field) {
   return value->get<std::uint32_t>();
 }
 
-ProbePlace parse_place(const JsonObject& json) {
+// Of rank 0's node. A probe that does not tell them is of another place than any load, but its
+// costs can still be given.
+std::string parse_cpu(const nlohmann::json& probe) {
+  const nlohmann::json::json_pointer cpu("/machine/cpu");
+  if (!probe.contains(cpu) || !probe.at(cpu).is_string()) return {};
+  return probe.at(cpu).get<std::string>();
+}
+
+unsigned parse_cores(const nlohmann::json& probe) {
+  const nlohmann::json::json_pointer cores("/machine/cores");
+  if (!probe.contains(cores) || !probe.at(cores).is_number_unsigned()) return 0;
+  return probe.at(cores).get<unsigned>();
+}
+
+ProbePlace parse_place(const JsonObject& probe) {
+  const JsonObject json = object(probe, "place");
   return {.host = json.text("host"),
           .filesystem = json.text("filesystem"),
           .filesystem_device = json.text("filesystem_device"),
+          .cpu = parse_cpu(probe.value()),
+          .cores = parse_cores(probe.value()),
           .device = json.text("device"),
           .ranks_per_node = count(json, "ranks_per_node"),
           .nodes = count(json, "nodes")};
@@ -116,13 +133,6 @@ Costs parse_costs(const JsonObject& json) {
   return costs;
 }
 
-// Of rank 0's node; informational in a probe, so never an error.
-unsigned parse_cores(const nlohmann::json& probe) {
-  const nlohmann::json::json_pointer cores("/machine/cores");
-  if (!probe.contains(cores) || !probe.at(cores).is_number_unsigned()) return 0;
-  return probe.at(cores).get<unsigned>();
-}
-
 }  // namespace
 
 ProbeText parse_probe(const placement::Document& document) {
@@ -132,8 +142,7 @@ ProbeText parse_probe(const placement::Document& document) {
     json.fail("schema_version", "is " + std::to_string(version) + ", but this safeshuffle reads " +
                                     std::to_string(schema_version) + "; probe again");
   }
-  return {parse_place(object(json, "place")), json.text("date"), parse_cores(value),
-          parse_costs(object(json, "costs"))};
+  return {parse_place(json), json.text("date"), parse_costs(object(json, "costs"))};
 }
 
 }  // namespace pipeline
@@ -149,8 +158,8 @@ std::string to_json(const Probe& probe) {
                               {"date", probe.date},
                               {"quick", probe.quick},
                               {"place", place_json(probe.place)}};
-  json["machine"] = {{"cpu", probe.machine.cpu},
-                     {"cores", probe.machine.cores},
+  json["machine"] = {{"cpu", probe.place.cpu},
+                     {"cores", probe.place.cores},
                      {"memory_bytes", probe.machine.memory_bytes},
                      {"kernel", probe.machine.kernel}};
   json["transport"] = probe.transport;

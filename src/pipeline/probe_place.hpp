@@ -5,7 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "safeshuffle/probe.hpp"
+
+#include "core/wire.hpp"
+
 namespace safeshuffle::pipeline {
+
+/// The place of a load from `path` by this rank alone, onto a device with that description.
+ProbePlace own_place(const std::string& path, const std::string& device);
+
+/// All but the numbers of ranks and nodes, which a rank alone does not know.
+void encode(const ProbePlace& place, core::WireWriter& out);
+ProbePlace decode_place(core::WireReader& in);
 
 /// Of the nodes on which the ranks run, by rank; > 0 of them.
 std::uint32_t ranks_per_node(const std::vector<std::string>& hosts);

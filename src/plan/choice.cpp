@@ -124,6 +124,13 @@ std::string estimate_text(double seconds) {
   return text.str();
 }
 
+std::string origin_of_costs(const Site& site) {
+  if (!site.costs_origin.empty()) return site.costs_origin;
+  const bool given = std::ranges::any_of(
+      cost_fields, [&](const CostField& field) { return site.costs.*field.value != 0; });
+  return given ? "given" : "defaults";
+}
+
 std::string reason_for(const Candidate& chosen, const std::vector<Candidate>& candidates,
                        const Site& site) {
   std::string text = "estimated " + estimate_text(chosen.seconds);
@@ -131,6 +138,7 @@ std::string reason_for(const Candidate& chosen, const std::vector<Candidate>& ca
     if (other.assignment == chosen.assignment) continue;
     text += ", " + std::string(name(other.assignment)) + " " + estimate_text(other.seconds);
   }
+  text += "; costs: " + origin_of_costs(site);
   if (site.nodes != 1) return text;
   return text + "; " + percent(site.cached_share) + " of the files known to be cached";
 }

@@ -79,6 +79,7 @@ Site site_of(const Cluster& cluster) {
   site.nodes = cluster.nodes;
   site.cached_share = cluster.cached_share;
   site.costs = cluster.machine.costs;
+  site.costs_origin = cluster.machine.name;
   if (site.device == DeviceKind::host) simulation::share_cores(cluster, site.costs);
   if (site.device == DeviceKind::cuda && cluster.machine.host_to_device_node != 0) {
     site.costs.host_to_device = std::min(

@@ -270,6 +270,17 @@ class Probe(unittest.TestCase):
         _, report = self.load(ranks=2)
         self.assertNotIn("ceilings", report)
 
+    def test_a_probe_with_other_cores_is_not_used(self):
+        """As on a machine that has been replaced by another of the same name."""
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) == 1:
+            self.skipTest("needs two cores")
+        self.probe_once(ranks=1)
+        self.addCleanup(os.sched_setaffinity, 0, cores)
+        os.sched_setaffinity(0, cores[:1])
+        _, report = self.load(ranks=1)
+        self.assertNotIn("ceilings", report)
+
     def test_plans_are_by_the_probe_by_which_loads_plan(self):
         self.probe_once(ranks=2)
         (kept,) = self.kept()
@@ -284,6 +295,9 @@ class Probe(unittest.TestCase):
                 _, report = self.load(ranks=ranks)
             self.assertEqual(json.loads(plan.stdout)["assignment_reason"], report["assignment_reason"])
             reasons[ranks, rate] = report["assignment_reason"]
+        for rate in 1e6, 1e12:
+            self.assertIn(f"; costs: {kept}; ", reasons[2, rate])
+            self.assertIn("; costs: defaults; ", reasons[3, rate])
         self.assertNotEqual(reasons[2, 1e6], reasons[2, 1e12])
         self.assertEqual(reasons[3, 1e6], reasons[3, 1e12])
 

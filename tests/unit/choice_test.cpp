@@ -78,7 +78,19 @@ TEST_CASE("one file on many ranks is striped", "[choice]") {
   const Plan plan = make_plan(make_catalog({tensors}), {64, whole()}, 8);
   CHECK(plan.assignment() == Assignment::striped);
   CHECK(has(plan, ", round-robin 0."));
-  CHECK(has(plan, "; 0 % of the files known to be cached"));
+  CHECK(has(plan, "; costs: defaults; 0 % of the files known to be cached"));
+}
+
+TEST_CASE("the reason says where the costs come from", "[choice]") {
+  Site site = cached();
+  const auto says = [&](const char* origin) {
+    return has(planned({64, 64}, 2, site), "; costs: " + std::string(origin) + "; 100 % of");
+  };
+  CHECK(says("defaults"));
+  site.costs.exchange = 1e9;
+  CHECK(says("given"));
+  site.costs_origin = "/a/probe.json";
+  CHECK(says("/a/probe.json"));
 }
 
 TEST_CASE("small files are not all opened by all ranks", "[choice]") {

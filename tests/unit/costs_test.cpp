@@ -41,7 +41,7 @@ Probe sample_probe() {
   Probe probe;
   probe.version = "1";
   probe.date = "2026-11-22T00:00:00Z";
-  probe.place = {"h", "ext4", "/dev/x", "host", 2, 1};
+  probe.place = {"h", "ext4", "/dev/x", "EPYC", 8, "host", 2, 1};
   probe.measurements = {measured("read_cold_direct", Of::one_rank, 1e9),
                         measured("read_cold_direct", Of::node, 2e9),
                         measured("read_cold_buffered", Of::one_rank, 3e9),

@@ -1,8 +1,10 @@
 // Keeping probes, and finding them again.
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/probe.hpp"
@@ -29,7 +31,7 @@ Probe probe_of(const ProbePlace& place, double pack) {
   return probe;
 }
 
-const ProbePlace here{"node-1", "ext4", "/dev/vda", "host", 2, 1};
+const ProbePlace here{"node-1", "ext4", "/dev/vda", "EPYC", 8, "host", 2, 1};
 
 /// Sets a variable for as long as it lives.
 class Variable {
@@ -62,27 +64,19 @@ TEST_CASE("a kept probe is found for its own place only, the last one", "[probe]
   CHECK(found->date == "2026-11-22T00:00:00Z");
   CHECK(found->costs.pack == 2e9);
 
-  for (ProbePlace other : {here, here, here, here, here, here}) {
-    static int field = 0;
-    switch (field++) {
-      case 0:
-        other.host += "x";
-        break;
-      case 1:
-        other.filesystem += "x";
-        break;
-      case 2:
-        other.filesystem_device += "x";
-        break;
-      case 3:
-        other.device += "x";
-        break;
-      case 4:
-        other.ranks_per_node = 3;
-        break;
-      default:
-        other.nodes = 2;
-    }
+  const std::vector<std::function<void(ProbePlace&)>> differences{
+      [](ProbePlace& other) { other.host += "x"; },
+      [](ProbePlace& other) { other.filesystem += "x"; },
+      [](ProbePlace& other) { other.filesystem_device += "x"; },
+      [](ProbePlace& other) { other.cpu += "x"; },
+      [](ProbePlace& other) { other.cores = 4; },
+      [](ProbePlace& other) { other.device += "x"; },
+      [](ProbePlace& other) { other.ranks_per_node = 3; },
+      [](ProbePlace& other) { other.nodes = 2; },
+  };
+  for (const auto& make_different : differences) {
+    ProbePlace other = here;
+    make_different(other);
     CHECK_FALSE(find_probe(other, cache));
     CHECK(keep_probe(probe_of(other, 1), cache) != path);
   }
