@@ -1,8 +1,11 @@
 // The timeline of a load, and what it proves: reading overlaps packing and exchange.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -80,6 +83,24 @@ struct WaveRange {
   bool has(const std::string& other, std::uint64_t offset) const {
     return other == path && offset >= begin && offset < begin + window;
   }
+  bool begins(const std::string& other, std::uint64_t offset) const {
+    return other == path && offset == begin;
+  }
+};
+
+/// From one reader thread to another.
+class Signal {
+ public:
+  void give() { given_.set_value(); }
+  void wait() {
+    if (future_.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
+      throw IoError("reading waits for what should go on beside it");
+    }
+  }
+
+ private:
+  std::promise<void> given_;
+  std::future<void> future_ = given_.get_future();
 };
 
 void wait_for_file(const std::string& path) {
@@ -121,13 +142,25 @@ std::map<std::uint32_t, Span> numbered_spans(const RankReport& rank, Span::Track
   return spans;
 }
 
+/// Of the loading thread, in order.
+std::vector<Span> phases_of(const RankReport& rank, const std::string& name) {
+  std::vector<Span> phases;
+  for (const Span& span : rank.spans) {
+    if (span.track == Span::Track::phases && span.name == name) phases.push_back(span);
+  }
+  return phases;
+}
+
 /// By wave.
 std::vector<Span> exchanges_of(const RankReport& rank) {
-  std::vector<Span> exchanges;
-  for (const Span& span : rank.spans) {
-    if (span.track == Span::Track::phases && span.name == "exchange") exchanges.push_back(span);
-  }
-  return exchanges;
+  return phases_of(rank, "exchange");
+}
+
+/// Of those in order.
+Span last_before(const Span& span, const std::vector<Span>& others) {
+  const auto after = std::ranges::upper_bound(others, span.begin, {}, &Span::begin);
+  REQUIRE(after != others.begin());
+  return *std::prev(after);
 }
 
 }  // namespace
@@ -193,6 +226,37 @@ TEST_CASE("the wave after the next is read while a wave is exchanged", "[load][t
   const Span read = numbered_spans(report.ranks[0], Span::Track::posix, "wave").at(3);
   CHECK(read.begin > end(exchanges.at(0)));
   CHECK(end(read) < end(exchanges.at(1)));
+}
+
+TEST_CASE("a wave is copied, packed and exchanged while the next is read", "[load][trace]") {
+  if (world_size() == 1) return;  // nothing is packed
+  const SharedModel model(plain_model(world_size()));
+  const WaveRange first(model, world_rank(), 0);
+  const WaveRange held(model, world_rank(), 1);
+  const WaveRange after(model, world_rank(), 3);
+  // Wave 3 is read into the slab of wave 0 as soon as that has been exchanged.
+  Signal next_is_read;
+  Signal slab_is_free;
+  const HookedFiles files([&](const std::string& path, std::uint64_t offset) {
+    if (first.begins(path, offset)) next_is_read.wait();
+    if (held.begins(path, offset)) {
+      next_is_read.give();
+      slab_is_free.wait();
+    }
+    if (after.begins(path, offset)) slab_is_free.give();
+  });
+  const RankReport rank = trace(files, model).ranks[world_rank()];
+  const Span read = numbered_spans(rank, Span::Track::posix, "wave").at(1);
+  const auto is_during_read = [&](const Span& span) {
+    return span.begin >= read.begin && end(span) <= end(read);
+  };
+  const Span exchange = exchanges_of(rank).at(0);
+  CHECK(is_during_read(exchange));
+  CHECK(is_during_read(last_before(exchange, phases_of(rank, "pack"))));
+  if (!tests_gpus()) return;
+  CHECK(is_during_read(numbered_spans(rank, Span::Track::copies, "wave").at(0)));
+  CHECK(is_during_read(numbered_spans(rank, Span::Track::stream, "pack").at(0)));
+  CHECK(is_during_read(numbered_spans(rank, Span::Track::stream, "exchange").at(0)));
 }
 
 TEST_CASE("a GPU's row tells what its stream does, in order", "[load][trace]") {
