@@ -107,8 +107,9 @@ std::string obstacle_lines(const Probe& probe) {
 std::string place_lines(const Probe& probe) {
   const ProbePlace& place = probe.place;
   return fmt::format("{}: {}, {}, {} of memory, Linux {}\n", place.host,
-                     place.cpu.empty() ? "unknown CPU" : place.cpu, count(place.cores, "core"),
-                     format_size(probe.machine.memory_bytes), probe.machine.kernel) +
+                     place.cpu.empty() ? "unknown CPU" : place.cpu,
+                     count(probe.machine.cores, "core"), format_size(probe.machine.memory_bytes),
+                     probe.machine.kernel) +
          fmt::format("{} on {}, a sample of {}; {} in blocks of {}\n", place.filesystem,
                      place.filesystem_device, format_size(probe.sample_bytes),
                      count(probe.threads, "reader thread"), format_binary_size(probe.chunk)) +

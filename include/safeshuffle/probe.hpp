@@ -37,7 +37,7 @@ struct ProbePlace {
   std::string filesystem;         ///< type, such as "ext4"; "unknown"
   std::string filesystem_device;  ///< such as "/dev/nvme0n1" or "server:/export"
   std::string cpu;                ///< model; empty if unknown
-  unsigned cores = 0;             ///< that rank 0 may run on
+  unsigned cpus = 0;              ///< of the node, whatever a rank may run on
   std::string device;             ///< "host", or the model of the GPU
   std::uint32_t ranks_per_node = 1;
   std::uint32_t nodes = 1;
@@ -46,6 +46,7 @@ struct ProbePlace {
 
 /// The node of rank 0, besides what is part of the place.
 struct Machine {
+  unsigned cores = 0;              ///< that rank 0 may run on
   std::uint64_t memory_bytes = 0;  ///< physical
   std::string kernel;              ///< such as "6.1.0-18-amd64"
 };

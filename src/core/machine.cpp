@@ -1,5 +1,6 @@
 #include "core/machine.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <fcntl.h>
 #include <fstream>
@@ -44,6 +45,10 @@ std::string unescaped(const std::string& text) {
 
 std::string cpu_model() {
   return proc_field("/proc/cpuinfo", "model name");
+}
+
+unsigned online_cpus() noexcept {
+  return static_cast<unsigned>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 0L));
 }
 
 std::uint64_t memory_bytes() noexcept {

@@ -11,6 +11,9 @@ namespace safeshuffle::core {
 /// The CPU's model; empty if unknown.
 std::string cpu_model();
 
+/// CPUs that are online, whatever this process may run on.
+unsigned online_cpus() noexcept;
+
 /// Physical memory in bytes.
 std::uint64_t memory_bytes() noexcept;
 

@@ -49,13 +49,13 @@ ProbePlace own_place(const std::string& path, const std::string& device) {
           .filesystem = mount.type,
           .filesystem_device = mount.device,
           .cpu = core::cpu_model(),
-          .cores = core::available_cores(),
+          .cpus = core::online_cpus(),
           .device = device_model(device)};
 }
 
 void encode(const ProbePlace& place, core::WireWriter& out) {
   out.put(place.host).put(place.filesystem).put(place.filesystem_device);
-  out.put(place.cpu).put(std::uint64_t{place.cores}).put(place.device);
+  out.put(place.cpu).put(std::uint64_t{place.cpus}).put(place.device);
 }
 
 ProbePlace decode_place(core::WireReader& in) {
@@ -64,7 +64,7 @@ ProbePlace decode_place(core::WireReader& in) {
   place.filesystem = in.text();
   place.filesystem_device = in.text();
   place.cpu = in.text();
-  place.cores = static_cast<unsigned>(in.number());
+  place.cpus = static_cast<unsigned>(in.number());
   place.device = in.text();
   return place;
 }
@@ -96,7 +96,7 @@ std::string file_name(const ProbePlace& place) {
        {place.host, place.filesystem, place.filesystem_device, place.cpu, place.device}) {
     key << text.size() << ' ' << text << '\n';
   }
-  key << place.cores << '\n' << place.ranks_per_node << '\n' << place.nodes;
+  key << place.cpus << '\n' << place.ranks_per_node << '\n' << place.nodes;
   const std::string bytes = key.str();
   std::ostringstream name;
   name << plain_name(place.host) << '-' << std::hex << std::setw(16) << std::setfill('0')

@@ -188,7 +188,8 @@ std::string description(const ProbeRig& rig, const FileInfo* file) {
   core::WireWriter out;
   const std::string path = file == nullptr ? std::string() : file->path;
   encode(own_place(path, rig.comm.device_handle()->description()), out);
-  out.put(utc_date()).put(core::memory_bytes()).put(core::kernel_release()).put(rig.engine);
+  out.put(utc_date()).put(std::uint64_t{core::available_cores()}).put(core::memory_bytes());
+  out.put(core::kernel_release()).put(rig.engine);
   out.put(std::uint64_t{rig.reader_threads}).put(std::uint64_t{copy_threads()});
   return out.take();
 }
@@ -197,6 +198,7 @@ void describe(Probe& probe, std::string_view description) {
   core::WireReader in(description);
   probe.place = decode_place(in);
   probe.date = in.text();
+  probe.machine.cores = static_cast<unsigned>(in.number());
   probe.machine.memory_bytes = in.number();
   probe.machine.kernel = in.text();
   probe.engine = in.text();

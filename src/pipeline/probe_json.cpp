@@ -91,18 +91,18 @@ std::uint32_t count(const JsonObject& json, std::string_view field) {
   return value->get<std::uint32_t>();
 }
 
-// Of rank 0's node. A probe that does not tell them is of another place than any load, but its
-// costs can still be given.
+// Of rank 0's node. Without them, a probe is of another place than any load, but its costs can
+// still be given.
 std::string parse_cpu(const nlohmann::json& probe) {
   const nlohmann::json::json_pointer cpu("/machine/cpu");
   if (!probe.contains(cpu) || !probe.at(cpu).is_string()) return {};
   return probe.at(cpu).get<std::string>();
 }
 
-unsigned parse_cores(const nlohmann::json& probe) {
-  const nlohmann::json::json_pointer cores("/machine/cores");
-  if (!probe.contains(cores) || !probe.at(cores).is_number_unsigned()) return 0;
-  return probe.at(cores).get<unsigned>();
+unsigned parse_number_of(const nlohmann::json& probe, const char* field) {
+  const nlohmann::json::json_pointer number(std::string("/machine/") + field);
+  if (!probe.contains(number) || !probe.at(number).is_number_unsigned()) return 0;
+  return probe.at(number).get<unsigned>();
 }
 
 ProbePlace parse_place(const JsonObject& probe) {
@@ -111,7 +111,7 @@ ProbePlace parse_place(const JsonObject& probe) {
           .filesystem = json.text("filesystem"),
           .filesystem_device = json.text("filesystem_device"),
           .cpu = parse_cpu(probe.value()),
-          .cores = parse_cores(probe.value()),
+          .cpus = parse_number_of(probe.value(), "cpus"),
           .device = json.text("device"),
           .ranks_per_node = count(json, "ranks_per_node"),
           .nodes = count(json, "nodes")};
@@ -142,7 +142,8 @@ ProbeText parse_probe(const placement::Document& document) {
     json.fail("schema_version", "is " + std::to_string(version) + ", but this safeshuffle reads " +
                                     std::to_string(schema_version) + "; probe again");
   }
-  return {parse_place(json), json.text("date"), parse_costs(object(json, "costs"))};
+  return {parse_place(json), json.text("date"), parse_number_of(value, "cores"),
+          parse_costs(object(json, "costs"))};
 }
 
 }  // namespace pipeline
@@ -159,7 +160,8 @@ std::string to_json(const Probe& probe) {
                               {"quick", probe.quick},
                               {"place", place_json(probe.place)}};
   json["machine"] = {{"cpu", probe.place.cpu},
-                     {"cores", probe.place.cores},
+                     {"cpus", probe.place.cpus},
+                     {"cores", probe.machine.cores},
                      {"memory_bytes", probe.machine.memory_bytes},
                      {"kernel", probe.machine.kernel}};
   json["transport"] = probe.transport;

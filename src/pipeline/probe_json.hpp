@@ -13,6 +13,7 @@ namespace safeshuffle::pipeline {
 struct ProbeText {
   ProbePlace place;
   std::string date;
+  unsigned cores = 0;  ///< 0: the text does not say
   Costs costs;
 };
 

@@ -16,7 +16,7 @@ MachineModel machine_from_probe(std::string_view json, const std::string& name) 
   machine.description = "probe of " + probe.place.host + ", " + probe.date;
   machine.device = probe.place.device == "host" ? DeviceKind::host : DeviceKind::cuda;
   machine.ranks_per_node = probe.place.ranks_per_node;
-  machine.cores = std::max(1U, probe.place.cores);
+  machine.cores = std::max(1U, probe.cores);
   machine.costs = with_defaults(probe.costs, machine.device);
   for (const plan::CostField& field : plan::cost_fields) {
     const double value = machine.costs.*field.value;

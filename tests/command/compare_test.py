@@ -107,7 +107,7 @@ class Compare(unittest.TestCase):
     def commit(self, clone, message):
         """What there is, as a commit of that clone."""
         def git(*arguments):
-            author = ("-c", "user.name=test", "-c", "user.email=test@localhost")
+            author = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
             done = subprocess.run(["git", "-C", clone, *author, *arguments], capture_output=True, text=True, check=True)
             return done.stdout.strip()
 

@@ -252,7 +252,9 @@ class Output(unittest.TestCase):
         most = 64 << 20
         models = {scale: self.root / f"bounded-{scale}" for scale in ("0.001", "0.004")}
         for scale, model in models.items():
-            run("make", model, "--like", "llama-2-70b", "--scale", scale)
+            made = run("make", model, "--like", "llama-2-70b", "--scale", scale)
+            self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertGreater(sum(path.stat().st_size for path in model.glob("*.safetensors")), 4 * most)
         for direct, ranks in itertools.product(("on", "off"), (1, 2)):
             with self.subTest(direct=direct, ranks=ranks):
                 small, large = (self.memory_beyond(model, direct, ranks) for model in models.values())

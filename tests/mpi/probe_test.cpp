@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/machine.hpp"
 #include "pipeline/probe_turns.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
@@ -154,6 +155,8 @@ TEST_CASE("the place of a load is that of rank 0", "[probe]") {
       place_of(shared_group(), is_last_rank() ? "/proc/self" : "/nothing/here");
   CHECK(same_on_all(place.filesystem + place.host));
   CHECK((place.filesystem == "proc") == (world_size() == 1));
+  CHECK(place.cpu == core::cpu_model());
+  CHECK(place.cpus == core::online_cpus());
   CHECK(place.ranks_per_node * place.nodes == world_size());
 }
 

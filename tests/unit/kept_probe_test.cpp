@@ -69,7 +69,7 @@ TEST_CASE("a kept probe is found for its own place only, the last one", "[probe]
       [](ProbePlace& other) { other.filesystem += "x"; },
       [](ProbePlace& other) { other.filesystem_device += "x"; },
       [](ProbePlace& other) { other.cpu += "x"; },
-      [](ProbePlace& other) { other.cores = 4; },
+      [](ProbePlace& other) { other.cpus = 4; },
       [](ProbePlace& other) { other.device += "x"; },
       [](ProbePlace& other) { other.ranks_per_node = 3; },
       [](ProbePlace& other) { other.nodes = 2; },
