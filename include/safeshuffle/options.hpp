@@ -47,7 +47,8 @@ struct Site {
   /// What is not known has the device's default (`default_costs`). `load` by path takes rank 0's.
   Costs costs;
 
-  /// Where the costs come from, such as the path of a kept probe; for Plan::assignment_reason.
+  /// Where the costs come from, such as the path of a kept probe; for Plan::assignment_reason,
+  /// which otherwise says "given" or "defaults". `load` by path takes rank 0's.
   std::string costs_origin;
 };
 
