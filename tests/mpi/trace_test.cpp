@@ -1,4 +1,4 @@
-// The timeline of a load, and what it proves: reading overlaps packing and exchange.
+// The timeline of a load, and what it proves: reading overlaps copying, packing and exchange.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
