@@ -273,7 +273,7 @@ TEST_CASE("what is converted or lies close together is not read if it is in memo
   CHECK(in_parts.reads() < unseen.reads());
 }
 
-TEST_CASE("rows that begin up to 10 KiB apart are read together, others one by one", "[pack]") {
+TEST_CASE("rows that begin up to 7 KiB apart are read together, others one by one", "[pack]") {
   constexpr std::uint64_t rows = 512;
   const auto reads = [](std::uint64_t row_bytes, std::uint64_t stride) {
     PackTable table;
@@ -287,10 +287,10 @@ TEST_CASE("rows that begin up to 10 KiB apart are read together, others one by o
     table.packed(1, &slab);
     return slab.reads();
   };
-  CHECK(reads(4096, 10240) < rows / 16);
-  CHECK(reads(16, 10240) < rows / 16);
-  CHECK(reads(16, 10241) == rows);
-  CHECK(reads(4096, 10241) == rows);
+  CHECK(reads(4096, 7168) < rows / 16);
+  CHECK(reads(16, 7168) < rows / 16);
+  CHECK(reads(16, 7169) == rows);
+  CHECK(reads(4096, 7169) == rows);
 }
 
 TEST_CASE("random tables, on any number of threads", "[pack]") {

@@ -150,10 +150,10 @@ TEST_CASE("rows that lie apart in the page cache take longer than their bytes", 
   };
   // 1 GB: half for each rank and, of rows that are read jointly, half of all for each rank beside
   // it; by both ranks at 6 GB/s, or by one at 4.
-  check(read(125'000, 8000, Assignment::sliced), 2.0 / 6);
-  check(read(125'000, 8000, Assignment::round_robin), 2.0 / 4);
-  // As much as 5120 bytes for each row of each rank that is read by itself.
-  check(read(10'000, 100'000, Assignment::sliced), (1 + 2 * 0.0512) / 6);
+  check(read(160'000, 6250, Assignment::sliced), 2.0 / 6);
+  check(read(160'000, 6250, Assignment::round_robin), 2.0 / 4);
+  // As much as 3584 bytes for each row of each rank that is read by itself.
+  check(read(10'000, 100'000, Assignment::sliced), (1 + 2 * 0.03584) / 6);
 }
 
 TEST_CASE("ranks share the cores of their node", "[prediction]") {

@@ -189,12 +189,12 @@ TEST_CASE("packing rows that lie apart in the page cache takes longer", "[simula
     return simulate(plan, cluster).seconds;
   };
   // 0.5 GB for each rank, touched at 6 GB/s and read at 3 GB/s; with as much beside it of rows that
-  // are read jointly, and 5120 bytes for each row that is read by itself.
-  check(seconds(125'000, 8000, Assignment::sliced), 40e-6 + 1.0 / 3 + 0.5 / 6);
-  check(seconds(10'000, 100'000, Assignment::sliced), 40e-6 + 0.55120 / 3 + 0.5 / 6);
+  // are read jointly, and 3584 bytes for each row that is read by itself.
+  check(seconds(160'000, 6250, Assignment::sliced), 40e-6 + 1.0 / 3 + 0.5 / 6);
+  check(seconds(10'000, 100'000, Assignment::sliced), 40e-6 + 0.53584 / 3 + 0.5 / 6);
   // One rank reads for both, at 4 GB/s, and touches what it keeps and what it sends at 12; the
   // other one receives 0.5 GB at 3 GB/s and touches it at 12.
-  check(seconds(125'000, 8000, Assignment::round_robin),
+  check(seconds(160'000, 6250, Assignment::round_robin),
         40e-6 + 2.0 / 4 + 1.0 / 12 + 0.5 / 3 + 0.5 / 12);
 }
 
