@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "safeshuffle/error.hpp"
 
@@ -13,27 +16,71 @@
 namespace safeshuffle {
 namespace {
 
-// One for each of its names.
-void append_views(TensorView view, const Target& target, const Catalog& catalog,
-                  std::vector<TensorView>& views) {
-  view.name = name_of(target, catalog);
-  views.push_back(view);
-  if (!target.composition) return;
-  for (const std::string& alias : target.composition->aliases) {
-    view.name = alias;
-    views.push_back(view);
+/// A target that a rank holds, under one of its names.
+struct Named {
+  std::string_view name;
+  std::uint32_t target = 0;
+};
+
+std::vector<Named> names_held(const plan::Schedule& schedule, std::uint32_t shard) {
+  std::vector<Named> names;
+  names.reserve(schedule.targets.size());
+  for (std::uint32_t i = 0; i < schedule.targets.size(); ++i) {
+    const Target& target = schedule.targets[i];
+    if (!holds(target.placement, shard)) continue;
+    names.push_back({name_of(target, schedule.catalog), i});
+    if (!target.composition) continue;
+    for (const std::string& alias : target.composition->aliases) names.push_back({alias, i});
   }
+  return names;
 }
 
-std::vector<TensorView> sorted_by_name(const std::vector<TensorView>& views) {
-  const auto name_of = [&](std::uint32_t i) { return views[i].name; };
-  std::vector<TensorView> sorted;
-  sorted.reserve(views.size());
-  for (const std::uint32_t i : core::NameSort(name_of).order(views.size())) {
-    sorted.push_back(views[i]);
+std::size_t count_extents(const plan::Schedule& schedule, const std::vector<Named>& names) {
+  std::size_t extents = 0;
+  for (const Named& named : names) {
+    extents += shape_of(schedule.targets[named.target], schedule.catalog).size();
   }
-  return sorted;
+  return extents;
 }
+
+/// Makes the views of one rank. There may be a million of them, and their tensors are loaded: so
+/// nothing is allocated for each, and nothing is moved.
+class ViewMaker {
+ public:
+  ViewMaker(TensorSet::State& state, std::uint32_t shard)
+      : state_(state), schedule_(state.plan.schedule()), shard_(shard) {}
+
+  void make() {
+    const std::vector<Named> names = names_held(schedule_, shard_);
+    const std::vector<std::uint64_t> offsets = plan::arena_offsets(schedule_, state_.rank);
+    state_.extents.reserve(count_extents(schedule_, names));
+    state_.views.reserve(names.size());
+    const auto name_at = [&](std::uint32_t i) { return names[i].name; };
+    for (const std::uint32_t i : core::NameSort(name_at).order(names.size())) {
+      append(names[i], offsets[names[i].target]);
+    }
+  }
+
+ private:
+  void append(const Named& named, std::uint64_t offset) {
+    const Target& target = schedule_.targets[named.target];
+    const Shape shape = shard_shape(shape_of(target, schedule_.catalog), target.placement, shard_,
+                                    schedule_.replica_size);
+    const DType dtype = schedule_.dtypes[target.tensor];
+    state_.views.push_back({named.name, dtype, keep(shape),
+                            offset == plan::not_held ? nullptr : state_.arena.get() + offset,
+                            core::tensor_bytes(shape, dtype), named.target});
+  }
+
+  std::span<const std::uint64_t> keep(const Shape& shape) {
+    state_.extents.insert(state_.extents.end(), shape.begin(), shape.end());
+    return std::span(state_.extents).last(shape.size());
+  }
+
+  TensorSet::State& state_;
+  const plan::Schedule& schedule_;
+  const std::uint32_t shard_;
+};
 
 }  // namespace
 
@@ -42,27 +89,9 @@ namespace pipeline {
 std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t rank,
                                              std::shared_ptr<device::Device> device,
                                              std::shared_ptr<std::byte> arena) {
-  const plan::Schedule& schedule = plan.schedule();
   auto state = std::make_shared<TensorSet::State>(
       TensorSet::State{plan, rank, std::move(device), std::move(arena), {}, {}, {}});
-  state->shapes.resize(schedule.targets.size());
-  const std::vector<std::uint64_t> offsets = plan::arena_offsets(schedule, rank);
-  const std::uint32_t shard = plan::shard_index(schedule, rank);
-  for (std::uint32_t i = 0; i < schedule.targets.size(); ++i) {
-    const Target& target = schedule.targets[i];
-    if (!holds(target.placement, shard)) continue;
-    state->shapes[i] = shard_shape(shape_of(target, schedule.catalog), target.placement, shard,
-                                   schedule.replica_size);
-    const DType dtype = schedule.dtypes[target.tensor];
-    append_views({{},
-                  dtype,
-                  state->shapes[i],
-                  offsets[i] == plan::not_held ? nullptr : state->arena.get() + offsets[i],
-                  core::tensor_bytes(state->shapes[i], dtype),
-                  i},
-                 target, schedule.catalog, state->views);
-  }
-  state->views = sorted_by_name(state->views);
+  ViewMaker(*state, plan::shard_index(plan.schedule(), rank)).make();
   return state;
 }
 

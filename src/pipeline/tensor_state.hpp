@@ -18,8 +18,8 @@ struct TensorSet::State {
   std::uint32_t rank = 0;
   std::shared_ptr<device::Device> device;
   std::shared_ptr<std::byte> arena;
-  std::vector<Shape> shapes;      ///< of the views; views point into it
-  std::vector<TensorView> views;  ///< by name
+  std::vector<std::uint64_t> extents;  ///< of all views' shapes, which point into it
+  std::vector<TensorView> views;       ///< by name
   Report report;
 };
 

@@ -261,6 +261,21 @@ class Output(unittest.TestCase):
                 self.assertLess(max(small + large), most)
                 self.assertLess(max(large), max(small) + most / 4)
 
+    def test_memory_for_each_tensor_is_bounded(self):
+        """The catalog, the plan and the list of what was loaded, but not what opening and planning took."""
+        tensors, few_bytes = 100_000, 600
+        model, layout = self.root / "many", self.root / "many.json"
+        layout.write_text(json.dumps({
+            "name": "many", "source": "made up", "config": {"layers": tensors // 2, "width": 32},
+            "dtypes": {"default": "BF16"}, "widths": ["width"], "layers": "layers",
+            "tensors": {"model.layers.*.self_attn.q_proj.weight": ["width", "width"],
+                        "model.layers.*.input_layernorm.weight": ["width"]},
+            "files": {"name": "model-{index}-of-{count}.safetensors",
+                      "starts": ["model.layers.0.self_attn.q_proj.weight"]}}))
+        made = run("make", model, "--like", layout, "--sparse")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertLess(self.memory_beyond(model, "on", 1)[0], (24 << 20) + tensors * few_bytes)
+
     def memory_beyond(self, model, direct, ranks):
         """By rank: resident bytes beyond the tensors, slabs and other buffers of a load that exchanges."""
         report = self.root / "memory.json"
