@@ -193,7 +193,7 @@ void load(LoadCommand& command) {
   std::optional<LoadOutputs> outputs;
   const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
     PlannedLoad planned(command.paths, comm, options);
-    // With 100,000 tensors, opening and planning have freed tens of MiB by now.
+    // The C library keeps what opening and planning have freed: tens of MiB with 100,000 tensors.
     ::malloc_trim(0);
     if (comm.rank() == 0) print_warnings(planned.warnings());
     outputs.emplace(command.outputs, planned, comm, options);

@@ -8,8 +8,8 @@
 namespace safeshuffle::core {
 
 /// Rows that begin this many bytes apart, or fewer, are read in one call, with what lies between
-/// them, and copied from there; of others, each is read by itself. Depending on the processor, that
-/// is faster from some 4, 8 or 12 KiB on; this is near their geometric mean.
+/// them, and copied from there; of others, each is read by itself. That is faster from some 4,
+/// 8 or 12 KiB on, depending on the processor; this is near their geometric mean.
 inline constexpr std::uint64_t widest_joint_stride = 7168;
 
 inline bool are_read_jointly(std::uint64_t stride) noexcept {

@@ -88,6 +88,11 @@ void add_unseen(const RankReport& rank, double bytes, ReadBytes& sum) {
   }
 }
 
+/// Known to be in the page cache, or by an estimate (io/policy.cpp).
+bool is_cached(const ReadChoice& choice) {
+  return choice.reason == "cached" || choice.reason == "likely cached";
+}
+
 /// What was found in the page cache may have been read ahead by the load itself.
 std::uint64_t warm_bytes(const RankReport& rank, const ReadChoice& cached) {
   return rank.cache ? std::min(cached.bytes, rank.cache->before) : cached.bytes;
@@ -97,8 +102,8 @@ void add_bytes(const RankReport& rank, ReadBytes& sum) {
   sum.cold_direct += static_cast<double>(rank.direct_bytes);
   auto unseen = static_cast<double>(rank.buffered_bytes);
   for (const ReadChoice& choice : rank.read_choices) {
-    if (choice.direct || (choice.reason != "cached" && choice.reason != "prefetch")) continue;
-    const std::uint64_t warm = choice.reason == "cached" ? warm_bytes(rank, choice) : 0;
+    if (choice.direct || !(is_cached(choice) || choice.reason == "prefetch")) continue;
+    const std::uint64_t warm = is_cached(choice) ? warm_bytes(rank, choice) : 0;
     sum.warm += static_cast<double>(warm);
     sum.cold_buffered += static_cast<double>(choice.bytes - warm);
     unseen -= static_cast<double>(choice.bytes);

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "safeshuffle/error.hpp"
+
 #include "comm/control/agreement.hpp"
 #include "core/process.hpp"
 #include "core/wire.hpp"
@@ -54,9 +56,18 @@ Found decode_found(const std::string& bytes) {
   return found;
 }
 
+// Other errors than a refusal are those of the reads, if there are any.
+bool has_direct_reads(const source::Source& source, const std::string& file) try {
+  source.open(file, source::Access::direct);
+  return true;
+} catch (const IoError&) {
+  return false;
+}
+
 // How files that are not in the page cache are read; they are all on one filesystem.
 bool reads_directly(const source::Source& source, const std::string& file, const Options& options) {
-  if (options.direct != DirectIo::automatic) return options.direct == DirectIo::on;
+  if (options.direct == DirectIo::off || !has_direct_reads(source, file)) return false;
+  if (options.direct == DirectIo::on) return true;
   const auto handle = source.open(file, source::Access::cached);
   std::optional<std::uint64_t> cached;
   const bool local = handle->is_local();
@@ -227,7 +238,7 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
   });
   format::check_index(listing, contents.catalog);
   return {std::move(contents.catalog), listing.config_json, std::move(contents.sharded_state),
-          cached.value()};
+          cached.value(), pipeline::reads_directly(files, listing.files.front(), {})};
 }
 
 Checkpoint open_checkpoint(const std::string& path) {

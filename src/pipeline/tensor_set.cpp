@@ -43,8 +43,8 @@ std::size_t count_extents(const plan::Schedule& schedule, const std::vector<Name
   return extents;
 }
 
-/// Makes the views of one rank. There may be a million of them, and their tensors are loaded: so
-/// nothing is allocated for each, and nothing is moved.
+/// Makes the views of one rank. There may be a million of them, made when memory is at its peak:
+/// all shapes share one allocation, and views are made in their final order.
 class ViewMaker {
  public:
   ViewMaker(TensorSet::State& state, std::uint32_t shard)

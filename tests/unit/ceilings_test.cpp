@@ -176,6 +176,19 @@ TEST_CASE("a rank that reads nothing does not hide what the others read", "[ceil
   CHECK(near(find(report, Phase::read)->bytes_per_second, 2e9));
 }
 
+TEST_CASE("what is cached by an estimate is read at the rate of what is cached", "[ceilings]") {
+  Report report = sample();
+  for (RankReport& rank : report.ranks) {
+    rank.cached_share.reset();
+    rank.read_choices = {{false, "likely cached", rank.read_bytes}};
+  }
+  report = with_ceilings(report);
+  const Reached* read = find(report, Phase::read);
+  REQUIRE(read);
+  CHECK(read->ceiling == "warm");
+  CHECK(near(read->most, 20e9));
+}
+
 TEST_CASE("what is read straight to its place touches new memory", "[ceilings]") {
   Report report = sample();
   for (RankReport& rank : report.ranks) {

@@ -1,11 +1,13 @@
 // Opening a checkpoint: what it finds out about where its files are.
 #include "pipeline/open.hpp"
 
+#include <cerrno>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "comm/control/control.hpp"
+#include "core/system_call.hpp"
 #include "support/catch.hpp"
 #include "support/safetensors_file.hpp"
 #include "support/temporary_directory.hpp"
@@ -20,9 +22,8 @@ class OtherFiles final : public testing::WrappedFiles {
  public:
   explicit OtherFiles(bool local) : local_(local) {}
 
-  std::unique_ptr<source::Handle> open(const std::string& path,
-                                       source::Access access) const override {
-    return std::make_unique<Other>(files_.open(path, access), local_);
+  std::unique_ptr<source::Handle> open(const std::string& path, source::Access) const override {
+    return std::make_unique<Other>(files_.open(path, source::Access::cached), local_);
   }
 
  private:
@@ -44,6 +45,23 @@ class OtherFiles final : public testing::WrappedFiles {
   bool local_;
 };
 
+/// As on a local filesystem that has direct reads, or refuses them with this errno.
+class LocalFiles final : public testing::WrappedFiles {
+ public:
+  explicit LocalFiles(int refusal = 0) : refusal_(refusal) {}
+
+  std::unique_ptr<source::Handle> open(const std::string& path,
+                                       source::Access access) const override {
+    if (access == source::Access::direct && refusal_ != 0) {
+      core::raise_errno(refusal_, path, "cannot open");
+    }
+    return files_.open(path, source::Access::cached);
+  }
+
+ private:
+  int refusal_;
+};
+
 bool reads_directly(const source::Source& source, const Options& options) {
   const testing::TemporaryDirectory directory;
   const std::string file = directory.write("a.safetensors", testing::raw_file("{}", 0));
@@ -55,7 +73,7 @@ bool reads_directly(const source::Source& source, const Options& options) {
 }  // namespace
 
 TEST_CASE("costs of cold files are those of how they will be read", "[open]") {
-  const source::Source& local = source::files();
+  const LocalFiles local;
   const OtherFiles remote(false);
   const OtherFiles untold(true);
   Options options;
@@ -70,4 +88,14 @@ TEST_CASE("costs of cold files are those of how they will be read", "[open]") {
   options.direct = DirectIo::automatic;
   options.prefetch = true;
   CHECK_FALSE(reads_directly(local, options));
+}
+
+TEST_CASE("where direct reads are refused, costs of cold files are those of buffered ones",
+          "[open]") {
+  Options options;
+  options.tp_plan = "replicate";
+  options.direct = GENERATE(DirectIo::automatic, DirectIo::on);
+  CHECK_FALSE(reads_directly(LocalFiles(EINVAL), options));
+  CHECK_FALSE(reads_directly(LocalFiles(EOPNOTSUPP), options));
+  CHECK_FALSE(reads_directly(LocalFiles(EACCES), options));
 }

@@ -29,6 +29,7 @@
 #include "support/catch.hpp"
 #include "support/device_memory.hpp"
 #include "support/ending_process.hpp"
+#include "support/io_uring.hpp"
 #include "support/locked_memory.hpp"
 #include "support/no_io_uring.hpp"
 #include "support/own_model.hpp"
@@ -39,21 +40,12 @@
 
 using namespace safeshuffle;
 using safeshuffle::testing::AlignedMemory;
+using safeshuffle::testing::has_io_uring;
 using safeshuffle::testing::ScratchDirectory;
 
 namespace {
 
 constexpr std::uint64_t file_size = 100'000;
-
-bool has_io_uring() {
-  try {
-    io::make_uring_engine(1, 1);
-    return true;
-  } catch (const IoError& error) {
-    WARN("skipped: " << error.record().cause);
-    return false;
-  }
-}
 
 /// Files whose direct reads are made from another descriptor.
 class Misdirected final : public testing::WrappedFiles {
