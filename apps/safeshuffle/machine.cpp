@@ -92,9 +92,8 @@ double cached_share(CacheState state, double now) {
   return state == CacheState::now ? now : state == CacheState::warm ? 1 : 0;
 }
 
-PlanOptions planning_for(PlanOptions options, const Cluster& cluster, bool reads_directly) {
-  options.site = site_of(cluster);
-  options.site.reads_directly = reads_directly;
+PlanOptions planning_for(PlanOptions options, const Site& site) {
+  options.site = site;
   return options;
 }
 
@@ -127,12 +126,13 @@ OnCluster plan_on_cluster(const std::vector<std::string>& paths, std::uint32_t w
                              : named_machine(options.machine);
   Cluster cluster = make_cluster(std::move(machine), world, options.nodes,
                                  cached_share(options.cache, checkpoint.cached_share));
-  const bool reads_directly = !options.machine.empty() || checkpoint.reads_directly;
+  Site site = site_of(cluster);
+  site.reads_directly = !options.machine.empty() || checkpoint.reads_directly;
   const TpPlan rules = select_tp_plan(load, checkpoint, world);
   auto targets = select_targets(checkpoint, rules, load, world);
   Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), world,
-                        planning_for(load.plan, cluster, reads_directly));
-  return {std::move(plan), std::move(cluster)};
+                        planning_for(load.plan, site));
+  return {std::move(plan), std::move(cluster), std::move(site)};
 }
 
 std::string text_of(const Cluster& cluster) {

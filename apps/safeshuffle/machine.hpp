@@ -32,6 +32,7 @@ void add_machine_options(CLI::App& parser, MachineOptions& options);
 struct OnCluster {
   Plan plan;
   Cluster cluster;
+  Site site;  ///< what the plan was made by
 };
 
 /// Plans a load of the checkpoint at `paths` by the costs of the selected machine: a built-in one,

@@ -168,7 +168,7 @@ void plan(const PlanCommand& command) {
   print_warnings(plan.warnings());
   std::optional<Prediction> prediction;
   if (command.predict) {
-    prediction = {planned.cluster, predict(plan, site_of(planned.cluster))};
+    prediction = {planned.cluster, predict(plan, planned.site)};
   }
   command.json ? print_json(plan, command.options.selection, prediction)
                : print_table(plan, prediction);

@@ -56,7 +56,7 @@ Found decode_found(const std::string& bytes) {
   return found;
 }
 
-// Other errors than a refusal are those of the reads, if there are any.
+// Errors other than a refusal will recur when the file is read, and are reported then.
 bool has_direct_reads(const source::Source& source, const std::string& file) try {
   source.open(file, source::Access::direct);
   return true;
@@ -66,13 +66,14 @@ bool has_direct_reads(const source::Source& source, const std::string& file) try
 
 // How files that are not in the page cache are read; they are all on one filesystem.
 bool reads_directly(const source::Source& source, const std::string& file, const Options& options) {
-  if (options.direct == DirectIo::off || !has_direct_reads(source, file)) return false;
-  if (options.direct == DirectIo::on) return true;
+  if (options.direct == DirectIo::off) return false;
+  if (options.direct == DirectIo::on) return has_direct_reads(source, file);
   const auto handle = source.open(file, source::Access::cached);
   std::optional<std::uint64_t> cached;
   const bool local = handle->is_local();
   if (local && (handle->cached_bytes(0, 1) || handle->sampled_cached_bytes(0, 1))) cached = 0;
-  return io::automatic_access(local, 1, cached, options.prefetch).direct;
+  return io::automatic_access(local, 1, cached, options.prefetch).direct &&
+         has_direct_reads(source, file);
 }
 
 // Paths of the checkpoint's files, index, config.json and rule file.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iomanip>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -104,20 +105,6 @@ std::string ways_text(const Schedule& schedule, const Geometries& geometries) {
   return text;
 }
 
-struct Candidate {
-  Assignment assignment = Assignment::round_robin;
-  double seconds = 0;
-};
-
-// The first that is not slower by more than the tolerance than any other.
-const Candidate& best(const std::vector<Candidate>& candidates) {
-  const auto faster = [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; };
-  const double least = std::ranges::min_element(candidates, faster)->seconds;
-  return *std::ranges::find_if(candidates, [least](const Candidate& candidate) {
-    return candidate.seconds * (1 - tolerance) <= least;
-  });
-}
-
 std::string estimate_text(double seconds) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(seconds < 10 ? 3 : 0) << seconds << " s";
@@ -155,6 +142,18 @@ void fill_with(Schedule& schedule, const Geometries& geometries, Assignment assi
 }
 
 }  // namespace
+
+const Candidate& best(std::span<const Candidate> candidates) {
+  const double least = std::ranges::min_element(candidates, {}, &Candidate::seconds)->seconds;
+  const auto is_good = [least](const Candidate& candidate) {
+    return candidate.seconds * (1 - tolerance) <= least;
+  };
+  const Candidate& first = candidates.front();
+  if (is_good(first)) return first;
+  return *std::ranges::find_if(candidates, [&](const Candidate& candidate) {
+    return is_good(candidate) && candidate.seconds <= first.seconds * (1 - tolerance);
+  });
+}
 
 void check_site(const Site& site) {
   if (site.nodes == 0) throw ConfigError("the site must have at least 1 node");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "safeshuffle/options.hpp"
 
@@ -9,6 +10,15 @@
 #include "plan/schedule.hpp"
 
 namespace safeshuffle::plan {
+
+struct Candidate {
+  Assignment assignment = Assignment::round_robin;
+  double seconds = 0;  ///< estimated
+};
+
+/// The first candidate, unless another is at least 5 % faster. Then the first of those that are,
+/// skipping any that the fastest beats by more than 5 %. `candidates` must not be empty. Pure.
+const Candidate& best(std::span<const Candidate> candidates);
 
 /// Throws ConfigError.
 void check_site(const Site& site);

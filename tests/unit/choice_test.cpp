@@ -51,6 +51,21 @@ TEST_CASE("even files are dealt in turns, uneven ones so that they are even", "[
   CHECK(chosen({1000}, 1) == Assignment::round_robin);
 }
 
+TEST_CASE("what is chosen instead of round-robin is at least 5 % faster itself", "[choice]") {
+  using plan::Candidate;
+  const auto best = [](double round_robin, double balanced, double sliced) {
+    const std::vector<Candidate> candidates{{Assignment::round_robin, round_robin},
+                                            {Assignment::balanced, balanced},
+                                            {Assignment::sliced, sliced}};
+    return plan::best(candidates).assignment;
+  };
+  CHECK(best(100, 96, 96) == Assignment::round_robin);
+  CHECK(best(100, 97, 94) == Assignment::sliced);
+  CHECK(best(100, 94.5, 94) == Assignment::balanced);
+  CHECK(best(100, 94, 89) == Assignment::sliced);
+  CHECK(best(0, 0, 0) == Assignment::round_robin);
+}
+
 TEST_CASE("what is less than 5 % less even, or faster, makes no difference", "[choice]") {
   Site slow_storage;
   slow_storage.costs.read_cold_direct_rank = 1e6;  // so that nothing else matters
