@@ -92,7 +92,7 @@ void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
     finish_wave(wave);
   }
   await_queue();
-  trace_queue();
+  attempt([&] { queue_trace_.settle([&] { await_queue(); }); });
 }
 
 // Like an allocation, it may not run beside NCCL's kernels: what fills memory may be loaded first.
@@ -207,14 +207,6 @@ void Executor::await_queue() {
     }
     backoff.pause();
   }
-}
-
-void Executor::trace_queue() {
-  attempt([&] {
-    if (!queue_trace_.end()) return;
-    await_queue();
-    queue_trace_.settle();
-  });
 }
 
 // Whether no rank is known to have failed. One that has failed tells the others when they wait for

@@ -79,7 +79,6 @@ class Executor {
   void unpack(const std::vector<PackItem>& items, std::uint32_t wave);
   std::byte* landing() const;
   void await_queue();
-  void trace_queue();
   [[nodiscard]] bool end_together(Transfers& transfers, std::uint32_t wave);
   [[nodiscard]] bool exchange(Transfers& transfers, std::uint32_t wave);
   [[nodiscard]] bool exchange(comm::Exchange exchange, const std::string& what,

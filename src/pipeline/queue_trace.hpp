@@ -32,20 +32,15 @@ class QueueTrace {
     begin_ = std::move(end);
   }
 
-  /// Ends the timeline. Returns whether there is one to `settle`, when the queue is idle again: it
-  /// must be idle now. Throws TransportError.
-  bool end() {
-    if (!work_.empty()) end_ = queue_.mark();
-    return end_ != nullptr;
-  }
-
-  /// Adds all that was noted to the clock's spans. Queues have a clock of their own: the end was
-  /// just now. Throws TransportError.
-  void settle() {
-    const core::Clock::time_point now = core::Clock::now();
+  /// Adds all that was noted to the clock's spans. `await_queue` returns once the queue is idle.
+  /// Throws TransportError, and what `await_queue` throws.
+  template <class Await>
+  void settle(const Await& await_queue) {
+    if (work_.empty()) return;
+    const Meeting last = compare_clocks(await_queue);
     const auto time = [&](const device::QueueMark& mark) {
-      const std::chrono::duration<double> ago(mark.seconds_until(*end_));
-      return now - std::chrono::duration_cast<core::Clock::duration>(ago);
+      const std::chrono::duration<double> ago(mark.seconds_until(*last.mark));
+      return last.time - std::chrono::duration_cast<core::Clock::duration>(ago);
     };
     for (const Work& work : work_) {
       clock_.note(Span::Track::stream, work.name, time(*work.begin), time(*work.end));
@@ -59,10 +54,32 @@ class QueueTrace {
     std::shared_ptr<const device::QueueMark> end;
   };
 
+  /// When the queue came to a mark, by our clock.
+  struct Meeting {
+    std::unique_ptr<const device::QueueMark> mark;
+    core::Clock::time_point time;
+    core::Clock::duration error = core::Clock::duration::max();
+  };
+
+  /// Queues have a clock of their own. That they came to a mark is seen some time later, so the
+  /// mark counts of which that was seen soonest.
+  template <class Await>
+  Meeting compare_clocks(const Await& await_queue) {
+    await_queue();
+    Meeting best;
+    for (int tries = 0; tries < 8; ++tries) {
+      const core::Clock::time_point begin = core::Clock::now();
+      auto mark = queue_.mark();
+      await_queue();
+      const core::Clock::duration error = (core::Clock::now() - begin) / 2;
+      if (error < best.error) best = {std::move(mark), begin + error, error};
+    }
+    return best;
+  }
+
   device::Queue& queue_;
   PhaseClock& clock_;
   std::shared_ptr<const device::QueueMark> begin_;
-  std::shared_ptr<const device::QueueMark> end_;
   std::vector<Work> work_;
 };
 

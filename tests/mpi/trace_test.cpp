@@ -31,6 +31,9 @@ namespace {
 
 constexpr std::uint64_t window = 4096;
 
+/// More than that by which the clock of a GPU is misread, even on a busy machine.
+constexpr std::chrono::milliseconds clock_error{20};
+
 /// Files that do not tell what is cached, so that all is read by threads, with a hook before and
 /// one after each read.
 class HookedFiles final : public WrappedFiles {
@@ -249,8 +252,10 @@ TEST_CASE("a wave is copied, packed and exchanged while the next is read", "[loa
   const HookedFiles files([&](const std::string& path, std::uint64_t offset) {
     if (first.begins(path, offset)) next_is_read.wait();
     if (held.begins(path, offset)) {
+      std::this_thread::sleep_for(clock_error);
       next_is_read.give();
       slab_is_free.wait();
+      std::this_thread::sleep_for(clock_error);
     }
     if (after.begins(path, offset)) slab_is_free.give();
   });
