@@ -61,7 +61,7 @@ struct ReadChoice {
   std::uint64_t bytes = 0;
 };
 
-/// What the page cache has of the bytes that a rank reads (RankReport::read_bytes).
+/// What the page cache has of the bytes that a rank reads (RankSummary::read_bytes).
 struct CacheUse {
   std::uint64_t before = 0;   ///< before any rank reads a tensor; what reading headers brought too
   std::uint64_t after = 0;    ///< at the end of the load

@@ -232,7 +232,7 @@ class BatchReader final : public Reader {
     void note_read() noexcept {
       if (auto file = reading_->left_in()) {
         const bool mapped = reading_->mapping() != nullptr;
-        reader_.note_left(task_, std::move(file), reading_->mapping());
+        reader_.note_left(task_, std::move(file), *reading_);
         if (!mapped) return;
       }
       reader_.note(task_.batch, {reading_->worker(), begun_, core::Clock::now()});
@@ -258,13 +258,12 @@ class BatchReader final : public Reader {
     return task.piece.may_leave && (options_.engine != IoEngine::mmap || keeps_open(task));
   }
 
-  void note_left(const Task& task, std::shared_ptr<File> file,
-                 std::shared_ptr<const Mapping> mapping) noexcept {
+  void note_left(const Task& task, std::shared_ptr<File> file, const RangeRead& range) noexcept {
     if (!keeps_open(task)) file.reset();
     const Piece& piece = task.piece;
     const std::scoped_lock lock(mutex_);
     task.batch.left.push_back({&files_, piece.file, piece.offset, piece.bytes, piece.destination,
-                               std::move(file), std::move(mapping)});
+                               std::move(file), range.mapping(), range.choice()});
   }
 
   /// One piece from slot to device, unless it could not be read.
@@ -397,6 +396,11 @@ void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to) {
   const auto opened = range.kept_open ? nullptr : range.files->open(range.file);
   const File& file = opened ? *opened : *range.kept_open;
   source::read(file.buffered(), file.info().path, range.offset + skip, to);
+}
+
+void note_unread(const LeftRange& range, std::uint64_t bytes) {
+  range.files->recorder().unread(range.files->info(range.file).path, bytes,
+                                 range.mapping != nullptr, range.choice);
 }
 
 void check_unchanged(const LeftRange& range, const source::Source& source) {

@@ -26,6 +26,8 @@ class Files {
   Files(std::vector<FileInfo> infos, const ReaderOptions& options, const source::Source& source,
         PathRecorder& recorder, device::DeviceReads* device);
 
+  PathRecorder& recorder() const noexcept { return recorder_; }
+
   /// How many are kept open.
   std::size_t capacity() const noexcept { return capacity_; }
 

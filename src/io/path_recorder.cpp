@@ -62,6 +62,15 @@ void PathRecorder::unmapped(const std::string& file, std::uint64_t bytes,
   if (reads.map_fallback.empty()) reads.map_fallback = obstacle;
 }
 
+void PathRecorder::unread(const std::string& file, std::uint64_t bytes, bool mapped,
+                          std::string_view choice) {
+  const std::scoped_lock lock(mutex_);
+  Reads& reads = reads_[file];
+  reads.buffered -= bytes;
+  if (mapped) reads.mapped -= bytes;
+  if (!choice.empty()) choices_[{false, std::string(choice)}] -= bytes;
+}
+
 void PathRecorder::begin_mapping(std::uint64_t bytes) {
   const std::scoped_lock lock(mutex_);
   mapped_now_ += bytes;

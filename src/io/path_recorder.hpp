@@ -36,6 +36,10 @@ class PathRecorder {
   /// So many bytes that count as mapped are read in another way after all.
   void unmapped(const std::string& file, std::uint64_t bytes, const std::string& obstacle);
 
+  /// So many bytes that count as read through the page cache, and as mapped if they are `mapped`,
+  /// were not read after all; `choice` is that of their range.
+  void unread(const std::string& file, std::uint64_t bytes, bool mapped, std::string_view choice);
+
   /// So many bytes of files are mapped now, and no longer are.
   void begin_mapping(std::uint64_t bytes);
   void end_mapping(std::uint64_t bytes);

@@ -46,6 +46,9 @@ class RangeRead {
   /// The range in memory, if it was left there.
   std::shared_ptr<const Mapping> mapping() const { return mapping_; }
 
+  /// Why it is read as it is; as in PathRecorder::Range.
+  std::string_view choice() const noexcept { return choice_.reason; }
+
   /// What is in device memory already.
   device::StagingSlot::Part on_device() const noexcept { return on_device_; }
 

@@ -49,6 +49,7 @@ struct LeftRange {
   std::byte* destination = nullptr;             ///< where it would have been read to
   std::shared_ptr<File> kept_open;              ///< null: the file is opened again to read from it
   std::shared_ptr<const Mapping> mapping = {};  ///< with IoEngine::mmap; null: it is read by pread
+  std::string_view choice = {};                 ///< as in PathRecorder::Range
 };
 
 /// To be called right before the range is used: see Mapping. If another process is waiting to
@@ -61,6 +62,9 @@ const std::byte* view(const LeftRange& range, std::uint64_t skip) noexcept;
 
 /// Fills `to` with the bytes of the range from `skip` on. Thread-safe. Throws IoError.
 void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to);
+
+/// So many of its bytes were not read: IoPath counts all of a range until it is told.
+void note_unread(const LeftRange& range, std::uint64_t bytes);
 
 /// Throws IoError if its file is no longer the one described: to be called after its last `read`.
 void check_unchanged(const LeftRange& range, const source::Source& source);

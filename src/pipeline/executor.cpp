@@ -176,7 +176,9 @@ void Executor::pack(const std::vector<PackItem>& items, std::uint32_t wave) {
     packer_->pack(items, {buffers_->slabs[plan::slab_of(schedule_, wave)].get(),
                           buffers_->arena.get(), buffers_->pack_buffer.get(), source});
     if (!items.empty()) queue_trace_.note("pack", wave);
-    if (source != nullptr) source->check_unchanged(source_);
+    if (source == nullptr) return;
+    source->check_unchanged(source_);
+    source->note_unread();
   });
   reader_.drop_source();
 }

@@ -14,7 +14,7 @@ const std::byte* end_of(const io::LeftRange& range) {
 }  // namespace
 
 FileSlab::FileSlab(const std::byte* slab, std::vector<io::LeftRange> left)
-    : slab_(slab), left_(std::move(left)) {
+    : slab_(slab), left_(std::move(left)), asked_(left_.size()) {
   for (io::LeftRange& range : left_) io::give_up_unsafe_mapping(range);
 }
 
@@ -24,7 +24,10 @@ const std::byte* FileSlab::view(std::uint64_t offset, std::uint64_t bytes) const
   const auto range = std::ranges::upper_bound(left_, at, {}, end_of);
   if (range == left_.end() || end <= range->destination) return at;
   if (at < range->destination || end_of(*range) < end) return nullptr;
-  return io::view(*range, static_cast<std::uint64_t>(at - range->destination));
+  const auto skip = static_cast<std::uint64_t>(at - range->destination);
+  const std::byte* const mapped = io::view(*range, skip);
+  if (mapped != nullptr) count(range, bytes);
+  return mapped;
 }
 
 void FileSlab::read(std::uint64_t offset, std::span<std::byte> to) const {
@@ -38,12 +41,25 @@ void FileSlab::read(std::uint64_t offset, std::span<std::byte> to) const {
     const auto bytes = std::min(to.size(), static_cast<std::size_t>(end - at));
     if (left) {
       io::read(*range, static_cast<std::uint64_t>(at - range->destination), to.first(bytes));
+      count(range, bytes);
       ++range;
     } else {
       std::copy_n(at, bytes, to.begin());
     }
     to = to.subspan(bytes);
     at += bytes;
+  }
+}
+
+void FileSlab::count(Ranges::const_iterator range, std::uint64_t bytes) const {
+  asked_[static_cast<std::size_t>(range - left_.begin())].fetch_add(bytes,
+                                                                    std::memory_order_relaxed);
+}
+
+void FileSlab::note_unread() const {
+  for (std::size_t i = 0; i < left_.size(); ++i) {
+    const std::uint64_t asked = asked_[i].load(std::memory_order_relaxed);
+    if (asked < left_[i].bytes) io::note_unread(left_[i], left_[i].bytes - asked);
   }
 }
 

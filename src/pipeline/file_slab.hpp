@@ -1,6 +1,7 @@
 // A slab of which parts were left in their files.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,9 +26,17 @@ class FileSlab final : public device::PackSource {
   /// Throws IoError if a file is no longer the one described, after the last `read`.
   void check_unchanged(const source::Source& source) const;
 
+  /// Tells the reader which part of what was left nobody has asked for, such as gaps between rows.
+  void note_unread() const;
+
  private:
+  using Ranges = std::vector<io::LeftRange>;
+
+  void count(Ranges::const_iterator range, std::uint64_t bytes) const;
+
   const std::byte* slab_;
-  std::vector<io::LeftRange> left_;
+  Ranges left_;
+  mutable std::vector<std::atomic<std::uint64_t>> asked_;  // bytes, by range that was left
 };
 
 }  // namespace safeshuffle::pipeline

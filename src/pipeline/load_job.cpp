@@ -161,7 +161,6 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.read_busy_seconds = executor.reader().busy_seconds();
   report.read_hidden_seconds = std::max(
       0.0, report.read_busy_seconds - report.phases[static_cast<std::size_t>(Phase::read)]);
-  report.read_bytes = planned.read_bytes;
   report.sent_bytes = planned.sent_bytes;
   report.received_bytes = planned.received_bytes;
   report.kept_bytes = planned.kept_bytes;
@@ -172,6 +171,7 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.peak_pinned_bytes = executor.reader().pinned_bytes() + report.packer_device_bytes;
   report.peak_resident_bytes = core::peak_resident_bytes();
   const io::IoPath path = executor.reader().io_path();
+  report.read_bytes = path.direct_bytes + path.buffered_bytes;
   const Reading& reading = executor.reader().reading();
   report.reader_cpus = core::cpu_list(reading.cpus);
   report.reader_threads = reading.threads;

@@ -225,6 +225,34 @@ TEST_CASE("slices are dropped only when all ranks have read theirs", "[load][pag
   if (is_last_rank()) CHECK(is_most(kept, slice));
 }
 
+TEST_CASE("gaps between rows that are read one by one do not count as read", "[load][page_cache]") {
+  if (tests_gpus()) return;                     // what they read goes through slabs
+  const auto columns = GENERATE(8192U, 1024U);  // the shorter rows are read jointly
+  const SharedModel model({make_catalog({{{"cut", DType::F32, {(1U << 19) / columns, columns}}}}),
+                           {cut(1, columns, true)}});
+  const FileInfo& file = model.catalog.files()[0];
+  const WarmRange warm(file.path, 0, file.size);
+  if (cached_bytes_of(file.path) != file.size) {
+    WARN("skipped: the system does not say what is cached");
+    return;
+  }
+  PlanOptions planned;
+  planned.assignment = Assignment::sliced;
+  Options options;
+  options.io = GENERATE(IoEngine::automatic, IoEngine::mmap);
+  const Plan plan = model.plan(planned);
+  const Report report = load(plan, shared_group(), options).report();
+  for (const RankReport& rank : report.ranks) {
+    CAPTURE(columns, rank.rank);
+    const bool jointly = columns == 1024 && world_size() != 1;
+    CHECK((rank.read_bytes > rank.kept_bytes) == jointly);
+    CHECK(rank.read_bytes >= rank.kept_bytes);
+    CHECK(rank.read_bytes <= plan.ranks()[rank.rank].read_bytes);
+    CHECK(rank.buffered_bytes == rank.read_bytes);
+    for (const ReadChoice& choice : rank.read_choices) CHECK(choice.bytes == rank.read_bytes);
+  }
+}
+
 TEST_CASE("a load that drops nothing leaves what it reads through the page cache",
           "[load][page_cache]") {
   const ColdModel cold;

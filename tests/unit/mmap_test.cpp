@@ -327,6 +327,21 @@ TEST_CASE("mappings keep few files open, and end with what was left", "[mmap]") 
   }
 }
 
+TEST_CASE("what nobody asks for of what was left does not count as read", "[mmap]") {
+  Bench bench;
+  const pipeline::FileSlab slab(bench.memory.data(), bench.leave());
+  std::vector<std::byte> bytes(chunk + 100);
+  slab.read(0, bytes);
+  slab.read(0, std::span(bytes).first(chunk));  // of a range no more than all counts
+  REQUIRE(slab.view(3 * chunk + 1, 50) != nullptr);
+  CHECK(slab.view(4 * chunk - 1, 2) == nullptr);  // not in one mapping
+  CHECK(bench.reader->path().buffered_bytes == file_size);
+  slab.note_unread();
+  const io::IoPath path = bench.reader->path();
+  CHECK(path.buffered_bytes == chunk + 100 + 50);
+  CHECK(path.mapped_bytes == path.buffered_bytes);
+}
+
 TEST_CASE("a file that another process truncates while it is mapped is read instead", "[mmap]") {
   Bench bench;
   std::vector<io::LeftRange> left = bench.leave();

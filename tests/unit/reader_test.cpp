@@ -613,6 +613,11 @@ TEST_CASE("what the page cache has may be left there", "[io]") {
   const io::IoPath path = bench.reader->path();
   CHECK(path.buffered_bytes + path.direct_bytes == file_size);
   CHECK(path.buffered_bytes >= left);
+  for (const io::LeftRange& range : status.left) note_unread(range, 1);
+  const io::IoPath less = bench.reader->path();
+  CHECK(less.buffered_bytes == path.buffered_bytes - status.left.size());
+  const std::pair<bool, std::string> reason{false, "cached"};
+  if (left != 0) CHECK(less.choices.at(reason) == path.choices.at(reason) - status.left.size());
 }
 
 TEST_CASE("what was left does not keep many files open", "[io]") {
