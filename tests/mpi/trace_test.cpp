@@ -17,6 +17,8 @@
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/loader.hpp"
 
+#include "comm/control/control.hpp"
+#include "comm/exchange/transport.hpp"
 #include "core/deadline.hpp"
 #include "pipeline/load_job.hpp"
 #include "support/catch.hpp"
@@ -100,19 +102,60 @@ RandomModel columns_model(std::uint32_t files) {
   return {make_catalog(made), std::vector<Placement>(files, cut(1, 128, true))};
 }
 
-/// From one reader thread to another.
+/// From one thread to another.
 class Signal {
  public:
   void give() { given_.set_value(); }
   void wait() {
     if (future_.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
-      throw IoError("reading waits for what should go on beside it");
+      throw IoError("waited for what should go on meanwhile");
     }
   }
 
  private:
   std::promise<void> given_;
   std::future<void> future_ = given_.get_future();
+};
+
+/// That of the shared group, with a hook before and one after it connects.
+class HookedTransport final : public comm::Transport {
+ public:
+  using Hook = std::function<void()>;
+
+  HookedTransport(Hook before, Hook after) : before_(std::move(before)), after_(std::move(after)) {}
+
+  std::string name() const override { return inner_.name(); }
+  bool runs_on_device() const noexcept override { return inner_.runs_on_device(); }
+  std::uint64_t device_bytes() const noexcept override { return inner_.device_bytes(); }
+  std::unique_ptr<comm::Pending> exchange(comm::Exchange exchange, device::Queue& queue) override {
+    return inner_.exchange(std::move(exchange), queue);
+  }
+  std::unique_ptr<comm::Pending> connect(device::Queue& queue) override {
+    before_();
+    return std::make_unique<Connecting>(inner_.connect(queue), after_);
+  }
+
+ private:
+  class Connecting final : public comm::Pending {
+   public:
+    Connecting(std::unique_ptr<comm::Pending> inner, const Hook& after)
+        : inner_(std::move(inner)), after_(after) {}
+
+    bool done() override {
+      if (inner_ && !inner_->done()) return false;
+      after_();
+      return true;
+    }
+    bool failed() const override { return inner_ && inner_->failed(); }
+
+   private:
+    const std::unique_ptr<comm::Pending> inner_;
+    const Hook& after_;
+  };
+
+  comm::Transport& inner_ = shared_group().transport();
+  const Hook before_;
+  const Hook after_;
 };
 
 void wait_for_file(const std::string& path) {
@@ -123,14 +166,13 @@ void wait_for_file(const std::string& path) {
   }
 }
 
-Report trace(const source::Source& source, const SharedModel& model) {
+Report trace(const source::Source& source, const SharedModel& model,
+             const Communicator& group = shared_group()) {
   Options options;
   options.trace = true;
   options.direct = DirectIo::off;
   options.threads = 2;
-  return pipeline::LoadJob(source, model.plan(with_window(window)), shared_group(), options)
-      .run()
-      .report();
+  return pipeline::LoadJob(source, model.plan(with_window(window)), group, options).run().report();
 }
 
 double end(const Span& span) {
@@ -238,6 +280,24 @@ TEST_CASE("the wave after the next is read while a wave is exchanged", "[load][t
   const Span read = numbered_spans(report.ranks[0], Span::Track::posix, "wave").at(3);
   CHECK(read.begin > end(exchanges.at(0)));
   CHECK(end(read) < end(exchanges.at(1)));
+}
+
+TEST_CASE("peers are connected while the first wave is read", "[load][trace]") {
+  const SharedModel model(plain_model(world_size()));
+  const WaveRange first(model, world_rank(), 0);
+  Signal reads;
+  Signal is_connected;
+  const HookedFiles files([&](const std::string& path, std::uint64_t offset) {
+    if (!first.begins(path, offset)) return;
+    reads.give();
+    is_connected.wait();
+  });
+  const std::shared_ptr<comm::Control> control(std::shared_ptr<void>(),
+                                               &shared_group().control());  // not owned
+  const auto transport =
+      std::make_shared<HookedTransport>([&] { reads.wait(); }, [&] { is_connected.give(); });
+  const Communicator group(control, transport, shared_group().device_handle());
+  CHECK_NOTHROW(trace(files, model, group));
 }
 
 TEST_CASE("a wave is copied, packed and exchanged while the next is read", "[load][trace]") {
