@@ -19,7 +19,9 @@
 
 #include "comm/control/control.hpp"
 #include "comm/exchange/transport.hpp"
+#include "core/arithmetic.hpp"
 #include "core/deadline.hpp"
+#include "core/page.hpp"
 #include "pipeline/load_job.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
@@ -85,11 +87,10 @@ struct WaveRange {
       : path(model_file(model.path(), file)),
         begin(model.catalog.find(numbered("cut", file))->file_offset + wave * window) {}
 
-  bool has(const std::string& other, std::uint64_t offset) const {
-    return other == path && offset >= begin && offset < begin + window;
-  }
-  bool begins(const std::string& other, std::uint64_t offset) const {
-    return other == path && offset == begin;
+  /// Whether a call reads it. Direct ones read the whole of its pages.
+  bool is_read(const std::string& other, std::uint64_t offset) const {
+    return other == path &&
+           (offset == begin || offset == core::align_down(begin, core::page_bytes));
   }
 };
 
@@ -170,9 +171,14 @@ Report trace(const source::Source& source, const SharedModel& model,
              const Communicator& group = shared_group()) {
   Options options;
   options.trace = true;
-  options.direct = DirectIo::off;
+  options.direct = GENERATE(DirectIo::off, DirectIo::on);
   options.threads = 2;
-  return pipeline::LoadJob(source, model.plan(with_window(window)), group, options).run().report();
+  const Report report =
+      pipeline::LoadJob(source, model.plan(with_window(window)), group, options).run().report();
+  if (options.direct == DirectIo::on && report.ranks[0].direct_bytes == 0) {
+    WARN("no direct reads on the filesystem of " << model.path());
+  }
+  return report;
 }
 
 double end(const Span& span) {
@@ -270,10 +276,10 @@ TEST_CASE("the wave after the next is read while a wave is exchanged", "[load][t
   const std::string marker = model.directory / "read-ahead";
   const HookedFiles files(
       [&](const std::string& path, std::uint64_t offset) {
-        if (held.has(path, offset)) wait_for_file(marker);
+        if (held.is_read(path, offset)) wait_for_file(marker);
       },
       [&](const std::string& path, std::uint64_t offset) {
-        if (ahead.has(path, offset)) std::ofstream(marker).put('!');
+        if (ahead.is_read(path, offset)) std::ofstream(marker).put('!');
       });
   const Report report = trace(files, model);
   const std::vector<Span> exchanges = exchanges_of(report.ranks[0]);
@@ -288,7 +294,7 @@ TEST_CASE("peers are connected while the first wave is read", "[load][trace]") {
   Signal reads;
   Signal is_connected;
   const HookedFiles files([&](const std::string& path, std::uint64_t offset) {
-    if (!first.begins(path, offset)) return;
+    if (!first.is_read(path, offset)) return;
     reads.give();
     is_connected.wait();
   });
@@ -310,14 +316,14 @@ TEST_CASE("a wave is copied, packed and exchanged while the next is read", "[loa
   Signal next_is_read;
   Signal slab_is_free;
   const HookedFiles files([&](const std::string& path, std::uint64_t offset) {
-    if (first.begins(path, offset)) next_is_read.wait();
-    if (held.begins(path, offset)) {
+    if (first.is_read(path, offset)) next_is_read.wait();
+    if (held.is_read(path, offset)) {
       std::this_thread::sleep_for(clock_error);
       next_is_read.give();
       slab_is_free.wait();
       std::this_thread::sleep_for(clock_error);
     }
-    if (after.begins(path, offset)) slab_is_free.give();
+    if (after.is_read(path, offset)) slab_is_free.give();
   });
   const RankReport rank = trace(files, model).ranks[world_rank()];
   const Span read = numbered_spans(rank, Span::Track::posix, "wave").at(1);
