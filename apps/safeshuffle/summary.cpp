@@ -127,20 +127,19 @@ std::string choices_line(const Report& report) {
 /// did not care.
 std::string cache_line(const Report& report) {
   CacheUse sum;
-  std::uint64_t read = 0;
   double seconds = 0;  // of the slowest
   for (const RankReport& rank : report.ranks) {
     if (!rank.cache) return {};
+    sum.planned += rank.cache->planned;
     sum.before += rank.cache->before;
     sum.after += rank.cache->after;
     sum.dropped += rank.cache->dropped;
     sum.unknown += rank.cache->unknown;
-    read += rank.read_bytes;
     seconds = std::max(seconds, rank.read_busy_seconds);
   }
   std::string text =
-      fmt::format("page cache: had {} of the {} read, has {} at the end", format_size(sum.before),
-                  format_size(read), format_size(sum.after));
+      fmt::format("page cache: had {} of {}, has {} at the end", format_size(sum.before),
+                  format_size(sum.planned), format_size(sum.after));
   if (sum.unknown != 0) text += fmt::format(" ({} not known)", format_size(sum.unknown));
   if (sum.dropped != 0) text += fmt::format("; dropped {}", format_size(sum.dropped));
   text += fmt::format("; reading took {:.{}f} s", seconds, decimals(report));

@@ -61,8 +61,9 @@ struct ReadChoice {
   std::uint64_t bytes = 0;
 };
 
-/// What the page cache has of the bytes that a rank reads (RankSummary::read_bytes).
+/// What the page cache has of the bytes that a rank is planned to read.
 struct CacheUse {
+  std::uint64_t planned = 0;  ///< all of these; RankReport::read_bytes can be less
   std::uint64_t before = 0;   ///< before any rank reads a tensor; what reading headers brought too
   std::uint64_t after = 0;    ///< at the end of the load
   std::uint64_t dropped = 0;  ///< with Options::drop_cache_behind: dropped behind the load

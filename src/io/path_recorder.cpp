@@ -68,7 +68,10 @@ void PathRecorder::unread(const std::string& file, std::uint64_t bytes, bool map
   Reads& reads = reads_[file];
   reads.buffered -= bytes;
   if (mapped) reads.mapped -= bytes;
-  if (!choice.empty()) choices_[{false, std::string(choice)}] -= bytes;
+  if (choice.empty()) return;
+  const auto chosen = choices_.find({false, std::string(choice)});
+  chosen->second -= bytes;
+  if (chosen->second == 0) choices_.erase(chosen);
 }
 
 void PathRecorder::begin_mapping(std::uint64_t bytes) {

@@ -252,6 +252,7 @@ CacheUse CacheFootprint::use(const comm::Heartbeat& beat) const {
   for (const auto& [file, ranges] : reads_) {
     const Ranges* const before = before_.of(file);
     const auto after = before_.now(file);
+    use.planned += size_of(ranges);
     if (before == nullptr || !after) {
       use.unknown += size_of(ranges);
     } else {

@@ -93,9 +93,14 @@ bool is_cached(const ReadChoice& choice) {
   return choice.reason == "cached" || choice.reason == "likely cached";
 }
 
-/// What was found in the page cache may have been read ahead by the load itself.
+/// What was found in the page cache may have been read ahead by the load itself. What was there
+/// before includes gaps between rows that were not read: as many, it is assumed, as of all bytes.
 std::uint64_t warm_bytes(const RankReport& rank, const ReadChoice& cached) {
-  return rank.cache ? std::min(cached.bytes, rank.cache->before) : cached.bytes;
+  if (!rank.cache || rank.cache->planned == 0) return cached.bytes;
+  const double part_read =
+      static_cast<double>(rank.read_bytes) / static_cast<double>(rank.cache->planned);
+  const double before = static_cast<double>(rank.cache->before) * std::min(1.0, part_read);
+  return std::min(cached.bytes, static_cast<std::uint64_t>(before));
 }
 
 void add_bytes(const RankReport& rank, ReadBytes& sum) {

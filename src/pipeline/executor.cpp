@@ -92,7 +92,10 @@ void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
     finish_wave(wave);
   }
   await_queue();
-  attempt([&] { queue_trace_.settle([&] { await_queue(); }); });
+  attempt([&] {
+    const PhaseScope scope(clock_, Phase::pack);
+    queue_trace_.settle([&] { await_queue(); });
+  });
 }
 
 // Like an allocation, it may not run beside NCCL's kernels: what fills memory may be loaded first.

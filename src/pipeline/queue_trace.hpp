@@ -61,8 +61,8 @@ class QueueTrace {
     core::Clock::duration error = core::Clock::duration::max();
   };
 
-  /// Queues have a clock of their own. That they came to a mark is seen some time later, so the
-  /// mark counts of which that was seen soonest.
+  /// Queues have a clock of their own, and reach a mark some time before we see it. Of several
+  /// marks, this is the one that was seen soonest after it was set.
   template <class Await>
   Meeting compare_clocks(const Await& await_queue) {
     await_queue();

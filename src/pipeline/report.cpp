@@ -71,7 +71,8 @@ nlohmann::ordered_json choices_json(const std::vector<ReadChoice>& choices) {
 }
 
 nlohmann::ordered_json cache_json(const CacheUse& cache) {
-  return {{"before_bytes", cache.before},
+  return {{"planned_bytes", cache.planned},
+          {"before_bytes", cache.before},
           {"after_bytes", cache.after},
           {"dropped_bytes", cache.dropped},
           {"unknown_bytes", cache.unknown}};
@@ -217,8 +218,8 @@ std::string encode(const RankReport& rank) {
   out.put(std::uint64_t{rank.reader_threads}).put(rank.reader_chunk);
   out.put(std::uint64_t{rank.cached_share.has_value()}).put(rank.cached_share.value_or(0));
   const CacheUse cache = rank.cache.value_or(CacheUse{});
-  out.put(std::uint64_t{rank.cache.has_value()}).put(cache.before).put(cache.after);
-  out.put(cache.dropped).put(cache.unknown);
+  out.put(std::uint64_t{rank.cache.has_value()}).put(cache.planned);
+  out.put(cache.before).put(cache.after).put(cache.dropped).put(cache.unknown);
   out.put(std::uint64_t{rank.fallbacks.size()});
   for (const std::string& fallback : rank.fallbacks) out.put(fallback);
   out.put(std::uint64_t{rank.read_choices.size()});
@@ -244,6 +245,7 @@ ReadChoice decode_choice(core::WireReader& in) {
 
 CacheUse decode_cache_use(core::WireReader& in) {
   CacheUse cache;
+  cache.planned = in.number();
   cache.before = in.number();
   cache.after = in.number();
   cache.dropped = in.number();

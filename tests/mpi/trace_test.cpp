@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -35,7 +36,7 @@ namespace {
 
 constexpr std::uint64_t window = 4096;
 
-/// More than that by which the clock of a GPU is misread, even on a busy machine.
+/// More than the error in reading a GPU's clock, even on a busy machine.
 constexpr std::chrono::milliseconds clock_error{20};
 
 /// Files that do not tell what is cached, so that all is read by threads, with a hook before and
@@ -106,7 +107,9 @@ RandomModel columns_model(std::uint32_t files) {
 /// From one thread to another.
 class Signal {
  public:
-  void give() { given_.set_value(); }
+  void give() {
+    std::call_once(once_, [this] { given_.set_value(); });
+  }
   void wait() {
     if (future_.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
       throw IoError("waited for what should go on meanwhile");
@@ -114,6 +117,7 @@ class Signal {
   }
 
  private:
+  std::once_flag once_;
   std::promise<void> given_;
   std::future<void> future_ = given_.get_future();
 };
@@ -344,7 +348,7 @@ TEST_CASE("a GPU's row tells what its stream does, in order", "[load][trace]") {
   const HookedFiles files;
   const Report report = trace(files, model);
   for (const RankReport& rank : report.ranks) {
-    // GPUs count milliseconds in a float, from a clock of their own that is read once.
+    // GPUs count milliseconds in a float.
     constexpr double rounding = 1e-5;
     const auto exchanges = numbered_spans(rank, Span::Track::stream, "exchange");
     CHECK(exchanges.size() == report.waves);

@@ -125,22 +125,25 @@ class Load(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(f"\nsaved {case.shards} file", result.stdout)
         if case.assign != "mixed":  # its plan depends on the device, and on what is cached right now
-            self.assert_as_planned(
-                report, command.run("plan", *choices, "--world", case.ranks, "--json")
-            )
+            planned = command.run("plan", *choices, "--world", case.ranks, "--json")
+            self.assert_as_planned(report, planned, case)
         self.assert_only_needed_is_read(report, case)
         names = [f"model-rank-{rank}-part-0.safetensors" for rank in range(case.shards)]
         self.assertEqual(sorted(path.name for path in saved.iterdir()), names)
         return [saved / name for name in names]
 
-    def assert_as_planned(self, report, planned):
+    def assert_as_planned(self, report, planned, case):
         report, plan = json.loads(report.read_text(encoding="utf-8")), json.loads(planned.stdout)
         self.assertEqual((report["plan_hash"], report["waves"]), (plan["hash"], plan["waves"]))
         for loaded, rank in zip(report["ranks"], plan["ranks"], strict=True):
-            for count in ("read_bytes", "sent_bytes", "received_bytes", "kept_bytes"):
+            for count in ("sent_bytes", "received_bytes", "kept_bytes"):
                 self.assertEqual(loaded[count], rank[count], count)
+            if case.assign == "sliced" and "--direct" not in case.options:  # most gaps are not read
+                self.assertLessEqual(loaded["read_bytes"], rank["read_bytes"])
+            else:
+                self.assertEqual(loaded["read_bytes"], rank["read_bytes"])
             self.assertEqual(
-                loaded["io"]["direct_bytes"] + loaded["io"]["buffered_bytes"], rank["read_bytes"]
+                loaded["io"]["direct_bytes"] + loaded["io"]["buffered_bytes"], loaded["read_bytes"]
             )
             beside = loaded["transport_device_bytes"] + loaded["packer_device_bytes"]
             planned = loaded["peak_device_bytes"] - beside

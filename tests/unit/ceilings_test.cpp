@@ -137,7 +137,7 @@ TEST_CASE("what was prefetched was cold, read ahead or not", "[ceilings]") {
   Report report = sample();
   for (RankReport& rank : report.ranks) {
     rank.read_choices = {{false, "prefetch", rank.buffered_bytes - 1000}, {false, "cached", 1000}};
-    rank.cache = CacheUse{};
+    rank.cache = CacheUse{.planned = rank.read_bytes};
   }
   CHECK(find(with_ceilings(report), Phase::read) != nullptr);
   report = with_ceilings(report);
@@ -152,7 +152,8 @@ TEST_CASE("the time of direct reads is estimated beside prefetching", "[ceilings
   CHECK_FALSE(with_ceilings(report).ceilings->seconds_without_prefetch);
   for (RankReport& rank : report.ranks) {
     rank.read_choices = {{false, "prefetch", 3'000'000'000}, {false, "cached", 1'000'000'000}};
-    rank.cache = CacheUse{.before = 1'000'000'000, .after = 4'000'000'000};
+    rank.cache =
+        CacheUse{.planned = rank.read_bytes, .before = 1'000'000'000, .after = rank.read_bytes};
   }
   const auto seconds = [&] { return with_ceilings(report).ceilings->seconds_without_prefetch; };
   REQUIRE(seconds());
@@ -164,6 +165,8 @@ TEST_CASE("the time of direct reads is estimated beside prefetching", "[ceilings
       0.85));
   report.ranks[1].host = "b";
   CHECK(near(*seconds(), 0.425));
+  for (RankReport& rank : report.ranks) rank.cache->planned *= 2;  // half of it gaps, not read
+  CHECK(near(*seconds(), (7.0 / 8 + 1.0 / 20) / 2));
   CHECK_FALSE(with_ceilings(report, {.read_cold_buffered_node = 5e9, .read_warm_node = 20e9})
                   .ceilings->seconds_without_prefetch);
 }
@@ -310,11 +313,12 @@ TEST_CASE("ranks tell each other what is cached", "[ceilings]") {
   rank.cached_share.reset();
   CHECK_FALSE(pipeline::decode_rank_report(pipeline::encode(rank)).cached_share);
   CHECK_FALSE(pipeline::decode_rank_report(pipeline::encode(rank)).cache);
-  rank.cache = CacheUse{.before = 1, .after = 2, .dropped = 3, .unknown = 4};
+  rank.cache = CacheUse{.planned = 5, .before = 1, .after = 2, .dropped = 3, .unknown = 4};
   rank.fallbacks = {"a"};
   const RankReport decoded = pipeline::decode_rank_report(pipeline::encode(rank));
   CHECK(decoded.fallbacks == rank.fallbacks);
   REQUIRE(decoded.cache);
+  CHECK(decoded.cache->planned == 5);
   CHECK(decoded.cache->before == 1);
   CHECK(decoded.cache->after == 2);
   CHECK(decoded.cache->dropped == 3);

@@ -33,12 +33,12 @@ class PromptQueue final : public device::Queue {
 };
 
 constexpr std::chrono::milliseconds lag{100};
-constexpr double most_error =
-    0.02;  // seconds; one that is seen that late is misread by half the lag
+/// Seconds. A mark that is seen a whole lag late is misread by half of it.
+constexpr double most_error = 0.02;
 
 }  // namespace
 
-TEST_CASE("a queue's clock is compared when its end is seen soonest", "[trace]") {
+TEST_CASE("of several marks, the one that is seen soonest sets the clock of a queue", "[trace]") {
   PromptQueue queue;
   PhaseClock clock(Phase::pack, true);
   QueueTrace trace(queue, clock);
@@ -47,7 +47,7 @@ TEST_CASE("a queue's clock is compared when its end is seen soonest", "[trace]")
   const double earliest = clock.elapsed();
   trace.note("pack", 0);
   const double latest = clock.elapsed();
-  // One look at the queue in four comes soon.
+  // One look in four at the queue comes soon.
   int looks = 0;
   trace.settle([&] {
     if (++looks % 4 != 0) std::this_thread::sleep_for(lag);
