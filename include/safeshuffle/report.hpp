@@ -83,7 +83,7 @@ struct RankReport {
   double first_tensor_seconds = 0;
   double read_busy_seconds = 0;    ///< time with at least one read in progress
   double read_hidden_seconds = 0;  ///< the part of it that overlapped other phases
-  std::uint64_t read_bytes = 0;
+  std::uint64_t read_bytes = 0;    ///< of slices, with gaps between rows where those are read
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t kept_bytes = 0;
