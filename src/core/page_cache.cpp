@@ -49,12 +49,22 @@ struct Cachestat {
   std::uint64_t recently_evicted = 0;
 };
 
-std::optional<std::uint64_t> pages_by_cachestat(int descriptor, CachestatRange range) {
+std::optional<std::uint64_t> count_by_cachestat(int descriptor, CachestatRange range) {
   Cachestat stat;
   if (::syscall(cachestat_call, descriptor, &range, &stat, 0U) != 0) return {};
-  // An overlay has no pages of its own; a mapping shows those of the file below.
-  if (stat.cached == 0 && filesystem_of(descriptor) == Filesystem::overlay) return {};
   return stat.cached;
+}
+
+// Where a range begins within a large block of cached pages, the kernel (6.18, for one) misses
+// pages behind the block if the scheduler interrupts the call. So a count that is not of all is
+// taken again.
+std::optional<std::uint64_t> pages_by_cachestat(int descriptor, CachestatRange range) {
+  const auto pages = count_by_cachestat(descriptor, range);
+  if (!pages) return {};
+  // An overlay has no pages of its own; a mapping shows those of the file below.
+  if (*pages == 0 && filesystem_of(descriptor) == Filesystem::overlay) return {};
+  if (*pages == 0 || *pages * system_page() >= range.bytes) return pages;
+  return std::max(pages, count_by_cachestat(descriptor, range));
 }
 
 /// Whether mincore tells the truth: of a file that the caller neither owns nor may write to, it

@@ -1,6 +1,8 @@
 // core/page_cache: what the system holds of a file, and dropping it.
 #include "core/page_cache.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,13 +12,17 @@
 #include <string>
 #include <sys/mount.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
+#include "core/deadline.hpp"
 #include "core/descriptor.hpp"
 #include "core/posix_file.hpp"
+#include "core/process.hpp"
 #include "source/files.hpp"
+#include "support/cached_pages.hpp"
 #include "support/catch.hpp"
 #include "support/ending_process.hpp"
 #include "support/other_user.hpp"
@@ -57,6 +63,27 @@ bool mount_overlay(const ScratchDirectory& directory) {
          ::mount("overlay", directory.file("merged").c_str(), "overlay", 0, options.c_str()) == 0;
 }
 
+/// Keeps as many threads busy as there are cores, so that the scheduler interrupts the others.
+class BusyMachine {
+ public:
+  BusyMachine() {
+    for (unsigned i = 0; i < core::available_cores(); ++i) {
+      threads_.emplace_back([this] {
+        while (!stop_) {
+        }
+      });
+    }
+  }
+  ~BusyMachine() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
 }  // namespace
 
 TEST_CASE("the cached bytes of a range are counted, and can be dropped", "[page_cache]") {
@@ -76,6 +103,23 @@ TEST_CASE("the cached bytes of a range are counted, and can be dropped", "[page_
   CHECK(file->cached_bytes(size, half) == 0);
   file->drop_cached(0, size);
   CHECK(file->cached_bytes(0, size) == 0);
+}
+
+TEST_CASE("no page is missed on a busy machine", "[page_cache]") {
+  const ScratchDirectory directory;
+  const std::string path = directory.file("x");
+  constexpr std::uint64_t page = 4096;
+  const auto written = core::PosixFile::create(path, path);
+  written.write(0, std::vector<std::byte>(core::most_cached_block));  // cached as one block
+  written.write(core::most_cached_block, std::vector<std::byte>(page));
+  written.sync();
+  const testing::WarmRange warm(path, 0, core::most_cached_block + page);
+  const auto file = source::files().open(path, source::Access::cached);
+  const BusyMachine busy;
+  const core::Deadline deadline(std::chrono::milliseconds(500));
+  std::uint64_t miscounts = 0;
+  while (!deadline.expired()) miscounts += file->cached_bytes(half, half + page) != half + page;
+  CHECK(miscounts == 0);
 }
 
 TEST_CASE("no bytes are not all bytes", "[page_cache]") {

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/arithmetic.hpp"
 #include "core/deadline.hpp"
 #include "core/page.hpp"
 #include "core/posix_file.hpp"
