@@ -42,12 +42,22 @@ File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
 AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) const {
   if (mode_ != DirectIo::automatic) return {mode_ == DirectIo::on, {}};
   if (!buffered_->is_local()) return automatic_access(false, bytes, {}, prefetch_);
+  const std::scoped_lock lock(judging_mutex_);
+  if (cached_begin_ <= offset && offset + bytes <= cached_end_) {
+    return automatic_access(true, bytes, bytes, prefetch_);
+  }
   const std::uint64_t judged =
       std::max(bytes, std::min(least_judged, info_.size - std::min(offset, info_.size)));
   const auto cached = buffered_->cached_bytes(offset, judged);
-  if (cached) return automatic_access(true, judged, cached, prefetch_);
-  const auto sampled = buffered_->sampled_cached_bytes(offset, judged);
-  return automatic_access(true, judged, sampled, prefetch_, true);
+  if (!cached) {
+    const auto sampled = buffered_->sampled_cached_bytes(offset, judged);
+    return automatic_access(true, judged, sampled, prefetch_, true);
+  }
+  if (*cached == judged) {
+    cached_begin_ = offset;
+    cached_end_ = offset + judged;
+  }
+  return automatic_access(true, judged, cached, prefetch_);
 }
 
 const source::Handle* File::direct() {

@@ -74,6 +74,11 @@ class File : public std::enable_shared_from_this<File> {
   const bool maps_;
   const std::unique_ptr<source::Handle> buffered_;
   core::FileLease lease_;  // of the descriptor of `buffered_`
+  // The range that was last found to be cached, all of it, so that its pages are not counted again
+  // for each of the small ranges in it.
+  mutable std::mutex judging_mutex_;
+  mutable std::uint64_t cached_begin_ = 0;
+  mutable std::uint64_t cached_end_ = 0;
   std::once_flag direct_opened_;
   std::unique_ptr<source::Handle> direct_;
   std::once_flag on_device_opened_;

@@ -121,12 +121,12 @@ class Output(unittest.TestCase):
 
     def test_one_warning_for_all_ranks(self):
         report = self.root / "warned.json"
-        load = run("load", self.model, "--window", "4KiB", "--report", report, ranks=4)
+        load = run("load", self.model, "--window", "128KiB", "--report", report, ranks=4)
         self.assertEqual(load.returncode, 0, load.stderr)
-        plan = run("plan", self.model, "--world", 4, "--window", "4KiB", "--json")
+        plan = run("plan", self.model, "--world", 4, "--window", "128KiB", "--json")
         warnings = json.loads(plan.stdout)["warnings"]
         self.assertEqual(len(warnings), 1)
-        self.assertIn("a window of 4096 bytes", warnings[0])
+        self.assertIn("a window of 131072 bytes", warnings[0])
         self.assertEqual(json.loads(report.read_text())["warnings"], warnings)
         for result in load, plan:
             self.assertEqual(result.stderr.count(f"safeshuffle: warning: {warnings[0]}\n"), 1)

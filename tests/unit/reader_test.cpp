@@ -589,39 +589,61 @@ TEST_CASE("automatic mode decides piece by piece, but on a megabyte at least", "
 }
 
 TEST_CASE("what the page cache has may be left there", "[io]") {
+  constexpr std::uint64_t mib = 1 << 20;
   Bench bench(DirectIo::automatic);
   bench.source.simulate_direct = true;
-  const std::uint64_t cached = GENERATE(0U, 3U, 100U) * chunk;
+  bench.options.chunk = mib;
+  const FileInfo file = testing::write_sample(bench.directory.file("b"), 1, 5 * mib);
+  const AlignedMemory memory(file.size);
+  const std::uint64_t cached = GENERATE(0U, 3U, 5U) * mib;
   bench.source.cached = [&](std::uint64_t offset, std::uint64_t bytes) {
-    return offset < cached ? bytes : bytes - 1;  // most is not enough
+    const std::uint64_t end = offset + bytes;
+    return end <= cached ? bytes : bytes - (end - std::max(offset, cached)) / 8;  // most
   };
-  const io::BatchStatus status =
-      bench.read({bench.file}, {{0, 0, file_size, bench.memory.data(), may_leave}});
+  const io::BatchStatus status = bench.read({file}, {{0, 0, file.size, memory.data(), may_leave}});
   CHECK_FALSE(status.error);
-  CHECK(status.bytes == file_size);
+  CHECK(status.bytes == file.size);
   std::uint64_t left = 0;
   for (const io::LeftRange& range : status.left) {
     CHECK(range.offset == left);  // in order
-    CHECK(range.destination == bench.memory.data() + left);
+    CHECK(range.destination == memory.data() + left);
     left += range.bytes;
     std::vector<std::byte> bytes(range.bytes - 7);
     read(range, 7, bytes);
-    CHECK(testing::is_sample(bytes, 0, range.offset + 7));
+    CHECK(testing::is_sample(bytes, 1, range.offset + 7));
     CHECK_NOTHROW(io::check_unchanged(range, bench.source));
   }
-  CHECK(left == std::min(cached, file_size));
-  CHECK(testing::is_sample(bench.memory.span().subspan(left), 0, left));
+  CHECK(left == cached);
+  CHECK(testing::is_sample(memory.span().subspan(left), 1, left));
   const io::IoPath path = bench.reader->path();
-  CHECK(path.buffered_bytes + path.direct_bytes == file_size);
+  CHECK(path.buffered_bytes + path.direct_bytes == file.size);
   CHECK(path.buffered_bytes >= left);
   for (const io::LeftRange& range : status.left) note_unread(range, 1);
   const io::IoPath less = bench.reader->path();
   CHECK(less.buffered_bytes == path.buffered_bytes - status.left.size());
   const std::pair<bool, std::string> reason{false, "cached"};
   if (left != 0) CHECK(less.choices.at(reason) == path.choices.at(reason) - status.left.size());
-  if (left != file_size) return;
+  if (left != file.size) return;
   for (const io::LeftRange& range : status.left) note_unread(range, range.bytes - 1);
   CHECK(bench.reader->path().choices.empty());
+}
+
+TEST_CASE("the cached pages of many small ranges are not counted for each", "[io]") {
+  constexpr std::uint64_t mib = 1 << 20;
+  Bench bench(DirectIo::automatic);
+  const FileInfo file = testing::write_sample(bench.directory.file("b"), 1, 2 * mib);
+  const AlignedMemory memory(file.size);
+  std::vector<io::ReadRange> ranges;
+  for (std::uint64_t at = 0; at < file.size; at += mib / 32) {
+    ranges.push_back({0, at, mib / 64, memory.data() + at});
+  }
+  std::atomic<std::uint64_t> counted{0};
+  bench.source.cached = [&](std::uint64_t, std::uint64_t bytes) {
+    counted += bytes;
+    return bytes;
+  };
+  CHECK_FALSE(bench.read({file}, ranges).error);
+  CHECK(counted < 2 * file.size);
 }
 
 TEST_CASE("what was left does not keep many files open", "[io]") {
