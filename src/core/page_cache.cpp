@@ -56,15 +56,16 @@ std::optional<std::uint64_t> count_by_cachestat(int descriptor, CachestatRange r
 }
 
 // Where a range begins within a large block of cached pages, the kernel (6.18, for one) misses
-// pages behind the block if the scheduler interrupts the call. So a count that is not of all is
-// taken again.
+// pages behind that block if the scheduler interrupts the call. So a count that falls short of the
+// range is taken again, and the larger one is used.
 std::optional<std::uint64_t> pages_by_cachestat(int descriptor, CachestatRange range) {
   const auto pages = count_by_cachestat(descriptor, range);
   if (!pages) return {};
   // An overlay has no pages of its own; a mapping shows those of the file below.
   if (*pages == 0 && filesystem_of(descriptor) == Filesystem::overlay) return {};
-  if (*pages == 0 || *pages * system_page() >= range.bytes) return pages;
-  return std::max(pages, count_by_cachestat(descriptor, range));
+  const bool is_sure =
+      range.offset % most_cached_block == 0 || *pages == 0 || *pages * system_page() >= range.bytes;
+  return is_sure ? pages : std::max(pages, count_by_cachestat(descriptor, range));
 }
 
 /// Whether mincore tells the truth: of a file that the caller neither owns nor may write to, it

@@ -13,8 +13,8 @@
 namespace safeshuffle::io {
 namespace {
 
-// A small range is judged by the megabyte that it begins: reading the header has cached the page
-// that it ends in.
+// A small range is judged by the megabyte that it begins, unless it lies in a range that was judged
+// already: reading the header has cached the page that it ends in.
 constexpr std::uint64_t least_judged = core::mebibyte;
 
 void require_identity(const FileInfo& info, const core::FileIdentity& found) {
@@ -42,10 +42,7 @@ File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
 AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) const {
   if (mode_ != DirectIo::automatic) return {mode_ == DirectIo::on, {}};
   if (!buffered_->is_local()) return automatic_access(false, bytes, {}, prefetch_);
-  const std::scoped_lock lock(judging_mutex_);
-  if (cached_begin_ <= offset && offset + bytes <= cached_end_) {
-    return automatic_access(true, bytes, bytes, prefetch_);
-  }
+  if (is_known_cached(offset, bytes)) return automatic_access(true, bytes, bytes, prefetch_);
   const std::uint64_t judged =
       std::max(bytes, std::min(least_judged, info_.size - std::min(offset, info_.size)));
   const auto cached = buffered_->cached_bytes(offset, judged);
@@ -53,11 +50,21 @@ AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) cons
     const auto sampled = buffered_->sampled_cached_bytes(offset, judged);
     return automatic_access(true, judged, sampled, prefetch_, true);
   }
-  if (*cached == judged) {
-    cached_begin_ = offset;
-    cached_end_ = offset + judged;
-  }
+  if (*cached == judged) note_cached(offset, judged);
   return automatic_access(true, judged, cached, prefetch_);
+}
+
+bool File::is_known_cached(std::uint64_t offset, std::uint64_t bytes) const {
+  const std::scoped_lock lock(mutex_);
+  return cached_begin_ <= offset && offset + bytes <= cached_end_;
+}
+
+// Readers that come late must not take back what those ahead of them will need.
+void File::note_cached(std::uint64_t offset, std::uint64_t bytes) const {
+  const std::scoped_lock lock(mutex_);
+  if (offset + bytes <= cached_end_) return;
+  cached_begin_ = offset;
+  cached_end_ = offset + bytes;
 }
 
 const source::Handle* File::direct() {

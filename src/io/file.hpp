@@ -64,6 +64,8 @@ class File : public std::enable_shared_from_this<File> {
 
  private:
   void open_on_device();
+  bool is_known_cached(std::uint64_t offset, std::uint64_t bytes) const;
+  void note_cached(std::uint64_t offset, std::uint64_t bytes) const;
 
   const FileInfo& info_;
   const DirectIo mode_;
@@ -74,11 +76,6 @@ class File : public std::enable_shared_from_this<File> {
   const bool maps_;
   const std::unique_ptr<source::Handle> buffered_;
   core::FileLease lease_;  // of the descriptor of `buffered_`
-  // The range that was last found to be cached, all of it, so that its pages are not counted again
-  // for each of the small ranges in it.
-  mutable std::mutex judging_mutex_;
-  mutable std::uint64_t cached_begin_ = 0;
-  mutable std::uint64_t cached_end_ = 0;
   std::once_flag direct_opened_;
   std::unique_ptr<source::Handle> direct_;
   std::once_flag on_device_opened_;
@@ -86,6 +83,10 @@ class File : public std::enable_shared_from_this<File> {
   std::string device_obstacle_;                    // written before `on_device_opened_` is set
   mutable std::mutex mutex_;
   std::string direct_obstacle_;  // guarded by mutex_; empty if there is none
+  // The last range that was found entirely cached, so that its pages are not counted again for each
+  // small range in it; guarded by mutex_. If the system drops it meanwhile, reading takes longer.
+  mutable std::uint64_t cached_begin_ = 0;
+  mutable std::uint64_t cached_end_ = 0;
 };
 
 /// Whether an errno of a direct open or read says that there are no direct reads here.

@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
-#include "core/locked_mapping.hpp"
+#include "safeshuffle/error.hpp"
+
+#include "core/arithmetic.hpp"
 #include "core/posix_file.hpp"
 
 namespace safeshuffle::testing {
@@ -34,19 +37,28 @@ inline void make_warm(const std::string& path, std::uint64_t offset, std::uint64
   file.read(offset, buffer);
 }
 
-/// A range, not empty, that stays in the page cache: systems take pages away after a moment, even
-/// if memory is plentiful and a process has mapped them. Those that are locked cannot be dropped.
+/// A range, not empty, that stays in the page cache: some systems take pages away after a moment,
+/// even if memory is plentiful, but hardly any that a process has mapped. Those cannot be dropped.
 class WarmRange {
  public:
   WarmRange(const std::string& path, std::uint64_t offset, std::uint64_t bytes) {
     make_warm(path, offset, bytes);
     const core::PosixFile file = core::PosixFile::open(path);
     file.stop_readahead();
-    locked_.emplace(file.descriptor(), offset, bytes);
+    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    const std::uint64_t begin = core::align_down(offset, page);
+    bytes_ = offset + bytes - begin;
+    memory_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED | MAP_POPULATE, file.descriptor(),
+                     static_cast<off_t>(begin));
+    if (memory_ == MAP_FAILED) throw IoError("cannot map " + path);
   }
+  ~WarmRange() { ::munmap(memory_, bytes_); }
+  WarmRange(const WarmRange&) = delete;
+  WarmRange& operator=(const WarmRange&) = delete;
 
  private:
-  std::optional<core::LockedMapping> locked_;
+  void* memory_ = nullptr;
+  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace safeshuffle::testing

@@ -76,7 +76,7 @@ TEST_CASE("an exchange that ends is awaited, and nobody is asked", "[comm]") {
   CHECK(control.asked == 0);
 }
 
-TEST_CASE("between polls of an exchange that makes progress, no thread sleeps", "[comm]") {
+TEST_CASE("between polls of an exchange that makes progress, the thread does not sleep", "[comm]") {
   const auto sleeps = [](int polls_per_piece) {
     TestPending pending;
     pending.polls = 2000;

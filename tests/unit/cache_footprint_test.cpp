@@ -123,7 +123,7 @@ TEST_CASE("only what was not cached before is dropped", "[cache_footprint]") {
   std::optional<testing::WarmRange> whole(std::in_place, entirely, 0, size);
   const pipeline::CachedBefore before = bench.before();
   testing::make_warm(partly, 0, size);
-  part.reset();  // what is locked could not be dropped
+  part.reset();  // what a process has mapped could not be dropped
   whole.reset();
   SECTION("within a range") {
     CHECK(before.drop(0, {0, 4 * mebibyte}) == 3 * mebibyte);
