@@ -5,6 +5,8 @@ INJECT, the library made of inject.cpp.
 """
 
 import os
+import re
+import signal
 import subprocess
 import time
 from dataclasses import dataclass
@@ -62,7 +64,16 @@ class Job:
             self.process.kill()
             self.process.communicate()
             raise
-        return Result(self.process.returncode, output, errors, time.monotonic() - self.begin)
+        code = exit_code(self.process.returncode, errors)
+        return Result(code, output, errors, time.monotonic() - self.begin)
+
+
+def exit_code(launchers, errors):
+    """The launcher's exit code, which is that of the first rank to fail. After it has said so, Open
+    MPI's launcher sometimes crashes in PMIx_server_finalize (seen with 4.1.4 and PMIx 4.2.2)."""
+    crashed = launchers == -signal.SIGSEGV and "PMIx_server_finalize" in errors
+    told = re.search(r"^ *Exit code: +([0-9]+)$", errors, re.MULTILINE) if crashed else None
+    return int(told[1]) if told else launchers
 
 
 def environment_with(faults):
