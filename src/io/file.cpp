@@ -13,8 +13,8 @@
 namespace safeshuffle::io {
 namespace {
 
-// A small range is judged by the megabyte that it begins, unless it lies in a range that was judged
-// already: reading the header has cached the page that it ends in.
+// A small range is judged by the megabyte that it begins, because reading the header has cached the
+// page that it ends in; unless it lies in the range that was last found entirely cached.
 constexpr std::uint64_t least_judged = core::mebibyte;
 
 void require_identity(const FileInfo& info, const core::FileIdentity& found) {

@@ -70,7 +70,7 @@ class Job:
 
 def exit_code(launchers, errors):
     """The launcher's exit code, which is that of the first rank to fail. After it has said so, Open
-    MPI's launcher sometimes crashes in PMIx_server_finalize (seen with 4.1.4 and PMIx 4.2.2)."""
+    MPI's launcher may crash in PMIx_server_finalize (seen once, with 4.1.4 and PMIx 4.2.2)."""
     crashed = launchers == -signal.SIGSEGV and "PMIx_server_finalize" in errors
     told = re.search(r"^ *Exit code: +([0-9]+)$", errors, re.MULTILINE) if crashed else None
     return int(told[1]) if told else launchers
