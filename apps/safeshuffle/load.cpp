@@ -69,6 +69,9 @@ void add_io_options(CLI::App& parser, Options& options) {
       ->default_str(default_threads_text());
   add_size(parser, "--chunk", options.chunk, "Bytes per read call", core::smallest_chunk)
       ->default_str(default_text(&core::Defaults::chunk));
+  add_size(parser, "--ring", options.ring, "Pinned memory for data on its way to the GPU",
+           core::smallest_chunk)
+      ->default_str("two chunks per thread, at most " + format_binary_size(core::most_ring_bytes));
   add_choice<Numa>(parser, "--numa", "MODE", options.numa,
                    {{"auto", Numa::automatic}, {"off", Numa::off}},
                    "Whether to place reader threads and their memory on the GPU's NUMA node");

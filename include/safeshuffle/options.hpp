@@ -169,9 +169,13 @@ struct Options {
   /// them, minus one, but at least 4 and at most 16.
   unsigned threads = 0;
 
-  /// Bytes per read call, at least 4 KiB. 0: 8 MiB; 2 MiB on GPUs, where pinned memory takes two
-  /// chunks per thread, but at most 64 MiB, or two chunks if these are larger.
+  /// Bytes per read call, at least 4 KiB. 0: 8 MiB; 2 MiB on GPUs.
   std::uint64_t chunk = 0;
+
+  /// Pinned memory per rank, in bytes, through which data reaches a GPU; at least two chunks are
+  /// used, and 1 TiB is the limit. No effect on the host. 0: two chunks per reader thread, but at
+  /// most 64 MiB.
+  std::uint64_t ring = 0;
 
   /// Longest time without progress before a peer is considered lost, at least 1 s. Must be longer
   /// than any rank takes to allocate its memory, to read and pack one window, and to make one

@@ -41,6 +41,7 @@ ReaderOptions reader_options(const Options& options, const ReadingPlace& place) 
   reader.prefetch = options.prefetch;
   reader.threads = options.threads != 0 ? options.threads : default_threads(place);
   reader.chunk = options.chunk != 0 ? options.chunk : core::defaults_on(place.device).chunk;
+  reader.ring = options.ring;
   return reader;
 }
 
@@ -56,7 +57,9 @@ std::size_t reads_in_flight(std::uint64_t chunk) {
 }
 
 std::size_t ring_slots(const ReaderOptions& options, std::uint64_t slot_bytes) {
-  const std::uint64_t fitting = core::most_ring_bytes / std::max<std::uint64_t>(slot_bytes, 1);
+  const std::uint64_t slot = std::max<std::uint64_t>(slot_bytes, 1);
+  if (options.ring != 0) return std::max<std::uint64_t>(options.ring / slot, 2);
+  const std::uint64_t fitting = core::most_ring_bytes / slot;
   const std::uint64_t wanted = options.engine == IoEngine::uring
                                    ? reads_in_flight(options.chunk)
                                    : std::uint64_t{2} * options.threads;

@@ -133,6 +133,7 @@ struct ReaderOptions {
   DirectIo direct = DirectIo::automatic;
   unsigned threads = 1;
   std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
+  std::uint64_t ring = 0;                        ///< see Options
   bool prefetch = false;  ///< DirectIo::automatic reads all through the page cache
   /// IoEngine::mmap may lock the pages that it maps, so that a GPU copies straight from them: that
   /// may wait for all work of the GPU, and so for other ranks, if collectives run there.

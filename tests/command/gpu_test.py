@@ -62,6 +62,15 @@ class Gpu(unittest.TestCase):
         self.assertEqual(free["io"]["chunk"], 2 << 20)
         self.assertLessEqual(free["peak_pinned_bytes"], 80 << 20)
 
+    def test_a_ring_that_is_given_bounds_pinned_memory(self):
+        def pinned(ring):
+            (rank,) = self.report("--ring", ring, "--chunk", "256KiB")["ranks"]
+            return rank["peak_pinned_bytes"]
+
+        slot = (256 << 10) + 4096
+        self.assertEqual(pinned("4MiB") - pinned("1MiB"), 12 * slot)
+        self.assertEqual(pinned("1MiB") - pinned("4KiB"), 2 * slot)  # two chunks at least
+
     def test_ranks_use_nccl(self):
         gpu, transport = self.device_line("--device", "cuda", ranks=2).groups()
         self.assertNotIn("host", gpu)

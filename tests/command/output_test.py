@@ -459,9 +459,13 @@ class Output(unittest.TestCase):
         self.assert_one_message(result, USAGE_ERROR, "rank 0: --window: 'huge' is not a size; see")
 
     def test_a_size_below_the_least_is_a_usage_error(self):
-        for option in ("--window", "--chunk"):
+        for option in ("--window", "--chunk", "--ring"):
             result = run("load", self.model, option, "0")
             self.assert_one_message(result, USAGE_ERROR, option + ": must be at least 4096 bytes; see ")
+
+    def test_a_ring_whose_slots_cannot_be_counted_is_a_usage_error(self):
+        result = run("load", self.model, "--ring", "2TiB")
+        self.assert_one_message(result, USAGE_ERROR, "rank 0: the ring may have at most ")
 
     def test_an_empty_value_is_a_usage_error(self):
         for arguments in (

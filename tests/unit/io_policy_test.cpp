@@ -49,10 +49,12 @@ TEST_CASE("options that are given are taken as they are", "[reading]") {
   CHECK(reader_options(options, place(device, 8, 1)).chunk == core::defaults_on(device).chunk);
   options.threads = 40;
   options.chunk = 4096;
+  options.ring = 16384;
   options.direct = DirectIo::on;
   const io::ReaderOptions reader = reader_options(options, place(device, 8, 1));
   CHECK(reader.threads == 40);
   CHECK(reader.chunk == 4096);
+  CHECK(reader.ring == 16384);
   CHECK(reader.direct == DirectIo::on);
 }
 
@@ -100,6 +102,17 @@ TEST_CASE("the ring has two slots per thread, within its bytes", "[reading]") {
   CHECK(slots(64 * mib, 4) == 2);
   CHECK(slots(512 * mib, 4) == 2);
   CHECK(slots(0, 4) == 8);
+}
+
+TEST_CASE("a ring that is given is used up, whatever the number of threads", "[reading]") {
+  const auto engine = GENERATE(IoEngine::posix, IoEngine::uring);
+  const auto slots = [&](std::uint64_t slot_bytes, std::uint64_t ring) {
+    return io::ring_slots({.engine = engine, .threads = 4, .ring = ring}, slot_bytes);
+  };
+  CHECK(slots(2 * mib, 16 * mib) == 8);
+  CHECK(slots(2 * mib, 128 * mib) == 64);
+  CHECK(slots(2 * mib, 5 * mib) == 2);
+  CHECK(slots(2 * mib, 1) == 2);
 }
 
 TEST_CASE("io_uring has 256 MiB in flight, within the bytes of the ring", "[reading]") {

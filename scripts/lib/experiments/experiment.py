@@ -20,7 +20,7 @@ WORDS = {  # options of `load` with a fixed set of values
     "numa": ("auto", "off"),
 }
 RATE = "gigabytes_per_second"
-SIZES = ("chunk", "window", "memory-budget")
+SIZES = ("chunk", "ring", "window", "memory-budget")
 NUMBERS = ("threads", "replicas")
 SIZE = re.compile(r"\d+(\.\d+)?([kKMGTP]i?B?|B)?")
 PLOT_AXES = {"lines": ("x", "series"), "bars": ("x", "series"), "phases": ("x",), "heatmap": ("x", "y"),
