@@ -130,10 +130,11 @@ struct Arguments {
   bool check = false;
   std::size_t threads = device::HostDevice::default_threads();  ///< of the host
   std::uint64_t mib = 256;
+  std::string only;  ///< the beginning of the names of the cases; empty: all
 };
 
 constexpr const char* usage =
-    "usage: pack_bench [--device host|cuda] [--threads N] [--mib N] [--check]";
+    "usage: pack_bench [--device host|cuda] [--threads N] [--mib N] [--only CASE] [--check]";
 
 std::uint64_t parse_count(const std::string& text) {
   char* end = nullptr;
@@ -161,6 +162,8 @@ Arguments parse(const std::vector<std::string>& words) {
       arguments.threads = parse_count(value);
     } else if (words[i] == "--mib") {
       arguments.mib = parse_count(value);
+    } else if (words[i] == "--only") {
+      arguments.only = value;
     } else {
       throw std::invalid_argument(usage);
     }
@@ -169,14 +172,21 @@ Arguments parse(const std::vector<std::string>& words) {
   return arguments;
 }
 
+std::vector<Case> chosen_cases(std::uint64_t bytes, const std::string& only) {
+  std::vector<Case> cases = make_cases(bytes);
+  std::erase_if(cases, [&](const Case& each) { return !each.name.starts_with(only); });
+  if (cases.empty()) throw std::invalid_argument("there is no case '" + only + "'");
+  return cases;
+}
+
 /// Whether all targets are met.
-bool run(PackRig& rig, std::uint64_t bytes, bool has_targets) {
+bool run(PackRig& rig, const std::vector<Case>& cases, bool has_targets) {
   std::printf("%s, %d repetitions; GB/s of bytes read + written\n", rig.description().c_str(),
               rig.repetitions());
   std::printf("%-28s %23s %26s %8s%s\n", "", "pack (min-max)",
               (rig.copy_name() + " (min-max)").c_str(), "ratio", has_targets ? "  target" : "");
   bool met = true;
-  for (const Case& each : make_cases(bytes)) {
+  for (const Case& each : cases) {
     const double target = has_targets ? each.target : 0;
     const Rates rates = measure(rig, each.items);
     print(each.name, rates, target);
@@ -193,7 +203,7 @@ int main(int argc, char** argv) try {
   const std::uint64_t bytes = arguments.mib << 20;
   const auto rig =
       arguments.cuda ? bench::make_cuda_rig(bytes) : bench::make_host_rig(arguments.threads, bytes);
-  const bool met = run(*rig, bytes, arguments.cuda);
+  const bool met = run(*rig, chosen_cases(bytes, arguments.only), arguments.cuda);
   return met || !arguments.check ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -33,7 +33,7 @@ struct Buffers {
 
 Buffers make_buffers(std::uint64_t bytes) {
   const Buffers buffers{allocate(bytes), allocate(bytes)};
-  CHECKED(cudaMemset(buffers.slab.get(), 0x3c, bytes));
+  CHECKED(cudaMemsetAsync(buffers.slab.get(), 0x3c, bytes, nullptr));
   return buffers;
 }
 
@@ -59,7 +59,7 @@ Table make_table(std::span<const PackItem> items, const Buffers& buffers) {
 
 class Event {
  public:
-  Event() { CHECKED(cudaEventCreate(&event_)); }
+  Event() { CHECKED(cudaEventCreateWithFlags(&event_, cudaEventDefault)); }
   ~Event() { cudaEventDestroy(event_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
