@@ -12,7 +12,8 @@ each turn every system runs once. <b>÷ it</b> is how many times as fast the fir
 with no page of the files in the page cache, <b>warm</b> ones with all.</p>
 <p><b>CPU s</b>: of all ranks during the load. <b>Resident</b>: the peak, all ranks added, with pages of files that
 several ranks have mapped counted several times; <b>anonymous</b>: the part that is not pages of files; <b>before</b>:
-when the load began. <b>From disk</b>: what the processes had read from storage.</p>
+when the load began. <b>From disk</b>: what the processes had read from storage. <b>GPU</b>: the most memory of all GPUs
+that was in use, beyond what was before the processes started.</p>
 <p><b>Outliers</b>, by their seconds, are drawn hollow and marked among all samples, and count in all figures.</p>
 <p><b>fio</b>, <b>memory-copy</b> and <b>cached-read</b> are ceilings: sequential direct reads of the same files, one
 copy of every byte into new memory, and reading every byte from the page cache into new memory.</p>

@@ -10,10 +10,12 @@ from lib.figures import figures, median, shown
 SCHEMA_VERSION = 1
 CASE = ("dtype", "cache", "ranks", "turn", "position", "system")
 TAKEN = ("seconds", "bytes", "gigabytes_per_second", "cpu_seconds", "peak_resident_bytes",
-         "peak_resident_bytes_of_one_rank", "peak_anonymous_bytes", "resident_before_bytes", "read_bytes", "note")
+         "peak_resident_bytes_of_one_rank", "peak_anonymous_bytes", "resident_before_bytes", "read_bytes",
+         "peak_gpu_bytes", "note")
 COLUMNS = CASE + ("outlier",) + TAKEN
 FIGURES = tuple(name for name in TAKEN if name not in ("bytes", "note"))
-HEADINGS = ("", "GB/s", "{} ÷ it", "seconds", "CPU s", "resident, GB", "anonymous, GB", "before, GB", "from disk, GB")
+HEADINGS = ("", "GB/s", "{} ÷ it", "seconds", "CPU s", "resident, GB", "anonymous, GB", "before, GB", "from disk, GB",
+            "GPU, GB")
 
 
 def completed(taken, **case):
@@ -73,6 +75,7 @@ def table_row(entry):
         median(entry["peak_anonymous_bytes"], 2, 1e9),
         median(entry["resident_before_bytes"], 2, 1e9),
         median(entry["read_bytes"], 2, 1e9),
+        median(entry["peak_gpu_bytes"], 2, 1e9),
     ]
 
 
