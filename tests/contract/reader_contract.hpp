@@ -154,7 +154,11 @@ inline void dropping_a_reader_leaves_nothing(device::Device& device, const MakeR
   const FileInfo file = write_sample(directory.file("a"), 0, 4'000'000);
   constexpr std::size_t batches = 4;
   const DeviceMemory memory(device, batches * file.size);
-  make(source::files(), {file});  // libraries keep what they open when they are first used
+  {  // libraries keep what they open when they are first used
+    const auto first = make(source::files(), {file});
+    const io::ReadRange range{0, 0, file.size, memory.data()};
+    wait_for(*first, first->submit({&range, 1}));
+  }
   const std::ptrdiff_t descriptors = open_descriptors();
   const std::ptrdiff_t threads = running_threads();
   for (int i = 0; i < 5; ++i) {
