@@ -145,6 +145,7 @@ TEST_CASE("a stream that is captured is refused before that can disturb the capt
     device::check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capturing");
     CHECK_THROWS_AS(device.make_queue(), ConfigError);
     CHECK_THROWS_AS(device::CudaDevice(0, followed), ConfigError);
+    CHECK(cudaGetLastError() == cudaSuccess);  // nothing is left for the caller's checks
     cudaGraph_t graph = nullptr;
     device::check_cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     if (graph != nullptr) device::check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");

@@ -30,6 +30,7 @@ std::vector<PackEntry> view_entries(const PackEntry* entries, std::uint32_t coun
 void run(void** arguments, dim3 grid, dim3 block) {
   const auto count = argument<std::uint32_t>(arguments, 1);
   const auto tiles = argument<std::uint64_t>(arguments, 2);
+  if (tiles == 0) return;  // launched only to be loaded: there is no table
   const auto entries = view_entries(argument<const PackEntry*>(arguments, 0), count);
   for (unsigned x = 0; x < grid.x; ++x) {
     for (unsigned thread = 0; thread < block.x; ++thread) {

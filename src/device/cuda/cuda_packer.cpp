@@ -23,7 +23,7 @@ CudaPacker::CudaPacker(SharedSession session, cudaStream_t stream)
              make_event(session_)};
   }
   const GpuScope scope(session_->gpu());
-  check_cuda(load_pack_kernel(), "loading the pack kernel");
+  check_cuda(load_pack_kernel(stream_), "loading the pack kernel");
 }
 
 void CudaPacker::pack(std::span<const PackItem> items, const PackBuffers& buffers) {

@@ -18,20 +18,26 @@ __global__ void __launch_bounds__(pack_threads, blocks_per_multiprocessor)
   pack_tiles(entries, count, tiles, blockIdx.x, gridDim.x, threadIdx.x);
 }
 
+cudaError_t launch(const PackEntry* entries, std::uint32_t count, std::uint64_t tiles,
+                   unsigned blocks, cudaStream_t stream) {
+  void* arguments[] = {&entries, &count, &tiles};
+  return cudaLaunchKernel(pack_kernel, dim3(blocks), dim3(pack_threads), arguments, 0, stream);
+}
+
 }  // namespace
 
 // One block per tile: the hardware schedules them as others end, however long each one takes.
 cudaError_t launch_pack(const PackEntry* entries, std::uint32_t count, std::uint64_t tiles,
                         cudaStream_t stream) {
   if (tiles == 0) return cudaSuccess;
-  void* arguments[] = {&entries, &count, &tiles};
-  const dim3 grid(static_cast<unsigned>(std::min(tiles, largest_grid)));
-  return cudaLaunchKernel(pack_kernel, grid, dim3(pack_threads), arguments, 0, stream);
+  return launch(entries, count, tiles, static_cast<unsigned>(std::min(tiles, largest_grid)),
+                stream);
 }
 
-cudaError_t load_pack_kernel() {
-  cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, pack_kernel);
+// Asking for the kernel's attributes is documented to load it, too, but the runtime asks the driver
+// in a way that takes no context.
+cudaError_t load_pack_kernel(cudaStream_t stream) {
+  return launch(nullptr, 0, 0, 1, stream);
 }
 
 }  // namespace safeshuffle::device

@@ -14,8 +14,9 @@ namespace safeshuffle::device {
 cudaError_t launch_pack(const PackEntry* entries, std::uint32_t count, std::uint64_t tiles,
                         cudaStream_t stream);
 
-/// Loads the kernel on the current device. Otherwise its first launch would do so, and wait for all
-/// running work: a deadlock if that is a collective that waits for this rank.
-cudaError_t load_pack_kernel();
+/// Loads the kernel on the current device, by a launch that does nothing. Otherwise the first
+/// launch of a table would do so, and wait for all running work: a deadlock if that is a collective
+/// that waits for this rank. Returns what the launch returned.
+cudaError_t load_pack_kernel(cudaStream_t stream);
 
 }  // namespace safeshuffle::device

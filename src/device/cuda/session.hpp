@@ -31,7 +31,8 @@ class CudaSession {
     try {
       const GpuScope scope(*gpu_);
       release();
-    } catch (...) {  // the GPU cannot be reached, so there is nothing left to free
+      cudaGetLastError();  // what `release` dropped is not for the caller's checks
+    } catch (...) {        // the GPU cannot be reached, so there is nothing left to free
     }
   }
 
