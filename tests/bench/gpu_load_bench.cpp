@@ -1,15 +1,16 @@
 // The speed of a load onto one GPU, as a share of a plain copy from pinned memory to the GPU, taken
 // in turns on as many bytes; and the two ways in which the CPU could fill that pinned memory with
-// as many threads (CpuCopies), the lower of which is a limit, too. The files have just been written
-// and are in the page cache, or in tmpfs, which is checked. What does not fit into the directory is
-// not run, which the table says.
-// Usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_MIB [WINDOW_MIB [RING_MIB]]]]].
+// as many threads (CpuCopies), the lower of which is a limit, too. Under each line, where the
+// load's time goes. The files have just been written and are in the page cache, or in tmpfs, which
+// is checked. What does not fit into the directory is not run, which the table says. Usage:
+// gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_MIB [WINDOW_MIB [RING_MIB]]]]].
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cuda_runtime_api.h>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "safeshuffle/loader.hpp"
@@ -127,6 +128,7 @@ Load load_model(const CachedModel& model, const Setting& setting) {
 
 /// Seconds of each repetition.
 struct Times {
+  std::vector<Load> details;
   std::vector<double> loads;
   std::vector<double> copies;
   std::vector<double> cpu_reads;
@@ -135,6 +137,7 @@ struct Times {
 };
 
 double median(std::vector<double> values) {
+  if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
@@ -146,7 +149,8 @@ Times take_turns(const CachedModel& model, const Setting& setting, int repetitio
     times.copies.push_back(copy.seconds(model.tensor_bytes()));
     times.cpu_reads.push_back(cpu.read_seconds());
     times.cpu_copies.push_back(cpu.copy_seconds());
-    times.loads.push_back(load_model(model, setting).seconds);
+    times.details.push_back(load_model(model, setting));
+    times.loads.push_back(times.details.back().seconds);
     times.shares.push_back(times.copies.back() / times.loads.back());
   }
   return times;
@@ -181,6 +185,25 @@ void print_times(std::uint64_t bytes, const Times& times) {
   std::printf("%6.1f %6.1f %6.1f %6.1f %6.2f (%.2f-%.2f, %zu times)\n", rate(times.loads),
               rate(times.copies), rate(times.cpu_reads), rate(times.cpu_copies),
               median(times.shares), *least, *most, times.shares.size());
+}
+
+/// Milliseconds, medians: the phases that take some, and what the call takes afterwards, which is
+/// to free.
+void print_phases(const std::vector<Load>& loads) {
+  const auto print = [&](std::string_view name, const auto& seconds_of) {
+    std::vector<double> seconds;
+    for (const Load& load : loads) seconds.push_back(seconds_of(load));
+    const double middle = median(seconds) * 1e3;
+    if (middle >= 0.1) std::printf(" %s %.1f", std::string(name).c_str(), middle);
+  };
+  std::printf("          ms:");
+  for (std::size_t i = 0; i < phase_count; ++i) {
+    print(name(static_cast<Phase>(i)),
+          [i](const Load& load) { return load.report.ranks.front().phases[i]; });
+  }
+  print("free",
+        [](const Load& load) { return load.seconds - load.report.ranks.front().total_seconds; });
+  std::printf("\n");
   std::fflush(stdout);
 }
 
@@ -208,6 +231,7 @@ void measure(const CachedModel& model, const Case& which, const Setting& setting
   print_case(which);
   print_setting(setting, first);
   print_times(model.tensor_bytes(), times);
+  print_phases(times.details);
 }
 
 std::vector<Case> cases(int argc, char** argv) {
