@@ -161,6 +161,9 @@ class Staging {
   virtual std::unique_ptr<DeviceReads> make_device_reads(
       std::span<const std::span<std::byte>> memory);
 
+  /// Whether copy_mapped may work: else there is no need to try.
+  virtual bool copies_mapped() const noexcept { return false; }
+
   /// Fills the destination of a slot from `mapped`, a part of a file that `owner` keeps in memory,
   /// and waits. Its pages are locked for the device meanwhile, so nothing may run there that waits
   /// for other ranks. Throws TransportError; IoError with the reason if the pages cannot be locked:

@@ -87,7 +87,7 @@ std::unique_ptr<device::DeviceReads> make_device_reads(const ReaderOptions& opti
 std::unique_ptr<MappedCopies> make_mapped_copies(const ReaderOptions& options,
                                                  device::Staging& staging, PathRecorder& recorder) {
   const bool maps = options.engine == IoEngine::mmap && options.locks_pages;
-  if (!maps || staging.pinned_bytes() == 0) return nullptr;
+  if (!maps || !staging.copies_mapped()) return nullptr;
   return std::make_unique<MappedCopies>(staging, recorder);
 }
 

@@ -32,10 +32,12 @@ struct Bench {
                                                        source::files(), {file}, *staging);
 };
 
+using simulated_gpu::Registration;
+
 /// As long as this exists, no memory can be registered.
 struct Refusing {
-  Refusing() { simulated_gpu::refuse_registration(true); }
-  ~Refusing() { simulated_gpu::refuse_registration(false); }
+  explicit Refusing(Registration how) { simulated_gpu::set_registration(how); }
+  ~Refusing() { simulated_gpu::set_registration(Registration::works); }
   Refusing(const Refusing&) = delete;
   Refusing& operator=(const Refusing&) = delete;
 };
@@ -65,7 +67,7 @@ TEST_CASE("pages are locked to be copied, and unlocked again", "[mmap]") {
 
 TEST_CASE("where pages cannot be locked, mapped files go by the ring, with the reason", "[mmap]") {
   Bench bench;
-  const Refusing refusing;
+  const Refusing refusing(Registration::refused);
   const io::BatchStatus status = bench.read_all();
   CHECK_FALSE(status.error);
   CHECK(is_sample(bench.memory.contents(), 0, 0));
@@ -82,7 +84,7 @@ TEST_CASE("a load of one rank locks the pages of its files; strict, it may not f
   const std::uint64_t before = simulated_gpu::registrations();
   CHECK(is_right(load(model.plan(), self(Device::cuda()), mapping()), 0));
   CHECK(simulated_gpu::registrations() > before);
-  const Refusing refusing;
+  const Refusing refusing(Registration::refused);
   Options strict = mapping();
   CHECK(is_right(load(model.plan(), self(Device::cuda()), strict), 0));
   strict.strict = true;
@@ -92,6 +94,16 @@ TEST_CASE("a load of one rank locks the pages of its files; strict, it may not f
   } catch (const FallbackError& error) {
     CHECK(std::string(error.what()).find(refusal) != std::string::npos);
   }
+}
+
+TEST_CASE("a GPU for which nothing read-only can be registered copies through the ring", "[mmap]") {
+  const Refusing refusing(Registration::unsupported);
+  const OwnModel model(3);
+  Options strict = mapping();
+  strict.strict = true;  // it is no fallback
+  const TensorSet loaded = load(model.plan(), self(Device::cuda()), strict);
+  CHECK(is_right(loaded, 0));
+  CHECK(loaded.report().ranks[0].io_path == "mmap buffered");
 }
 
 TEST_CASE("a GPU that fails while it copies from a mapping ends the read", "[.][mapping fault]") {

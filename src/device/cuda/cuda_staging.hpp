@@ -33,6 +33,7 @@ class CudaStaging final : public Staging {
                                          std::size_t skip) override;
   std::unique_ptr<DeviceReads> make_device_reads(
       std::span<const std::span<std::byte>> memory) override;
+  bool copies_mapped() const noexcept override { return session_->gpu().registers_read_only(); }
   void copy_mapped(const StagingSlot& slot, std::span<const std::byte> mapped,
                    std::shared_ptr<const void> owner) override;
   void commit(StagingSlot slot, std::function<void()> landed) override;

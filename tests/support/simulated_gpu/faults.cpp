@@ -14,7 +14,7 @@ std::atomic<std::uint64_t>& countdown() {
   return remaining;
 }
 
-std::atomic<bool> refuses_registration{false};
+std::atomic<Registration> what_registers{Registration::works};
 
 }  // namespace
 
@@ -25,12 +25,12 @@ bool next_operation_fails() {
   return remaining == 1;
 }
 
-bool registers_memory() {
-  return !refuses_registration;
+Registration registration() {
+  return what_registers;
 }
 
-void refuse_registration(bool refuse) {
-  refuses_registration = refuse;
+void set_registration(Registration what) {
+  what_registers = what;
 }
 
 void fail_after(std::uint64_t count) {

@@ -1,6 +1,8 @@
 // Faults of the simulated hardware.
 #pragma once
 
+#include "support/simulated_gpu/inspect.hpp"
+
 namespace simulated_gpu {
 
 /// Thrown by an operation that accesses memory it must not; ends the work of its GPU.
@@ -9,7 +11,7 @@ struct DeviceFault {};
 /// Counts one operation; returns whether it is the one selected by fail_after.
 bool next_operation_fails();
 
-/// Whether memory of the program can be registered: see refuse_registration in inspect.hpp.
-bool registers_memory();
+/// See inspect.hpp.
+Registration registration();
 
 }  // namespace simulated_gpu

@@ -44,7 +44,12 @@ void clear_violations();
 /// cudaErrorIllegalAddress, and so does everything on its GPU from then on. 0: none.
 void fail_after(std::uint64_t count);
 
-/// Whether cudaHostRegister ends with cudaErrorNotSupported, as with some GPUs and systems.
-void refuse_registration(bool refuse);
+/// What cudaHostRegister does with memory that is mapped read-only.
+enum class Registration {
+  works,
+  refused,      ///< by the system: cudaErrorNotSupported
+  unsupported,  ///< the same, and cudaDevAttrHostRegisterReadOnlySupported says so beforehand
+};
+void set_registration(Registration what);
 
 }  // namespace simulated_gpu

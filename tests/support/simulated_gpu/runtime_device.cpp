@@ -7,6 +7,7 @@
 
 #include "support/simulated_gpu/call.hpp"
 #include "support/simulated_gpu/device.hpp"
+#include "support/simulated_gpu/faults.hpp"
 #include "support/simulated_gpu/settings.hpp"
 
 namespace simulated_gpu {
@@ -56,6 +57,8 @@ int attribute_of(const Device& device, cudaDeviceAttr attribute) {
       return 1;
     case cudaDevAttrAsyncEngineCount:
       return 2;
+    case cudaDevAttrHostRegisterReadOnlySupported:
+      return registration() == Registration::unsupported ? 0 : 1;
     default:
       throw CudaFailure{cudaErrorInvalidValue};
   }

@@ -134,7 +134,7 @@ cudaError_t cudaFreeHost(void* pointer) {
 cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned flags) {
   return device_call("cudaHostRegister", [&](Device& device) {
     require_may_allocate(device, "cudaHostRegister");
-    require(registers_memory(), cudaErrorNotSupported);
+    require(registration() == Registration::works, cudaErrorNotSupported);
     require(flags == cudaHostRegisterReadOnly && bytes != 0, cudaErrorInvalidValue);
     register_memory(device, memory, bytes);
   });
