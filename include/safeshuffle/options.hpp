@@ -172,9 +172,9 @@ struct Options {
   /// Bytes per read call, at least 4 KiB. 0: 8 MiB; 2 MiB on GPUs.
   std::uint64_t chunk = 0;
 
-  /// Pinned memory per rank, in bytes, through which data reaches a GPU; at least two chunks are
-  /// used, and 1 TiB is the limit. No effect on the host. 0: two chunks per reader thread, but at
-  /// most 64 MiB.
+  /// Pinned memory per rank, in bytes, through which data reaches a GPU, in chunks of which each
+  /// takes a page more. At least two chunks are used, and 1 TiB is the limit. No effect on the
+  /// host. 0: two chunks per reader thread, but at most 64 MiB.
   std::uint64_t ring = 0;
 
   /// Longest time without progress before a peer is considered lost, at least 1 s. Must be longer

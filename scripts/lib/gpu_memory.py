@@ -19,7 +19,7 @@ class Gpus:
 
     def __init__(self, library=LIBRARY):
         self.handles = []
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, AttributeError):  # it may be missing, older, or without a driver
             self.nvml = ctypes.CDLL(library)
             self.call("nvmlInit_v2")
             count = ctypes.c_uint()
@@ -37,34 +37,40 @@ class Gpus:
         return handle
 
     def used_bytes(self):
+        """None if that is not known."""
         memory, used = Memory(), 0
-        for handle in self.handles:
-            self.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
-            used += memory.used
-        return used
+        try:
+            for handle in self.handles:
+                self.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
+                used += memory.used
+        except OSError:
+            return None
+        return used if self.handles else None
 
 
 class Peak:
-    """As a context: how much more was in use, at most, than at its beginning: `bytes`, of all GPUs together; None
-    without GPUs. It is looked at every few milliseconds."""
+    """As a context: how much more was in use, at most, than at its beginning: `bytes`, of all GPUs together; None if
+    that is not known. It is looked at every few milliseconds."""
 
     def __init__(self, gpus):
         self.gpus = gpus
-        self.bytes = None
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    @property
+    def bytes(self):
+        return None if self.most is None else self.most - self.before
 
     def __enter__(self):
-        if self.gpus.handles:
-            self.bytes, self.before = 0, self.gpus.used_bytes()
-            self.over = threading.Event()
-            self.thread = threading.Thread(target=self.watch)
-            self.thread.start()
+        self.before = self.most = self.gpus.used_bytes()
+        self.thread.start()
         return self
 
     def __exit__(self, *_):
-        if self.gpus.handles:
-            self.over.set()
-            self.thread.join()
+        self.over.set()
+        self.thread.join()
 
     def watch(self):
-        while not self.over.wait(INTERVAL_SECONDS):
-            self.bytes = max(self.bytes, self.gpus.used_bytes() - self.before)
+        while self.most is not None and not self.over.wait(INTERVAL_SECONDS):
+            used = self.gpus.used_bytes()
+            self.most = None if used is None else max(self.most, used)

@@ -36,7 +36,7 @@ constexpr const Defaults& defaults_on(DeviceKind device) noexcept {
 inline constexpr std::uint64_t most_ring_bytes = 64 * mebibyte;
 
 inline constexpr std::uint32_t most_reader_threads = 1024;
-inline constexpr std::uint64_t largest_ring = std::uint64_t{1} << 40;  // its slots can be counted
+inline constexpr std::uint64_t largest_ring = std::uint64_t{1} << 40;  // no sum of slots overflows
 inline constexpr std::uint64_t smallest_window = page_bytes;
 inline constexpr std::uint64_t smallest_chunk = page_bytes;
 

@@ -57,9 +57,10 @@ std::size_t reads_in_flight(std::uint64_t chunk) {
 }
 
 std::size_t ring_slots(const ReaderOptions& options, std::uint64_t slot_bytes) {
-  const std::uint64_t slot = std::max<std::uint64_t>(slot_bytes, 1);
-  if (options.ring != 0) return std::max<std::uint64_t>(options.ring / slot, 2);
-  const std::uint64_t fitting = core::most_ring_bytes / slot;
+  if (options.ring != 0 && slot_bytes != 0) {
+    return std::max<std::uint64_t>(options.ring / device::pinned_bytes_of_slot(slot_bytes), 2);
+  }
+  const std::uint64_t fitting = core::most_ring_bytes / std::max<std::uint64_t>(slot_bytes, 1);
   const std::uint64_t wanted = options.engine == IoEngine::uring
                                    ? reads_in_flight(options.chunk)
                                    : std::uint64_t{2} * options.threads;

@@ -44,9 +44,10 @@ core::CpuSet reader_cpus(const ReadingPlace& place, unsigned threads);
 /// Reads of `chunk` bytes that io_uring may have in flight. Pure.
 std::size_t reads_in_flight(std::uint64_t chunk);
 
-/// Slots of the ring through which data reaches a GPU: as many as fit a ring that is given, else
-/// two per thread, so that each can fill one while the other is copied to the device, or one per
-/// read that may be in flight, but no more than fit the default's maximum. At least two. Pure.
+/// Slots of the ring through which data reaches a GPU: as many as fit a ring that is given, unless
+/// the rank reads nothing (`slot_bytes` is 0); else two per thread, so that each can fill one while
+/// the other is copied to the device, or one per read that may be in flight, but no more than fit
+/// the default's maximum. At least two. Pure.
 std::size_t ring_slots(const ReaderOptions& options, std::uint64_t slot_bytes);
 
 /// Whether a range of a file is to be read bypassing the page cache.

@@ -12,29 +12,40 @@
 
 namespace safeshuffle::bench {
 
+/// A directory that is there, empty at first, as long as its owner.
+class OwnDirectory {
+ public:
+  explicit OwnDirectory(std::string path);
+  ~OwnDirectory();
+  OwnDirectory(const OwnDirectory&) = delete;
+  OwnDirectory& operator=(const OwnDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 /// Files of equal BF16 tensors in a directory of their own, which is removed at the end.
 class CachedModel {
  public:
   /// `gigabytes` (10^9 bytes) of tensors in all files together, or a little less, but one tensor
   /// of 8 MiB each. Throws std::runtime_error if the page cache does not hold them, IoError.
   CachedModel(const std::string& directory, double gigabytes, std::uint64_t files);
-  ~CachedModel();
-  CachedModel(const CachedModel&) = delete;
-  CachedModel& operator=(const CachedModel&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return directory_.path(); }
   std::vector<std::string> files() const;
   std::uint64_t tensor_bytes() const { return bytes_; }
 
  private:
-  std::string path_;
+  OwnDirectory directory_;
   std::uint64_t files_ = 0;
   std::uint64_t bytes_ = 0;
 };
 
 /// Moves all bytes of cached files into `slots`, two of a chunk for each thread, as a reader's
 /// threads fill the ring of a GPU; nothing empties it. That is the most that a CPU with as many
-/// threads can do for a load.
+/// threads can do for a load, where all memory is equally far from all cores: neither threads nor
+/// slots are placed near the GPU, as those of a load are.
 class CpuCopies {
  public:
   /// `slots` has 2 × threads × chunk bytes.

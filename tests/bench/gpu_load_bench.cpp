@@ -248,7 +248,8 @@ std::vector<Case> cases(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
+  const bool has_size = argc > 3 && std::strtod(argv[2], nullptr) > 0 && std::atoi(argv[3]) > 0;
+  if (argc != 2 && !has_size) {
     std::fprintf(stderr,
                  "usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_MIB [WINDOW_MIB "
                  "[RING_MIB]]]]]\n");

@@ -1,5 +1,4 @@
 // Loads that fail: all ranks throw the same error.
-#include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include "support/catch.hpp"
 #include "support/group.hpp"
 #include "support/shared_model.hpp"
+#include "support/variable.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
@@ -248,9 +248,8 @@ TEST_CASE("what a progress callback throws on one rank, all ranks throw", "[load
 
 TEST_CASE("a fallback under strict is an error, on all ranks", "[load]") {
   if (!std::filesystem::is_directory("/dev/shm")) return;
-  ::setenv("TMPDIR", "/dev/shm", 1);
+  const Variable directory("TMPDIR", "/dev/shm");
   const SharedModel model(plain_model(3));
-  ::unsetenv("TMPDIR");
   const Communicator& comm = shared_group();
   Options options;
   options.direct = DirectIo::on;

@@ -2,7 +2,6 @@
 #include "comm/exchange/nccl_transport.hpp"
 
 #include <chrono>
-#include <cstdlib>
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <nccl.h>
@@ -22,6 +21,7 @@
 #include "device/cuda/call.hpp"
 #include "support/group.hpp"
 #include "support/shared_model.hpp"
+#include "support/variable.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
@@ -97,7 +97,11 @@ class EngineComm {
   }
 
  private:
-  void wait() const { check_nccl(settled(), "waiting for the communicator", comm_); }
+  void wait() const {
+    const ncclResult_t state = settled();
+    if (state == ncclInProgress) throw TimeoutError("the communicator is still busy");
+    check_nccl(state, "waiting for the communicator", comm_);
+  }
 
   /// Its state once nothing is in progress, or after a minute.
   ncclResult_t settled() const {
@@ -309,11 +313,10 @@ TEST_CASE("an address that cannot be reached is named, the same by all ranks", "
 TEST_CASE("rank 0 without an allowed interface is a ConfigError of all ranks", "[.][nccl]") {
   if (world_size() == 1) return;
   const EngineComm engine(0);
-  const char* const told = std::getenv("NCCL_SOCKET_IFNAME");
-  const std::optional<std::string> before(told != nullptr ? std::optional(told) : std::nullopt);
-  setenv("NCCL_SOCKET_IFNAME", "=none", 1);
-  const auto error = common_error([&] { borrow(engine.comm(), engine.stream()); });
-  before ? setenv("NCCL_SOCKET_IFNAME", before->c_str(), 1) : unsetenv("NCCL_SOCKET_IFNAME");
+  const auto error = common_error([&] {
+    const Variable interface("NCCL_SOCKET_IFNAME", "=none");
+    borrow(engine.comm(), engine.stream());
+  });
   CHECK(engine.works());
   REQUIRE(error);
   CHECK(error->kind == ErrorKind::config);

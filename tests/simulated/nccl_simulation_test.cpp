@@ -20,6 +20,7 @@
 #include "simulated/sample_kernel.hpp"
 #include "support/catch.hpp"
 #include "support/simulated_gpu/inspect.hpp"
+#include "support/simulated_gpu/kernels.hpp"
 #include "support/simulated_gpu/memory.hpp"
 
 namespace {
@@ -358,7 +359,10 @@ TEST_CASE("Allocating while NCCL is in flight breaks a rule", "[simulated][nccl]
         cudaHostAlloc(&pinned, 1, cudaHostAllocDefault);
       },
       [](std::byte*, std::byte* pinned) { cudaFreeHost(pinned); },
-      [](std::byte*, std::byte*) { load_add(); },
+      [](std::byte* memory, std::byte*) {  // the first launch of a kernel loads it
+        simulated_gpu::register_kernel("add_to_bytes", {8, 8, 1}, [](void**, dim3, dim3) {});
+        launch_add(memory, 1, 0, nullptr);
+      },
   };
   for (const Act act : acts) {
     CHECK(run_ranks(2, [act](int rank, Shared& shared) {

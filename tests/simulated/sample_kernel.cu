@@ -30,9 +30,4 @@ cudaError_t launch_unknown(std::byte* data, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-cudaError_t load_add() {
-  cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, add_to_bytes);
-}
-
 }  // namespace safeshuffle::testing

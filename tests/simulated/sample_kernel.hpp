@@ -14,6 +14,4 @@ cudaError_t launch_add(std::byte* data, std::uint64_t bytes, std::uint8_t value,
 /// A kernel that the simulation is told nothing of.
 cudaError_t launch_unknown(std::byte* data, cudaStream_t stream);
 
-cudaError_t load_add();
-
 }  // namespace safeshuffle::testing

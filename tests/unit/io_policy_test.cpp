@@ -109,10 +109,13 @@ TEST_CASE("a ring that is given is used up, whatever the number of threads", "[r
   const auto slots = [&](std::uint64_t slot_bytes, std::uint64_t ring) {
     return io::ring_slots({.engine = engine, .threads = 4, .ring = ring}, slot_bytes);
   };
-  CHECK(slots(2 * mib, 16 * mib) == 8);
-  CHECK(slots(2 * mib, 128 * mib) == 64);
-  CHECK(slots(2 * mib, 5 * mib) == 2);
+  constexpr std::uint64_t slot = 2 * mib + 4096;  // with the page that its data may begin in
+  CHECK(slots(2 * mib, 8 * slot) == 8);
+  CHECK(slots(2 * mib, 8 * slot - 1) == 7);
+  CHECK(slots(2 * mib, 64 * slot) == 64);
+  CHECK(slots(100, 16 * 4096) == 8);
   CHECK(slots(2 * mib, 1) == 2);
+  CHECK(slots(0, 64 * mib) <= 128);  // of a rank that reads nothing
 }
 
 TEST_CASE("io_uring has 256 MiB in flight, within the bytes of the ring", "[reading]") {

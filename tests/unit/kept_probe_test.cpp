@@ -1,8 +1,6 @@
 // Keeping probes, and finding them again.
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +11,12 @@
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_directory.hpp"
+#include "support/variable.hpp"
 
 using namespace safeshuffle;
 using testing::failure;
 using testing::TemporaryDirectory;
+using testing::Variable;
 
 namespace {
 
@@ -32,22 +32,6 @@ Probe probe_of(const ProbePlace& place, double pack) {
 }
 
 const ProbePlace here{"node-1", "ext4", "/dev/vda", "EPYC", 8, "host", 2, 1};
-
-/// Sets a variable for as long as it lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    value == nullptr ? ::unsetenv(name) : ::setenv(name, value, 1);
-  }
-  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 }  // namespace
 

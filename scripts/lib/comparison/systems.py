@@ -69,7 +69,7 @@ def sample(seconds, size, ranks, note=""):
         "peak_anonymous_bytes": summed(ranks, "peak_anonymous_bytes"),
         "resident_before_bytes": summed(ranks, "resident_before_bytes"),
         "read_bytes": summed(ranks, "read_bytes"),
-        "peak_gpu_bytes": None,  # which those who run it can watch
+        "peak_gpu_bytes": None,  # of loads: scripts/compare watches it
         "note": note,
     }
 

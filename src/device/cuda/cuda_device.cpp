@@ -16,7 +16,11 @@ void require_not_capturing(const Gpu& gpu, cudaStream_t stream) {
   // For the legacy stream: another stream, which its work would have to wait for, is being
   // captured.
   const bool implicitly = code == cudaErrorStreamCaptureImplicit;
-  implicitly ? static_cast<void>(cudaGetLastError()) : check_cuda(code, "cudaStreamIsCapturing");
+  if (implicitly) {
+    cudaGetLastError();
+  } else {
+    check_cuda(code, "cudaStreamIsCapturing");
+  }
   if (implicitly || status != cudaStreamCaptureStatusNone) {
     throw ConfigError("the stream is being captured into a graph; a load cannot be part of one");
   }

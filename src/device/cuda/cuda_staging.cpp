@@ -11,8 +11,7 @@
 namespace safeshuffle::device {
 CudaStaging::CudaStaging(SharedSession session, std::size_t slot_bytes, std::size_t slots)
     : session_(std::move(session)),
-      // A page more, because a slot's data may begin anywhere in its first page.
-      slot_stride_(core::align_up(slot_bytes, core::page_bytes) + core::page_bytes),
+      slot_stride_(pinned_bytes_of_slot(slot_bytes)),
       ring_(allocate_pinned(session_, slot_stride_ * slots)),
       stream_(make_stream(session_)) {
   for (std::size_t slot = 0; slot < slots; ++slot) {

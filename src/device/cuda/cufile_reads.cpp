@@ -116,7 +116,10 @@ class Registered {
     check(cufile_.buf_register(memory_.data(), memory_.size(), 0), "cuFileBufRegister");
   }
   ~Registered() {
-    session_->give_back([this] { cufile_.buf_deregister(memory_.data()); });
+    session_->give_back([this] {
+      cufile_.buf_deregister(memory_.data());
+      return cudaSuccess;
+    });
   }
   Registered(const Registered&) = delete;
   Registered& operator=(const Registered&) = delete;
@@ -164,7 +167,10 @@ class CuFileReads final : public DeviceReads {
       check(reads_.cufile_.handle_register(&handle_, &description), "cuFileHandleRegister");
     }
     ~File() override {
-      reads_.session_->give_back([this] { reads_.cufile_.handle_deregister(handle_); });
+      reads_.session_->give_back([this] {
+        reads_.cufile_.handle_deregister(handle_);
+        return cudaSuccess;
+      });
     }
     File(const File&) = delete;
     File& operator=(const File&) = delete;

@@ -34,8 +34,8 @@ cudaError_t launch_pack(const PackEntry* entries, std::uint32_t count, std::uint
                 stream);
 }
 
-// Asking for the kernel's attributes is documented to load it, too, but the runtime asks the driver
-// in a way that takes no context.
+// cudaFuncGetAttributes is documented to load a kernel, too, but CUDA 13.0's asks the driver about
+// the kernel without loading it into a context.
 cudaError_t load_pack_kernel(cudaStream_t stream) {
   return launch(nullptr, 0, 0, 1, stream);
 }

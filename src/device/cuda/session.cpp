@@ -43,7 +43,7 @@ std::shared_ptr<std::byte> own(void* memory, SharedSession session, Release rele
   const auto skip = -reinterpret_cast<std::uintptr_t>(memory) & (core::page_bytes - 1);
   return {static_cast<std::byte*>(memory) + skip,
           [memory, session = std::move(session), release](std::byte*) {
-            session->give_back([&] { release(memory); });
+            session->give_back([&] { return release(memory); });
           }};
 }
 
@@ -134,7 +134,11 @@ LockedPages::LockedPages(SharedSession session, std::span<const std::byte> memor
 
 LockedPages::~LockedPages() {
   bool unlocked = false;
-  session_->give_back([&] { unlocked = cudaHostUnregister(pages_) == cudaSuccess; });
+  session_->give_back([&] {
+    const cudaError_t code = cudaHostUnregister(pages_);
+    unlocked = code == cudaSuccess;
+    return code;
+  });
   if (!unlocked) core::keep_forever(std::move(owner_));
 }
 

@@ -24,15 +24,15 @@ class CudaSession {
   /// From now on, nothing is freed: freeing would wait for work that may never end.
   void abandon() const noexcept { abandoned_ = true; }
 
-  /// Calls `release` with the GPU current, unless the session is abandoned. Its errors are dropped.
+  /// Calls `release` with the GPU current, unless the session is abandoned. What it returns, a
+  /// cudaError_t, is dropped, and not left to the checks of the caller.
   template <class Release>
   void give_back(const Release& release) const noexcept {
     if (abandoned_) return;
     try {
       const GpuScope scope(*gpu_);
-      release();
-      cudaGetLastError();  // what `release` dropped is not for the caller's checks
-    } catch (...) {        // the GPU cannot be reached, so there is nothing left to free
+      if (release() != cudaSuccess) cudaGetLastError();
+    } catch (...) {  // the GPU cannot be reached, so there is nothing left to free
     }
   }
 
@@ -49,7 +49,7 @@ struct HandleDeleter {
   using pointer = Handle;
   SharedSession session;
   void operator()(Handle handle) const noexcept {
-    session->give_back([handle] { destroy(handle); });
+    session->give_back([handle] { return destroy(handle); });
   }
 };
 

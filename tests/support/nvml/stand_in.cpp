@@ -1,11 +1,11 @@
-// A library in the place of NVML: it knows two GPUs, and each time it is asked, one MiB more of
-// each is in use. The declarations are those of nvml.h, as far as they matter here.
+// A library in the place of NVML: it knows two GPUs, of which 1 TiB each is in use, and one MiB
+// more each time it is asked. The declarations are those of nvml.h, as far as they matter here.
 #include <cstdint>
 
 namespace {
 
 constexpr unsigned count = 2;
-std::uint64_t used[count] = {std::uint64_t{1} << 30, std::uint64_t{1} << 30};
+std::uint64_t used[count] = {std::uint64_t{1} << 40, std::uint64_t{1} << 40};
 
 struct Memory {
   unsigned long long total;

@@ -162,14 +162,6 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** a
   });
 }
 
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
-  return device_call("cudaFuncGetAttributes", [&](Device& device) {
-    load(kernel, device);
-    *attributes = {};
-    attributes->maxThreadsPerBlock = 1024;
-  });
-}
-
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* kernel,
                                                                    int block_size, std::size_t,
                                                                    unsigned) {
