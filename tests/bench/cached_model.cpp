@@ -95,18 +95,8 @@ std::shared_ptr<const std::byte> map(const core::PosixFile& file, std::uint64_t 
 
 }  // namespace
 
-OwnDirectory::OwnDirectory(std::string path) : path_(std::move(path)) {
-  std::filesystem::remove_all(path_);  // of a run that was killed
-  std::filesystem::create_directories(path_);
-}
-
-OwnDirectory::~OwnDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 CachedModel::CachedModel(const std::string& directory, double gigabytes, std::uint64_t files)
-    : directory_(directory + "/gpu_load_bench"), files_(files) {
+    : directory_(directory), files_(files) {
   const auto wanted = static_cast<std::uint64_t>(gigabytes * 1e9);
   const std::uint64_t tensors = std::max(std::uint64_t{1}, wanted / files / bytes_of_tensor);
   {
@@ -121,7 +111,7 @@ CachedModel::CachedModel(const std::string& directory, double gigabytes, std::ui
 std::vector<std::string> CachedModel::files() const {
   std::vector<std::string> paths;
   for (std::uint64_t i = 0; i < files_; ++i) {
-    paths.push_back(path() + "/model-" + std::to_string(i) + ".safetensors");
+    paths.push_back(directory_.file("model-" + std::to_string(i) + ".safetensors"));
   }
   return paths;
 }

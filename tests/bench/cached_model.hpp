@@ -9,21 +9,9 @@
 #include <vector>
 
 #include "core/posix_file.hpp"
+#include "support/sample_file.hpp"
 
 namespace safeshuffle::bench {
-
-/// A directory that is there, empty at first, as long as its owner.
-class OwnDirectory {
- public:
-  explicit OwnDirectory(std::string path);
-  ~OwnDirectory();
-  OwnDirectory(const OwnDirectory&) = delete;
-  OwnDirectory& operator=(const OwnDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// Files of equal BF16 tensors in a directory of their own, which is removed at the end.
 class CachedModel {
@@ -32,12 +20,12 @@ class CachedModel {
   /// of 8 MiB each. Throws std::runtime_error if the page cache does not hold them, IoError.
   CachedModel(const std::string& directory, double gigabytes, std::uint64_t files);
 
-  const std::string& path() const { return directory_.path(); }
+  std::string path() const { return directory_.path().string(); }
   std::vector<std::string> files() const;
   std::uint64_t tensor_bytes() const { return bytes_; }
 
  private:
-  OwnDirectory directory_;
+  testing::ScratchDirectory directory_;
   std::uint64_t files_ = 0;
   std::uint64_t bytes_ = 0;
 };

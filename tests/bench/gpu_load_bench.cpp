@@ -126,10 +126,9 @@ Load load_model(const CachedModel& model, const Setting& setting) {
   return {core::seconds_since(start), loaded.report()};
 }
 
-/// Seconds of each repetition.
-struct Times {
-  std::vector<Load> details;
-  std::vector<double> loads;
+/// The loads, and what they are compared with, in seconds.
+struct Turns {
+  std::vector<Load> loads;
   std::vector<double> copies;
   std::vector<double> cpu_reads;
   std::vector<double> cpu_copies;
@@ -142,18 +141,25 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-Times take_turns(const CachedModel& model, const Setting& setting, int repetitions,
+/// What `figure_of` gives for each of the loads.
+template <class FigureOf>
+std::vector<double> figures(const std::vector<Load>& loads, const FigureOf& figure_of) {
+  std::vector<double> figures;
+  for (const Load& load : loads) figures.push_back(figure_of(load));
+  return figures;
+}
+
+Turns take_turns(const CachedModel& model, const Setting& setting, int repetitions,
                  const PinnedCopy& copy, const CpuCopies& cpu) {
-  Times times;
+  Turns turns;
   for (int i = 0; i < repetitions; ++i) {
-    times.copies.push_back(copy.seconds(model.tensor_bytes()));
-    times.cpu_reads.push_back(cpu.read_seconds());
-    times.cpu_copies.push_back(cpu.copy_seconds());
-    times.details.push_back(load_model(model, setting));
-    times.loads.push_back(times.details.back().seconds);
-    times.shares.push_back(times.copies.back() / times.loads.back());
+    turns.copies.push_back(copy.seconds(model.tensor_bytes()));
+    turns.cpu_reads.push_back(cpu.read_seconds());
+    turns.cpu_copies.push_back(cpu.copy_seconds());
+    turns.loads.push_back(load_model(model, setting));
+    turns.shares.push_back(turns.copies.back() / turns.loads.back().seconds);
   }
-  return times;
+  return turns;
 }
 
 void print_heading(const char* directory) {
@@ -177,23 +183,22 @@ void print_setting(const Setting& setting, const Load& load) {
       static_cast<unsigned long long>((rank.peak_pinned_bytes - rank.packer_device_bytes) / mib));
 }
 
-void print_times(std::uint64_t bytes, const Times& times) {
+void print_times(std::uint64_t bytes, const Turns& turns) {
   const auto rate = [&](const std::vector<double>& seconds) {
     return static_cast<double>(bytes) / 1e9 / median(seconds);
   };
-  const auto [least, most] = std::minmax_element(times.shares.begin(), times.shares.end());
-  std::printf("%6.1f %6.1f %6.1f %6.1f %6.2f (%.2f-%.2f, %zu times)\n", rate(times.loads),
-              rate(times.copies), rate(times.cpu_reads), rate(times.cpu_copies),
-              median(times.shares), *least, *most, times.shares.size());
+  const auto loads = figures(turns.loads, [](const Load& load) { return load.seconds; });
+  const auto [least, most] = std::minmax_element(turns.shares.begin(), turns.shares.end());
+  std::printf("%6.1f %6.1f %6.1f %6.1f %6.2f (%.2f-%.2f, %zu times)\n", rate(loads),
+              rate(turns.copies), rate(turns.cpu_reads), rate(turns.cpu_copies),
+              median(turns.shares), *least, *most, turns.shares.size());
 }
 
 /// Milliseconds, medians: the phases that take some, and what the call takes afterwards, which is
 /// to free.
 void print_phases(const std::vector<Load>& loads) {
   const auto print = [&](std::string_view name, const auto& seconds_of) {
-    std::vector<double> seconds;
-    for (const Load& load : loads) seconds.push_back(seconds_of(load));
-    const double middle = median(seconds) * 1e3;
+    const double middle = median(figures(loads, seconds_of)) * 1e3;
     if (middle >= 0.1) std::printf(" %s %.1f", std::string(name).c_str(), middle);
   };
   std::printf("          ms:");
@@ -224,14 +229,14 @@ void measure(const CachedModel& model, const Case& which, const Setting& setting
       model.files(),
       device::allocate_pinned(session, std::uint64_t{2} * rank.reader_threads * rank.reader_chunk),
       rank.reader_threads, rank.reader_chunk);
-  const Times times = take_turns(model, setting, repetitions(which), copy, cpu);
+  const Turns turns = take_turns(model, setting, repetitions(which), copy, cpu);
   for (const std::string& fallback : rank.fallbacks) {
     std::printf("fallback in the next line: %s\n", fallback.c_str());
   }
   print_case(which);
   print_setting(setting, first);
-  print_times(model.tensor_bytes(), times);
-  print_phases(times.details);
+  print_times(model.tensor_bytes(), turns);
+  print_phases(turns.loads);
 }
 
 std::vector<Case> cases(int argc, char** argv) {

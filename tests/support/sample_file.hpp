@@ -35,6 +35,7 @@ class ScratchDirectory {
   }
   ScratchDirectory(const ScratchDirectory&) = delete;
   ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  const std::filesystem::path& path() const noexcept { return path_; }
   std::string file(const std::string& name) const { return (path_ / name).string(); }
 
  private:
