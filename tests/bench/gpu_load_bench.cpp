@@ -3,7 +3,7 @@
 // as many threads (CpuCopies), the lower of which is a limit, too. Under each line, where the
 // load's time goes. The files have just been written and are in the page cache, or in tmpfs, which
 // is checked. What does not fit into the directory is not run, which the table says. Usage:
-// gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_MIB [WINDOW_MIB [RING_MIB]]]]].
+// gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_KIB [WINDOW_MIB [RING_MIB]]]]].
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,7 @@ constexpr std::uint64_t copy_bytes = 256 * mib;  // of one copy; the buffer is r
 /// How it is loaded; 0: the default.
 struct Setting {
   unsigned threads = 0;
-  unsigned chunk_mib = 0;
+  unsigned chunk_kib = 0;
   unsigned window_mib = 0;
   unsigned ring_mib = 0;
   DTypePolicy dtype = DTypePolicy::keep;
@@ -46,24 +46,27 @@ struct Case {
   std::vector<Setting> settings{{}, {.dtype = DTypePolicy::f16}};
 };
 
-/// By threads, chunk, window and ring: what the defaults could be; and from mapped files.
+/// By threads, chunk, window and ring: what the defaults could be; and from mapped files. Where the
+/// ring is to be compared, it has at least two slots for each thread, unless it is said to have
+/// less.
 const std::vector<Setting> sweep{
     {},
     {.dtype = DTypePolicy::f16},
-    {4, 2, 256},
-    {8, 2, 256},
-    {12, 2, 256},
-    {16, 2, 256},
-    {12, 1, 256},
-    {12, 4, 256},
-    {16, 4, 256},
-    {12, 2, 64},
-    {12, 2, 128},
-    {12, 2, 512},
-    {16, 2, 512},
-    {12, 2, 256, 16},
-    {12, 2, 256, 32},
-    {12, 2, 256, 128},
+    {15, 512, 256, 16},
+    {15, 512, 256, 32},
+    {15, 1024, 256, 32},
+    {15, 1024, 256, 64},
+    {15, 2048, 256, 32},  // a slot for each thread
+    {15, 2048, 256, 128},
+    {15, 4096, 256, 128},
+    {15, 8192, 256, 256},
+    {4, 2048, 256},
+    {8, 2048, 256},
+    {12, 2048, 256},
+    {16, 2048, 256, 72},
+    {15, 2048, 64},
+    {15, 2048, 128},
+    {15, 2048, 512},
     {.io = IoEngine::mmap},
 };
 
@@ -106,7 +109,7 @@ Options options_of(const Setting& setting) {
   options.io = setting.io;
   options.plan.dtype = setting.dtype;
   options.threads = setting.threads;
-  options.chunk = setting.chunk_mib * mib;
+  options.chunk = setting.chunk_kib * std::uint64_t{1024};
   options.ring = setting.ring_mib * mib;
   if (setting.window_mib != 0) options.plan.window = setting.window_mib * mib;
   return options;
@@ -165,7 +168,7 @@ Turns take_turns(const CachedModel& model, const Setting& setting, int repetitio
 void print_heading(const char* directory) {
   std::printf("%s: in turns; GB/s are medians. Each case begins with the defaults\n", directory);
   std::printf("%3s %5s %4s %-6s %7s %5s %6s %5s %6s %6s %6s %6s %6s\n", "GB", "files", "to", "io",
-              "threads", "chunk", "window", "ring", "load", "pinned", "pread", "memcpy", "share");
+              "threads", "KiB", "window", "ring", "load", "pinned", "pread", "memcpy", "share");
 }
 
 void print_case(const Case& which) {
@@ -178,7 +181,7 @@ void print_setting(const Setting& setting, const Load& load) {
   std::printf(
       "%4s %-6s %7u %5llu %6llu %5llu ", setting.dtype == DTypePolicy::keep ? "keep" : "f16",
       setting.io == IoEngine::mmap ? "mmap" : "auto", rank.reader_threads,
-      static_cast<unsigned long long>(rank.reader_chunk / mib),
+      static_cast<unsigned long long>(rank.reader_chunk >> 10),
       static_cast<unsigned long long>(load.report.window / mib),
       static_cast<unsigned long long>((rank.peak_pinned_bytes - rank.packer_device_bytes) / mib));
 }
@@ -247,7 +250,7 @@ std::vector<Case> cases(int argc, char** argv) {
              number(3),
              {{setting(4), setting(5), setting(6), setting(7)}}}};
   }
-  return {{1, 1}, {1, 8}, {4, 1}, {4, 8, sweep}, {16, 1}, {16, 8}};
+  return {{4, 8, sweep}, {16, 8}, {16, 1}, {1, 8}, {1, 1}, {4, 1}};  // what tells most comes first
 }
 
 }  // namespace
@@ -256,7 +259,7 @@ int main(int argc, char** argv) {
   const bool has_size = argc > 3 && std::strtod(argv[2], nullptr) > 0 && std::atoi(argv[3]) > 0;
   if (argc != 2 && !has_size) {
     std::fprintf(stderr,
-                 "usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_MIB [WINDOW_MIB "
+                 "usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_KIB [WINDOW_MIB "
                  "[RING_MIB]]]]]\n");
     return 2;
   }
