@@ -242,6 +242,22 @@ void measure(const CachedModel& model, const Case& which, const Setting& setting
   print_phases(turns.loads);
 }
 
+/// False if it failed, which it says: later cases may be fine, since the system may have taken back
+/// pages of one only.
+bool try_case(const std::string& directory, const Case& which, const device::SharedSession& session,
+              const PinnedCopy& copy) {
+  if (!fits(directory, which)) return true;
+  try {
+    const CachedModel model(directory, which.gigabytes, which.files);
+    for (const Setting& setting : which.settings) measure(model, which, setting, session, copy);
+    return true;
+  } catch (const std::exception& error) {
+    print_case(which);
+    std::printf("failed: %s\n", error.what());
+    return false;
+  }
+}
+
 std::vector<Case> cases(int argc, char** argv) {
   if (argc > 3) {
     const auto number = [&](int i) { return i < argc ? std::strtoull(argv[i], nullptr, 10) : 0; };
@@ -267,11 +283,11 @@ int main(int argc, char** argv) {
     const auto session = std::make_shared<const device::CudaSession>(device::Gpu::open(0));
     const PinnedCopy copy(session);
     print_heading(argv[1]);
+    bool failed = false;
     for (const Case& each : cases(argc, argv)) {
-      if (!fits(argv[1], each)) continue;
-      const CachedModel model(argv[1], each.gigabytes, each.files);
-      for (const Setting& setting : each.settings) measure(model, each, setting, session, copy);
+      failed |= !try_case(argv[1], each, session, copy);
     }
+    return failed ? 1 : 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpu_load_bench: %s\n", error.what());
     return 1;
