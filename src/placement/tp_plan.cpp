@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
@@ -60,10 +61,41 @@ placement::Document built_in(const std::string& type, std::string_view config_js
                               .cause = "no rule matches it, and \"on_unmatched\" is \"error\""});
 }
 
+/// Whether every rule for a linear layer knows how this tensor of it lies: out × in, or, the scales
+/// of NVFP4, out × in/16. Other quantised forms are transposed, packed, or share scales.
+bool has_plain_form(const TensorInfo& tensor) {
+  const std::string_view leaf = std::string_view(tensor.name).substr(tensor.name.rfind('.') + 1);
+  if (leaf == "weight" || leaf == "bias" || tensor.shape.empty()) return true;
+  return leaf == "weight_scale" && tensor.dtype == DType::F8_E4M3;
+}
+
+/// Whether `cut` has an axis for a tensor that is not called `bias`.
+bool has_axis(const placement::CutRule& cut, const TensorInfo& tensor) {
+  const std::size_t dimensions = tensor.shape.size();
+  return placement::resolve_axis(dimensions == 1 ? cut.bias : cut.weight, dimensions).has_value();
+}
+
+/// A key for a module also covers what a quantisation method stores there, which it would cut along
+/// the wrong axis. A key that names the tensor itself is taken at its word.
+void refuse_unknown_form(const RuleSet& rules, std::size_t index, const TensorInfo& tensor) {
+  const auto* cut = std::get_if<placement::CutRule>(&rules.rules[index]);
+  if (cut == nullptr || has_plain_form(tensor) || !has_axis(*cut, tensor)) return;
+  const placement::Key& key = rules.keys[index];
+  if (rules.matcher.below(key.name, tensor.name).empty()) return;
+  throw PlanError(ErrorRecord{
+      .tensor = tensor.name,
+      .cause = "\"" + key.name +
+               "\" splits weights and biases, and does not say how this tensor is laid out; if the "
+               "checkpoint is quantised, its method is not supported: pass \"replicate\" as "
+               "tp_plan (--tp-plan), or a rule file with a key that ends in the tensor's own name "
+               "for each kind of tensor"});
+}
+
 Placement apply_rule(const RuleSet& rules, std::size_t index, const TensorInfo& tensor,
                      std::uint32_t world) {
   try {
     const placement::Rule& rule = rules.rules[index];
+    if (world > 1) refuse_unknown_form(rules, index, tensor);
     std::string_view below;  // only dealing needs it, and finding it takes time
     if (std::holds_alternative<placement::DealRule>(rule)) {
       below = rules.matcher.below(rules.keys[index].name, tensor.name);

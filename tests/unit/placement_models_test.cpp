@@ -327,6 +327,29 @@ TEST_CASE("heads that do not divide are an error, without head counts the cut is
   CHECK_THROWS_AS(falcon_7b.place(tensor(falcon_weight, {4672, 4544}), 2), PlanError);
 }
 
+TEST_CASE("what a quantisation method stores is not cut as a weight would be", "[placement]") {
+  const std::string config =
+      R"({"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2})";
+  const TpPlan built_in = TpPlan::automatic(config);
+  const std::string layer = "model.layers.0.self_attn.q_proj.";
+  for (const char* stored :
+       {"qweight", "qzeros", "scales", "g_idx", "weight_packed", "weight_shape", "weight_scale",
+        "weight_scale_inv", "SCB", "weight.absmax", "W_q"}) {
+    const TensorInfo info = tensor(layer + stored, {16, 16});
+    CAPTURE(stored);
+    CHECK(failure<PlanError>([&] { built_in.place(info, 2); }).tensor == info.name);
+    CHECK(shard(built_in, info, 0, 1) == info.shape);
+    const TpPlan own = TpPlan::from_json(
+        std::string(R"({"tp_plan": {"layers.*.self_attn.q_proj.)") + stored + R"(": "rowwise"}})",
+        config, "rules.json");
+    CHECK(shard(own, info, 1, 2) == Shape{16, 8});
+  }
+  TensorInfo nvfp4 = tensor(layer + "weight_scale", {16, 16});
+  nvfp4.dtype = DType::F8_E4M3;
+  CHECK(shard(built_in, nvfp4, 1, 2) == Shape{8, 16});
+  CHECK(shard(built_in, tensor(layer + "weight_scale_2", {}), 1, 2) == Shape{});
+}
+
 TEST_CASE("other towers of a model are left whole", "[placement]") {
   const TpPlan plan = TpPlan::automatic(R"({"model_type": "llama"})");
   for (const char* tower : {"vision_model.encoder.", "model.vision_tower.vision_model.encoder."}) {
