@@ -41,6 +41,18 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
+/// What an axis of a tensor of a quantised layer counts: along it, the layer's weight has `extent`
+/// elements, and each `values` of them are in `stored` elements of the axis, the last ones in as
+/// many as they need. A block of values is never parted: PlanError, or, if `covering`, a rank keeps
+/// every block of which it has a part, and ranks may share blocks.
+struct Packing {
+  std::uint64_t extent = 0;  ///< 0: the axis counts for itself
+  std::uint64_t values = 1;
+  std::uint64_t stored = 1;
+  bool covering = false;
+  bool operator==(const Packing&) const = default;
+};
+
 /// Splits a tensor along one axis, which consists of `sharing.units` equal units. A rank that does
 /// not share its units keeps them whole. If a sub-group shares a unit (`sharing.replicate`), each
 /// part is split among that sub-group and a rank's slices are concatenated in storage order;
@@ -50,6 +62,7 @@ struct Split {
   std::uint32_t axis = 0;  ///< index into the shape
   Sharing sharing;
   std::vector<Part> parts;  ///< lengths add up to that of a unit; empty: a unit is not split
+  Packing packing = {};     ///< what `sharing` and `parts` count, if not the axis itself
   bool operator==(const Split&) const = default;
 };
 

@@ -129,10 +129,10 @@ class Placer {
 
   /// Whether it is split along the same axis, in a way that fused parts can be.
   bool append_part(const Placement& placement, std::uint32_t tensor, Split& joined) const {
-    if (placement.kind != Placement::Kind::sharded || placement.split.axis != joined.axis) {
+    const auto& [axis, sharing, parts, packing] = placement.split;
+    if (placement.kind != Placement::Kind::sharded || axis != joined.axis || packing != Packing{}) {
       return false;
     }
-    const auto& [axis, sharing, parts] = placement.split;
     if (parts.empty()) {
       joined.parts.push_back({catalog_.tensors()[tensor].shape[axis], sharing});
       return true;

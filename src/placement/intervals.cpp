@@ -139,6 +139,44 @@ std::uint64_t kept_extent(const Split& split, std::uint64_t extent, Member membe
   return total;
 }
 
+[[noreturn]] void fail_packed(const Split& split, std::uint64_t boundary) {
+  throw PlanError(
+      ErrorRecord{.code = placement::parts_block,
+                  .cause = "axis " + std::to_string(split.axis) + " holds " +
+                           plural(split.packing.extent, "element") + " of the layer in blocks of " +
+                           std::to_string(split.packing.values) + ", and a rank's part ends at " +
+                           std::to_string(boundary) + ", inside a block"});
+}
+
+/// What is stored of the layer's elements before `boundary`, the block that it parts included if
+/// `up`.
+std::uint64_t stored_before(const Split& split, std::uint64_t extent, std::uint64_t boundary,
+                            bool up) {
+  const Packing& packing = split.packing;
+  if (boundary == packing.extent) return extent;
+  const std::uint64_t blocks = boundary / packing.values;
+  const bool parted = boundary % packing.values != 0;
+  if (parted && !packing.covering) fail_packed(split, boundary);
+  return std::min(extent, (blocks + (parted && up ? 1 : 0)) * packing.stored);
+}
+
+void append_packed(const Split& split, std::uint64_t extent, Member member,
+                   std::vector<Interval>& out) {
+  Split counted = split;
+  counted.packing = {};
+  std::vector<Interval> of_layer;
+  append_intervals(counted, split.packing.extent, member.rank, member.world, of_layer);
+  Collector collector(out);
+  std::uint64_t kept = 0;  // up to there, since parts may share a block
+  for (const Interval& interval : of_layer) {
+    const std::uint64_t begin = stored_before(split, extent, interval.begin, false);
+    const std::uint64_t end = stored_before(split, extent, interval.begin + interval.length, true);
+    kept = std::max(kept, begin);
+    if (end > kept) collector.add(kept, end - kept);
+    kept = std::max(kept, end);
+  }
+}
+
 }  // namespace
 
 bool holds(const Placement& placement, std::uint32_t rank) noexcept {
@@ -158,6 +196,7 @@ void append_intervals(const Split& split, std::uint64_t extent, std::uint32_t ra
                       std::uint32_t world, std::vector<Interval>& out) {
   check_member({rank, world});
   if (extent == 0) return;
+  if (split.packing.extent != 0) return append_packed(split, extent, {rank, world}, out);
   const Range axis{{0, extent}, split.axis, std::nullopt};
   const std::uint64_t unit = unit_length(axis, split.sharing.units);
   check_parts(split, unit);

@@ -75,6 +75,11 @@ std::optional<bool> Quantities::flag(std::string_view name) const {
   return value->get<bool>();
 }
 
+const json* Quantities::section(std::string_view name) const {
+  const json* value = field(name);
+  return value != nullptr && value->is_object() ? value : nullptr;
+}
+
 std::optional<std::uint64_t> Quantities::kv_heads() const {
   const std::string type = model_type();
   if (type == "falcon" || type == "RefinedWeb" || type == "RefinedWebModel") {

@@ -35,6 +35,9 @@ class Quantities {
   /// A field that is true or false; none if config.json does not have it. Throws ConfigError.
   std::optional<bool> flag(std::string_view name) const;
 
+  /// A field that is an object, as long as this lives; null if config.json does not have it.
+  const nlohmann::json* section(std::string_view name) const;
+
  private:
   const nlohmann::json* field(std::string_view name) const;
   std::optional<std::uint64_t> count(std::string_view name) const;

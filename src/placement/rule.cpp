@@ -1,5 +1,6 @@
 #include "placement/rule.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "safeshuffle/error.hpp"
@@ -82,6 +83,45 @@ Split make_split(const CutRule& cut, std::uint32_t axis, const TensorInfo& tenso
   }
   check(tensor, split, world);
   return split;
+}
+
+/// Whether groups of `world` ranks have whole blocks.
+bool has_whole_blocks(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
+  try {
+    std::vector<Interval> ignored;
+    for (std::uint32_t rank = 0; rank < world; ++rank) {
+      append_intervals(split, tensor.shape[split.axis], rank, world, ignored);
+    }
+    return true;
+  } catch (const PlanError&) {
+    return false;
+  }
+}
+
+constexpr std::uint32_t most_ranks_named = 64;
+
+std::string worlds_that_work(const TensorInfo& tensor, const Split& split) {
+  std::string worlds;
+  for (std::uint32_t world = 1; world <= most_ranks_named; ++world) {
+    if (!has_whole_blocks(tensor, split, world)) continue;
+    worlds += (worlds.empty() ? "" : ", ") + std::to_string(world);
+  }
+  return worlds;
+}
+
+/// Throws if a rank would keep a part of a block.
+void check_packed(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
+  std::vector<Interval> ignored;
+  try {
+    for (std::uint32_t rank = 0; rank < world; ++rank) {
+      append_intervals(split, tensor.shape[split.axis], rank, world, ignored);
+    }
+  } catch (const PlanError& error) {
+    if (error.record().code != parts_block) fail(tensor, error.record().cause);
+    fail(tensor,
+         error.record().cause + "; numbers of ranks that work: " + worlds_that_work(tensor, split),
+         parts_block);
+  }
 }
 
 Placement apply_cut(const CutRule& cut, const TensorInfo& tensor, std::uint32_t world) {
@@ -169,6 +209,26 @@ Placement apply(const Rule& rule, const TensorInfo& tensor, std::string_view bel
   const auto& deal = std::get<DealRule>(rule);
   const auto expert = leading_number(below);
   return expert ? place_expert(deal, *expert, tensor, world) : place_stack(deal, tensor, world);
+}
+
+Placement apply(const CutRule& cut, const TensorInfo& tensor, const StoredForm& form,
+                std::uint32_t world) {
+  if (world == 1) return apply_cut(cut, tensor, world);
+  if (cut.strict) {
+    fail(tensor,
+         "the rule names a dimension, and this tensor of a quantised layer may have others; "
+         "use a style, or a key that ends in the tensor's own name");
+  }
+  const auto of_layer = resolve_axis(cut.weight, form.layer.size());
+  const auto axis = std::ranges::find(form.axes, of_layer, &StoredAxis::of_layer);
+  if (!of_layer || axis == form.axes.end()) return {};
+  TensorInfo layer = tensor;
+  layer.shape = form.layer;
+  Split split = make_split(cut, *of_layer, layer, world);
+  split.axis = static_cast<std::uint32_t>(axis - form.axes.begin());
+  split.packing = {form.layer[*of_layer], axis->values, axis->stored, cut.covering};
+  check_packed(tensor, split, world);
+  return {.kind = Placement::Kind::sharded, .split = std::move(split)};
 }
 
 }  // namespace safeshuffle::placement

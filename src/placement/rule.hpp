@@ -11,6 +11,7 @@
 
 #include "safeshuffle/placement.hpp"
 
+#include "placement/quantised.hpp"
 #include "placement/vocabulary.hpp"
 
 namespace safeshuffle::placement {
@@ -31,6 +32,7 @@ struct CutRule {
   bool strict = false;  ///< a tensor without that dimension is an error instead of replicated
   Sharing sharing;      ///< `units` may be `per_element`
   std::vector<PartRule> parts;
+  bool covering = false;  ///< scales: Packing::covering
 };
 
 /// The whole tensor, on every rank (replicated), on one (single) or on none (dropped).
@@ -51,6 +53,9 @@ using Rule = std::variant<Keep, CutRule, DealRule>;
 /// depends on where the rule comes from, which only its file knows.
 inline constexpr std::int32_t indivisible = 1;
 
+/// Likewise, that the ranks' parts of an axis do not consist of whole blocks of a quantised layer.
+inline constexpr std::int32_t parts_block = 2;
+
 /// The axis that `dim` means in a tensor of `rank` dimensions; none if it has no such axis.
 std::optional<std::uint32_t> resolve_axis(Dim dim, std::size_t rank);
 
@@ -58,6 +63,11 @@ std::optional<std::uint32_t> resolve_axis(Dim dim, std::size_t rank);
 /// after the rule's key. Throws PlanError, or ConfigError if the number of experts is needed but
 /// unknown, naming the tensor.
 Placement apply(const Rule& rule, const TensorInfo& tensor, std::string_view below,
+                std::uint32_t world);
+
+/// Applies a split of a layer's weight to a tensor of that layer, which is quantised. Throws
+/// PlanError.
+Placement apply(const CutRule& cut, const TensorInfo& tensor, const StoredForm& form,
                 std::uint32_t world);
 
 }  // namespace safeshuffle::placement

@@ -107,8 +107,8 @@ std::vector<std::uint64_t> RuleParser::parse_sizes(const JsonObject& entry,
 
 Rule RuleParser::parse_entry(const JsonObject& entry) const {
   if (entry.has("place")) return parse_place(entry);
-  entry.allow_only(
-      {"match", "optional", "style", "dim", "units", "replicate_units", "uneven", "parts"});
+  entry.allow_only({"match", "optional", "style", "dim", "units", "replicate_units", "uneven",
+                    "parts", "covering"});
   if (entry.has("style") == entry.has("dim")) {
     entry.fail("style", R"(a rule has exactly one of "style", "dim" and "place")");
   }
@@ -132,6 +132,7 @@ CutRule RuleParser::parse_cut(const JsonObject& entry) const {
     cut.strict = true;
     cut.sharing.units = per_element;
   }
+  cut.covering = entry.flag("covering", false);
   if (entry.has("parts")) cut.parts = parse_parts(entry, uneven);
   cut.sharing = parse_sharing(entry, uneven);
   // Without units of its own, a fused tensor is one unit that all ranks share, part by part.

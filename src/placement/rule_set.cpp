@@ -271,6 +271,7 @@ RuleSet parse_rules(Document document, const Quantities& quantities) {
   const json root = parse_strict(document);
   RuleSet set = parse_form({root, "", document}, quantities);
   set.document = std::move(document);
+  set.quantisation = parse_quantisation(quantities);
   return set;
 }
 

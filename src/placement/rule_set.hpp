@@ -13,6 +13,7 @@
 #include "placement/key.hpp"
 #include "placement/matcher.hpp"
 #include "placement/pipeline.hpp"
+#include "placement/quantised.hpp"
 #include "placement/quantities.hpp"
 #include "placement/rule.hpp"
 
@@ -36,6 +37,7 @@ struct RuleSet {
   Matcher experts{{}};
   bool deals_experts = false;
 
+  Quantisation quantisation;
   std::optional<Pipeline> pipeline;
   std::optional<Compose> compose;
 };

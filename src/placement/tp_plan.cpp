@@ -22,6 +22,7 @@ struct TpPlan::Rules : placement::RuleSet {};
 namespace {
 
 using placement::BuiltIn;
+using placement::QuantisedLayers;
 using placement::Quantities;
 using placement::RuleSet;
 
@@ -61,12 +62,10 @@ placement::Document built_in(const std::string& type, std::string_view config_js
                               .cause = "no rule matches it, and \"on_unmatched\" is \"error\""});
 }
 
-/// Whether every rule for a linear layer knows how this tensor of it lies: out × in, or, the scales
-/// of NVFP4, out × in/16. Other quantised forms are transposed, packed, or share scales.
+/// Whether every rule for a linear layer knows how this tensor of it lies.
 bool has_plain_form(const TensorInfo& tensor) {
   const std::string_view leaf = std::string_view(tensor.name).substr(tensor.name.rfind('.') + 1);
-  if (leaf == "weight" || leaf == "bias" || tensor.shape.empty()) return true;
-  return leaf == "weight_scale" && tensor.dtype == DType::F8_E4M3;
+  return leaf == "weight" || leaf == "bias" || tensor.shape.empty();
 }
 
 /// Whether `cut` has an axis for a tensor that is not called `bias`.
@@ -75,13 +74,7 @@ bool has_axis(const placement::CutRule& cut, const TensorInfo& tensor) {
   return placement::resolve_axis(dimensions == 1 ? cut.bias : cut.weight, dimensions).has_value();
 }
 
-/// A key for a module also covers what a quantisation method stores there, which it would cut along
-/// the wrong axis. A key that names the tensor itself is taken at its word.
-void refuse_unknown_form(const RuleSet& rules, std::size_t index, const TensorInfo& tensor) {
-  const auto* cut = std::get_if<placement::CutRule>(&rules.rules[index]);
-  if (cut == nullptr || has_plain_form(tensor) || !has_axis(*cut, tensor)) return;
-  const placement::Key& key = rules.keys[index];
-  if (rules.matcher.below(key.name, tensor.name).empty()) return;
+[[noreturn]] void fail_unknown_form(const placement::Key& key, const TensorInfo& tensor) {
   throw PlanError(ErrorRecord{
       .tensor = tensor.name,
       .cause = "\"" + key.name +
@@ -91,20 +84,40 @@ void refuse_unknown_form(const RuleSet& rules, std::size_t index, const TensorIn
                "for each kind of tensor"});
 }
 
+/// A key for a module also covers what a quantisation method stores there, which lies otherwise. A
+/// key that names the tensor itself is taken at its word.
+Placement apply_cut(const RuleSet& rules, std::size_t index, const TensorInfo& tensor,
+                    std::uint32_t world, const QuantisedLayers& layers) {
+  const placement::Rule& rule = rules.rules[index];
+  const auto& cut = std::get<placement::CutRule>(rule);
+  const placement::Key& key = rules.keys[index];
+  const bool is_quantised = layers.has(tensor);
+  const bool is_plain = has_plain_form(tensor) || !has_axis(cut, tensor);
+  if (world > 1 && (is_quantised || !is_plain) &&
+      !rules.matcher.below(key.name, tensor.name).empty()) {
+    if (!is_quantised) fail_unknown_form(key, tensor);
+    return placement::apply(cut, tensor, layers.form_of(tensor), world);
+  }
+  return placement::apply(rule, tensor, {}, world);
+}
+
 Placement apply_rule(const RuleSet& rules, std::size_t index, const TensorInfo& tensor,
-                     std::uint32_t world) {
+                     std::uint32_t world, const QuantisedLayers& layers) {
+  const placement::Rule& rule = rules.rules[index];
+  const placement::Key& key = rules.keys[index];
   try {
-    const placement::Rule& rule = rules.rules[index];
-    if (world > 1) refuse_unknown_form(rules, index, tensor);
+    if (std::holds_alternative<placement::CutRule>(rule)) {
+      return apply_cut(rules, index, tensor, world, layers);
+    }
     std::string_view below;  // only dealing needs it, and finding it takes time
     if (std::holds_alternative<placement::DealRule>(rule)) {
-      below = rules.matcher.below(rules.keys[index].name, tensor.name);
+      below = rules.matcher.below(key.name, tensor.name);
     }
     return placement::apply(rule, tensor, below, world);
   } catch (const PlanError& error) {
     ErrorRecord record = error.record();
-    if (std::exchange(record.code, 0) == placement::indivisible) {
-      record.cause += "; " + placement::how_to_allow_uneven(rules, rules.keys[index]);
+    if (std::exchange(record.code, 0) == placement::indivisible && !layers.has(tensor)) {
+      record.cause += "; " + placement::how_to_allow_uneven(rules, key);
     }
     throw PlanError(std::move(record));
   }
@@ -114,8 +127,8 @@ Placement apply_rule(const RuleSet& rules, std::size_t index, const TensorInfo& 
 using Choice = std::optional<std::size_t>;
 
 Placement place_by(const RuleSet& rules, Choice choice, const TensorInfo& tensor,
-                   std::uint32_t world) {
-  if (choice) return apply_rule(rules, *choice, tensor, world);
+                   std::uint32_t world, const QuantisedLayers& layers) {
+  if (choice) return apply_rule(rules, *choice, tensor, world, layers);
   if (rules.strict) fail_unmatched(tensor);
   return {};
 }
@@ -185,13 +198,14 @@ std::string TpPlan::to_json() const {
 Placement TpPlan::place(const TensorInfo& tensor, std::uint32_t world) const {
   check_world(world);
   std::vector<bool> covering(rules_->rules.size());
-  return place_by(*rules_, placement::find_rule(*rules_, tensor.name, covering), tensor, world);
+  return place_by(*rules_, placement::find_rule(*rules_, tensor.name, covering), tensor, world, {});
 }
 
 std::vector<Placement> TpPlan::place_all(const Catalog& catalog, std::uint32_t world,
                                          const std::vector<bool>& selected, Extent extent) const {
   check_world(world);
   const std::vector<Choice> choices = choose_rules(*rules_, catalog, extent);
+  const QuantisedLayers layers(catalog, rules_->quantisation);
   std::vector<Placement> placements;
   placements.reserve(choices.size());
   for (std::size_t i = 0; i < choices.size(); ++i) {
@@ -201,7 +215,7 @@ std::vector<Placement> TpPlan::place_all(const Catalog& catalog, std::uint32_t w
       continue;
     }
     try {
-      placements.push_back(place_by(*rules_, choices[i], tensor, world));
+      placements.push_back(place_by(*rules_, choices[i], tensor, world, layers));
     } catch (const PlanError& error) {
       rethrow_with_file(error, catalog.files()[tensor.file].path);
     }

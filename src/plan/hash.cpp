@@ -80,6 +80,11 @@ void add(Hasher& hasher, const Placement& placement) {
     hasher.add(part.length);
     add(hasher, part.sharing);
   }
+  const Packing& packing = placement.split.packing;
+  hasher.add(packing.extent);
+  hasher.add(packing.values);
+  hasher.add(packing.stored);
+  hasher.add(packing.covering);
 }
 
 void add(Hasher& hasher, const Composition& composition) {

@@ -19,6 +19,7 @@ class Weight:
     shape: tuple
     axis: int = 0
     cut: Optional[Cut] = None  # None: whole on every rank
+    dtype: Optional[str] = None  # None: any
 
 
 @dataclass(frozen=True)
@@ -311,7 +312,7 @@ def write(directory, model):
     """Writes three files with random bits and a config.json; returns {name: Tensor}."""
     rng = np.random.default_rng(len(model.weights))
     tensors = {
-        name: checkpoint.random_tensor(rng, _DTYPES[i % len(_DTYPES)], weight.shape)
+        name: checkpoint.random_tensor(rng, weight.dtype or _DTYPES[i % len(_DTYPES)], weight.shape)
         for i, (name, weight) in enumerate(model.weights.items())
     }
     names = list(tensors)
@@ -323,6 +324,81 @@ def write(directory, model):
         checkpoint.write_by_reference(directory / name, group)
     checkpoint.write_index(directory, files, json.dumps(model.config))
     return tensors
+
+
+# By quantisation: what config.json says of it; every tensor of a linear layer by dtype, and what its axes
+# count: so many of the layer's outputs or inputs for an element. None: the tensor does not follow the layer.
+_OUT, _IN = (("out", 1), ("in", 1))
+_GROUP = 32
+_QUANTISED = [
+    ({"quant_method": "gptq", "bits": 4, "group_size": _GROUP}, {
+        "qweight": ("I32", ("in", 8), _OUT), "qzeros": ("I32", ("in", _GROUP), ("out", 8)),
+        "scales": ("F16", ("in", _GROUP), _OUT), "g_idx": ("I32", _IN)}),
+    ({"quant_method": "gptq", "bits": 4, "group_size": _GROUP, "desc_act": True}, {
+        "qweight": ("I32", ("in", 8), _OUT), "qzeros": ("I32", (None, 8), ("out", 8)),
+        "scales": ("F16", (None, 8), _OUT), "g_idx": ("I32", _IN)}),
+    ({"quant_method": "awq", "bits": 4, "group_size": _GROUP}, {
+        "qweight": ("I32", _IN, ("out", 8)), "qzeros": ("I32", ("in", _GROUP), ("out", 8)),
+        "scales": ("F16", ("in", _GROUP), _OUT)}),
+    ({"quant_method": "compressed-tensors"}, {
+        "weight_packed": ("I32", _OUT, ("in", 8)), "weight_scale": ("BF16", _OUT, ("in", _GROUP)),
+        "weight_zero_point": ("I32", ("out", 8), ("in", _GROUP)), "weight_shape": ("I64", (None, 2))}),
+    ({"quant_method": "compressed-tensors"}, {
+        "weight": ("F8_E4M3", _OUT, _IN), "weight_scale": ("BF16", _OUT, (None, 1))}),
+    ({"quant_method": "fp8"}, {
+        "weight": ("F8_E4M3", _OUT, _IN), "weight_scale": ("F32",), "input_scale": ("F32", (None, 1))}),
+    ({"quant_method": "fp8", "weight_block_size": [_GROUP, _GROUP]}, {
+        "weight": ("F8_E4M3", _OUT, _IN), "weight_scale_inv": ("F32", ("out", _GROUP), ("in", _GROUP))}),
+    ({"quant_method": "modelopt"}, {
+        "weight": ("U8", _OUT, ("in", 2)), "weight_scale": ("F8_E4M3", _OUT, ("in", 16)),
+        "weight_scale_2": ("F32",), "input_scale": ("F32",)}),
+]  # fmt: skip
+
+
+def _divided(cut, by):
+    def divided(rank, world):
+        pairs = cut(rank, world)
+        assert all(begin % by == 0 and end % by == 0 for begin, end in pairs)
+        return [(begin // by, end // by) for begin, end in pairs]
+
+    return divided
+
+
+def _stored(weight, dtype, axes):
+    """A tensor of a quantised layer, by the weight that the layer would have."""
+    extents = {"out": weight.shape[0], "in": weight.shape[1]}
+    shape = tuple(by if of is None else extents[of] // by for of, by in axes)
+    for axis, (of, by) in enumerate(axes):
+        if of == ("out", "in")[weight.axis] and weight.cut is not None:
+            return Weight(shape, axis, _divided(weight.cut, by), dtype)
+    return Weight(shape, dtype=dtype)
+
+
+def _quantised(model, method, layout):
+    """The same model with its linear layers quantised."""
+    weights = {}
+    for name, weight in model.weights.items():
+        module, _, kind = name.rpartition(".")
+        if kind == "weight" and module.endswith("_proj"):
+            for leaf, (dtype, *axes) in layout.items():
+                weights[f"{module}.{leaf}"] = _stored(weight, dtype, axes)
+        else:
+            weights[name] = weight
+    return Model(f"{model.name}, {method}", {**model.config, "quantization_config": method}, weights)
+
+
+def small_quantised():
+    sizes = {"hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 8, "head_dim": 32}
+    mixture = {"num_experts": 2, "moe_intermediate_size": 256}
+    models = []
+    for i, (method, layout) in enumerate(_QUANTISED):
+        config = {**_SMALL, **sizes, "num_hidden_layers": 1}
+        if i % 2 == 0:
+            model = _model(qwen3_moe, **{**config, **mixture, "model_type": "qwen3_moe"})
+        else:
+            model = _model(llama, **{**config, "model_type": "llama"})
+        models.append(_quantised(model, method, layout))
+    return models
 
 
 def small_models():

@@ -21,8 +21,12 @@ class Models(unittest.TestCase):
         cls.enterClassContext(directory := tempfile.TemporaryDirectory())
         cls.work = Path(directory.name)
 
+    @staticmethod
+    def models():
+        return models.small_models() + models.small_quantised()
+
     def test_models(self):
-        cases = list(product(enumerate(models.small_models()), WORLDS))
+        cases = list(product(enumerate(self.models()), WORLDS))
         for (numbered, world), (tensors, saved) in zip(cases, command.for_each(self.load, cases)):
             model = numbered[1]
             with self.subTest(model=model.config, world=world):
@@ -38,14 +42,14 @@ class Models(unittest.TestCase):
             shutil.copy(saved.parent / "config.json", saved)
             return tensors, self.load_and_save(model, world, saved)
 
-        cases = list(zip(enumerate(models.small_models()), cycle((1, 2, 8))))
+        cases = list(zip(enumerate(self.models()), cycle((1, 2, 8))))
         for (numbered, world), (tensors, again) in zip(cases, command.for_each(load_twice, cases)):
             with self.subTest(model=numbered[1].config, world=world):
                 for rank in range(world):
                     self.compare(numbered[1], tensors, again, rank, world)
 
     def test_rules_that_are_printed_and_given_back_make_the_same_plan(self):
-        for number, model in enumerate(models.small_models()):
+        for number, model in enumerate(self.models()):
             directory = self.work / f"printed-{number}"
             directory.mkdir()
             models.write(directory, model)

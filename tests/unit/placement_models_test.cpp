@@ -344,9 +344,6 @@ TEST_CASE("what a quantisation method stores is not cut as a weight would be", "
         config, "rules.json");
     CHECK(shard(own, info, 1, 2) == Shape{16, 8});
   }
-  TensorInfo nvfp4 = tensor(layer + "weight_scale", {16, 16});
-  nvfp4.dtype = DType::F8_E4M3;
-  CHECK(shard(built_in, nvfp4, 1, 2) == Shape{8, 16});
   CHECK(shard(built_in, tensor(layer + "weight_scale_2", {}), 1, 2) == Shape{});
 }
 

@@ -1,0 +1,75 @@
+// How the tensors of quantised linear layers lie: which axis of the layer's weight, out × in, each
+// axis of a stored tensor counts, and how many of the layer's elements each of its elements holds.
+//
+// Layouts as written by AutoGPTQ and GPTQModel, AutoAWQ, compressed-tensors, ModelOpt, and
+// DeepSeek's FP8, and as cut by vLLM 0.32 (model_executor/layers/quantization).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "safeshuffle/metadata.hpp"
+#include "safeshuffle/placement.hpp"
+
+#include "placement/quantities.hpp"
+
+namespace safeshuffle::placement {
+
+/// What `quantization_config` of config.json says; defaults where it does not.
+struct Quantisation {
+  std::string method;
+  std::array<std::uint64_t, 2> block{};  ///< `weight_block_size`, out × in; 0: not in blocks
+  std::uint64_t bits = 0;                ///< 0: not given
+  bool permuted = false;                 ///< `desc_act`: inputs belong to groups in any order
+};
+
+Quantisation parse_quantisation(const Quantities& quantities);
+
+/// An axis of a stored tensor.
+struct StoredAxis {
+  std::optional<std::uint32_t> of_layer;  ///< 0: out, 1: in; none: whole, however the layer is cut
+  std::uint64_t values = 1;               ///< so many of the layer's elements
+  std::uint64_t stored = 1;               ///< are in so many of the axis
+};
+
+/// A stored tensor of a quantised layer.
+struct StoredForm {
+  Shape layer;  ///< out × in, in the smallest steps that any of the layer's tensors has
+  std::vector<StoredAxis> axes;
+};
+
+/// The quantised layers of a checkpoint. Immutable; views names of the catalog, which must outlive
+/// it.
+class QuantisedLayers {
+ public:
+  QuantisedLayers() = default;
+  QuantisedLayers(const Catalog& catalog, Quantisation quantisation);
+
+  /// Whether the tensor is one of a quantised layer, other than its bias.
+  bool has(const TensorInfo& tensor) const;
+
+  /// Precondition: `has(tensor)`. Throws PlanError, naming the tensor, if it is of no known form,
+  /// or not of the form that config.json says.
+  StoredForm form_of(const TensorInfo& tensor) const;
+
+ private:
+  struct Layer {
+    std::array<std::uint64_t, 2> extents{};  ///< out, in: the longest axis that counts it
+    bool has_order = false;                  ///< groups of inputs are listed, not consecutive
+  };
+
+  StoredAxis axis_of(const TensorInfo& tensor, std::size_t axis, std::uint32_t of_layer,
+                     const Layer& layer) const;
+  void check_method(const TensorInfo& tensor) const;
+
+  Quantisation quantisation_;
+  std::map<std::string_view, Layer> layers_;
+};
+
+}  // namespace safeshuffle::placement

@@ -1,0 +1,115 @@
+// placement: quantised layers, beyond what tests/oracle/models.py loads: what is refused, and
+// blocks that do not divide.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/placement.hpp"
+
+#include "support/catalogs.hpp"
+#include "support/catch.hpp"
+#include "support/failure.hpp"
+
+using namespace safeshuffle;
+using testing::failure;
+using testing::Made;
+
+namespace {
+
+const std::string layer = "model.layers.0.mlp.gate_proj.";
+constexpr const char* rules =
+    R"({"tp_plan": {"layers.*.mlp.gate_proj": "colwise", "layers.*.mlp.down_proj": "rowwise"},
+        "optional": ["layers.*.mlp.gate_proj", "layers.*.mlp.down_proj"]})";
+
+std::string config(const std::string& quantisation) {
+  return R"({"quantization_config": {)" + quantisation + "}}";
+}
+
+std::vector<Placement> place(const std::vector<Made>& tensors, const std::string& config_json,
+                             std::uint32_t world, const std::string& rules_json = rules) {
+  return TpPlan::from_json(rules_json, config_json, "rules.json")
+      .place_all(testing::make_catalog({tensors}), world);
+}
+
+/// The message for two ranks, or for `world`.
+std::string refusal(const std::vector<Made>& tensors, const std::string& config_json,
+                    std::uint32_t world = 2) {
+  return failure<PlanError>([&] { place(tensors, config_json, world); }).cause;
+}
+
+const std::vector<Made> gptq{{layer + "qweight", DType::I32, {32, 64}},
+                             {layer + "qzeros", DType::I32, {4, 8}},
+                             {layer + "scales", DType::F16, {4, 64}},
+                             {layer + "g_idx", DType::I32, {256}}};
+
+std::vector<Made> fp8(std::uint64_t rows) {
+  return {{layer + "weight", DType::F8_E4M3, {rows, 256}},
+          {layer + "weight_scale_inv", DType::F32, {(rows + 127) / 128, 2}}};
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a tensor of a quantised layer whose name no method has is refused", "[placement]") {
+  const std::string quantisation = config(R"("quant_method": "gptq", "bits": 4)");
+  CHECK_NOTHROW(place(gptq, quantisation, 2));
+  for (std::size_t i = 0; i < gptq.size(); ++i) {
+    std::vector<Made> changed = gptq;
+    changed[i].name += "_x";
+    CAPTURE(changed[i].name);
+    CHECK_THROWS_AS(place(changed, quantisation, 2), PlanError);
+  }
+}
+
+TEST_CASE("config.json and the files must say the same of quantisation", "[placement]") {
+  struct Row {
+    const char* quantisation;
+    const char* message;
+  };
+  const auto row =
+      GENERATE(Row{R"("quant_method": "hqq")", "method of config.json, 'hqq', is not supported"},
+               Row{R"("quant_method": "fp8")", "method of config.json, 'fp8', stores no tensors"},
+               Row{R"("quant_method": "gptq", "bits": 8)", R"(8 words for 64 outputs)"});
+  CHECK(contains(refusal(gptq, config(row.quantisation)), row.message));
+}
+
+TEST_CASE("blocks of a quantised layer are not parted", "[placement]") {
+  struct Row {
+    std::uint64_t rows;
+    std::uint32_t world;
+    const char* worlds;
+  };
+  const auto row = GENERATE(Row{10944, 2, "1"}, Row{768, 4, "1, 2, 3, 6"}, Row{512, 8, "1, 2, 4"},
+                            Row{64, 2, "1"});
+  const std::string message = refusal(fp8(row.rows), "", row.world);
+  CHECK(contains(message, "in blocks of 128"));
+  CHECK(message.ends_with(std::string("numbers of ranks that work: ") + row.worlds));
+}
+
+TEST_CASE("scales can cover what their ranks have of a block", "[placement]") {
+  const std::vector<Placement> placements =
+      place(fp8(10944), "", 2,
+            R"({"rules": [{"match": "gate_proj", "style": "colwise", "covering": true}],
+                "base_model_prefix": "model.layers.0.mlp"})");
+  CHECK(shard_shape({10944, 256}, placements[0], 1, 2) == Shape{5472, 256});
+  std::vector<Interval> kept;
+  append_intervals(placements[1].split, 86, 0, 2, kept);
+  append_intervals(placements[1].split, 86, 1, 2, kept);
+  CHECK(kept == std::vector<Interval>{{0, 43}, {42, 44}});
+}
+
+TEST_CASE("tensors that do not fit the layer are refused", "[placement]") {
+  std::vector<Made> changed = gptq;
+  changed[2].shape = {4, 96};
+  CHECK(contains(refusal(changed, ""), "do not fit the 96"));
+  changed = gptq;
+  changed[1].shape = {4, 8, 3};
+  CHECK(contains(refusal(changed, ""), "more dimensions"));
+  std::vector<Made> blocks = fp8(512);
+  blocks[1].shape = {3, 2};
+  CHECK(contains(refusal(blocks, ""), "has 3 elements, but blocks of 128"));
+}
