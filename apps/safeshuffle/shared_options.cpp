@@ -90,6 +90,8 @@ void add_plan_options(CLI::App& parser, Options& options) {
                "Leave out tensors whose names match; repeatable");
   add_pipeline_stage(parser, options.selection.stage);
   add_dtype(parser, options.plan.dtype, "Convert F16, BF16 and F32 tensors");
+  add_patterns(parser, "--keep-dtype", options.plan.keep_dtype,
+               "Do not convert tensors whose names match; repeatable");
   add_count(parser, "--replicas", "D", options.plan.replicas, most_ranks,
             "Load D copies, each on a D-th of the ranks, reading files once for all")
       ->default_str(std::to_string(options.plan.replicas));

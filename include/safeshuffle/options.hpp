@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "safeshuffle/costs.hpp"
 #include "safeshuffle/dtype.hpp"
@@ -63,8 +64,12 @@ struct PlanOptions {
   /// the world size.
   std::uint32_t replicas = 1;
 
-  /// Conversion of floating-point tensors.
+  /// Conversion of floating-point tensors, except scales of quantised layers and a few that engines
+  /// use in F32 (docs/command.md).
   DTypePolicy dtype = DTypePolicy::keep;
+
+  /// Names of tensors that are not converted either; patterns as those of Selection.
+  std::vector<std::string> keep_dtype;
 
   /// Bytes of file data that one rank reads per wave, at least 4 KiB. Larger windows mean fewer,
   /// larger messages, but take up to four windows of device memory, and more where targets are

@@ -1,10 +1,11 @@
 #include "pipeline/selection.hpp"
 
 #include <algorithm>
-#include <fnmatch.h>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
+
+#include "core/glob.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -17,7 +18,7 @@ void mark(const std::string& pattern, const std::vector<ItemName>& names,
           std::vector<bool>& matching) {
   bool found = false;
   for (const auto& [name, item] : names) {
-    if (::fnmatch(pattern.c_str(), name->c_str(), 0) != 0) continue;
+    if (!core::matches_glob(pattern, *name)) continue;
     matching[item] = found = true;
   }
   if (!found) throw ConfigError("no tensor of the checkpoint matches '" + pattern + "'");

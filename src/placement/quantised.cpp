@@ -161,13 +161,13 @@ StoredAxis QuantisedLayers::axis_of(const TensorInfo& tensor, std::size_t axis,
   if (extent == whole) return {of_layer};
   if (kind.by_group && of_layer == in && (quantisation_.permuted || layer.has_order)) return {};
   std::uint64_t block = kind.by_group ? quantisation_.block[of_layer] : 0;
-  if (block == 0 && kind.leaf == "weight_scale_inv") block = block_of_deepseek;
+  const bool fits_deepseek = core::ceil_div(whole, block_of_deepseek) == extent;
+  if (block == 0 && kind.leaf == "weight_scale_inv" && fits_deepseek) block = block_of_deepseek;
   if (block != 0) {
     if (core::ceil_div(whole, block) == extent) return {of_layer, block};
     fail(tensor, "axis " + std::to_string(axis) + " has " + std::to_string(extent) +
                      " elements, but blocks of " + std::to_string(block) + " of the layer's " +
-                     std::to_string(whole) +
-                     " (\"weight_block_size\" in config.json, or 128) would be " +
+                     std::to_string(whole) + " (\"weight_block_size\" in config.json) would be " +
                      std::to_string(core::ceil_div(whole, block)));
   }
   if (extent <= 1) return {};

@@ -14,6 +14,7 @@
 #include "plan/cut.hpp"
 #include "plan/geometry.hpp"
 #include "plan/hash.hpp"
+#include "plan/kept_types.hpp"
 #include "plan/landing.hpp"
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
@@ -87,7 +88,7 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
 }
 
 // Everything about single tensors.
-void cut(Schedule& schedule, DTypePolicy dtype) {
+void cut(Schedule& schedule, const PlanOptions& options) {
   const std::size_t tensors = schedule.catalog.tensors().size();
   schedule.uses = plan::uses_of_targets(schedule.targets);
   schedule.first_use = plan::first_uses(schedule.uses, tensors);
@@ -96,7 +97,10 @@ void cut(Schedule& schedule, DTypePolicy dtype) {
   schedule.lands.reserve(tensors);
   schedule.sliced.resize(tensors);
   for (std::uint32_t i = 0; i < tensors; ++i) {
-    schedule.dtypes.push_back(converted(schedule.catalog.tensors()[i].dtype, dtype));
+    const TensorInfo& tensor = schedule.catalog.tensors()[i];
+    const bool kept =
+        options.dtype == DTypePolicy::keep || plan::keeps_type(tensor, options.keep_dtype);
+    schedule.dtypes.push_back(kept ? tensor.dtype : converted(tensor.dtype, options.dtype));
     schedule.cuts.push_back(plan::cut_of(schedule, i));
     schedule.lands.push_back(!plan::arrives_in_place(schedule, i));
   }
@@ -209,7 +213,7 @@ Plan make_plan(Catalog catalog, std::vector<Target> targets, std::uint32_t world
   schedule->replica_size = replica_size(world, options);
   try {
     check_arguments(*schedule, options);
-    cut(*schedule, options.dtype);
+    cut(*schedule, options);
     fill_within(*schedule, options);
   } catch (const Error& error) {
     rethrow_with_file(error.record(), schedule->catalog);

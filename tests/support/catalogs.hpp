@@ -105,6 +105,12 @@ inline RandomModel random_model(std::uint32_t seed) {
       switch (made.shape.empty() ? 3 + below(3) : below(6)) {
         case 0:
           placement = cut(axis, made.shape[axis], true);
+          if (placements.size() % 2 == 0 &&
+              made.shape[axis] != 0) {  // as scales, whose blocks ranks share
+            const std::uint64_t extent = made.shape[axis] * 5 - placements.size() % 5;
+            placement.split.sharing.units = extent;
+            placement.split.packing = {extent, 5, 1, true};
+          }
           break;
         case 1:  // as KV heads: shared by several ranks if there are more ranks
           placement = cut(axis, made.shape[axis] % 2 == 0 ? 2 : made.shape[axis], true, true);

@@ -111,5 +111,7 @@ TEST_CASE("tensors that do not fit the layer are refused", "[placement]") {
   CHECK(contains(refusal(changed, ""), "more dimensions"));
   std::vector<Made> blocks = fp8(512);
   blocks[1].shape = {3, 2};
-  CHECK(contains(refusal(blocks, ""), "has 3 elements, but blocks of 128"));
+  CHECK(contains(refusal(blocks, ""), "do not fit the 512"));
+  CHECK(contains(refusal(blocks, config(R"("weight_block_size": [128, 128])")),
+                 "has 3 elements, but blocks of 128"));
 }

@@ -93,6 +93,17 @@ TEST_CASE("every random plan is provable, in every world, assignment, window and
   }
 }
 
+TEST_CASE("scales, and what is named, keep their type", "[plan]") {
+  const Catalog catalog = make_catalog({{{"m.weight", DType::F32, {4}},
+                                         {"m.weight_scale", DType::F32, {4}},
+                                         {"router.bias", DType::F32, {4}}}});
+  PlanOptions half;
+  half.dtype = DTypePolicy::f16;
+  half.keep_dtype = {"router.*"};
+  CHECK(make_plan(catalog, std::vector<Placement>(3), 1, half).ranks()[0].kept_bytes ==
+        8 + 16 + 16);
+}
+
 TEST_CASE("round-robin gives file i to rank i modulo the world", "[plan]") {
   const Plan plan = make_plan(files_of_bytes({10, 20, 30, 40, 50}), {5, whole()}, 2);
   CHECK(plan.ranks()[0].files == std::vector<std::uint32_t>{0, 2, 4});
