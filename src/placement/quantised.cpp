@@ -55,6 +55,12 @@ constexpr std::array<std::string_view, 3> methods_transposed{"gptq", "awq", "aut
 constexpr std::array<std::string_view, 4> methods_upright{"compressed-tensors", "fp8", "fbgemm_fp8",
                                                           "modelopt"};
 
+/// Of methods that are not supported: bitsandbytes, HQQ, EETQ, AQLM, ExLlamaV2, SqueezeLLM.
+constexpr std::array<std::string_view, 15> unsupported{
+    "absmax",        "quant_map", "nested_absmax", "nested_quant_map", "SCB",
+    "weight_format", "W_q",       "W_s",           "weight_scales",    "codes",
+    "codebooks",     "q_weight",  "q_scale",       "q_groups",         "lookup_table"};
+
 constexpr std::uint64_t block_of_deepseek = 128;
 constexpr std::uint64_t word = 32;  // bits of what values are packed into
 
@@ -101,6 +107,7 @@ Quantisation parse_quantisation(const Quantities& quantities) {
   Quantisation result;
   const json* section = quantities.section("quantization_config");
   if (section == nullptr) return result;
+  result.is_given = true;
   for (const auto& [name, value] : section->items()) {
     if (name == "quant_method" && value.is_string()) result.method = value.get<std::string>();
     if (name == "bits") result.bits = positive(value);
@@ -110,6 +117,11 @@ Quantisation parse_quantisation(const Quantities& quantities) {
     }
   }
   return result;
+}
+
+bool has_quantised_name(const TensorInfo& tensor) {
+  const Stored* kind = kind_of(tensor);
+  return (kind != nullptr && kind->leaf != "weight") || contains(unsupported, leaf_of(tensor));
 }
 
 QuantisedLayers::QuantisedLayers(const Catalog& catalog, Quantisation quantisation)

@@ -23,6 +23,7 @@ namespace safeshuffle::placement {
 
 /// What `quantization_config` of config.json says; defaults where it does not.
 struct Quantisation {
+  bool is_given = false;  ///< there is such a section
   std::string method;
   std::array<std::uint64_t, 2> block{};  ///< `weight_block_size`, out × in; 0: not in blocks
   std::uint64_t bits = 0;                ///< 0: not given
@@ -30,6 +31,9 @@ struct Quantisation {
 };
 
 Quantisation parse_quantisation(const Quantities& quantities);
+
+/// Whether a tensor of this name is what some method of quantisation stores of a layer.
+bool has_quantised_name(const TensorInfo& tensor);
 
 /// An axis of a stored tensor.
 struct StoredAxis {

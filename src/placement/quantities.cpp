@@ -1,5 +1,7 @@
 #include "placement/quantities.hpp"
 
+#include <vector>
+
 #include <nlohmann/json.hpp>
 
 #include "placement/strict_json.hpp"
@@ -14,6 +16,18 @@ const json* member(const json& object, std::string_view name) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
+/// The configs of the language models that a multimodal model's config.json has inside.
+std::vector<const json*> inner_configs(const json& config) {
+  std::vector<const json*> inner;
+  for (const char* field : {"text_config", "llm_config", "language_config", "thinker_config"}) {
+    const json* value = member(config, field);
+    if (value == nullptr || !value->is_object()) continue;
+    inner.push_back(value);
+    for (const json* deeper : inner_configs(*value)) inner.push_back(deeper);
+  }
+  return inner;
+}
+
 }  // namespace
 
 Quantities::Quantities(std::string_view config_json)
@@ -24,10 +38,21 @@ Quantities::Quantities(std::string_view config_json)
 }
 
 std::string Quantities::model_type() const {
-  const json* type = member(*config_, "model_type");
-  if (type == nullptr) return {};
-  if (!type->is_string()) fail_config(document_, "model_type", "not a string");
-  return type->get<std::string>();
+  const std::vector<std::string> types = model_types();
+  return types.empty() ? std::string() : types.front();
+}
+
+std::vector<std::string> Quantities::model_types() const {
+  std::vector<std::string> types;
+  const auto add = [&](const json& config) {
+    const json* type = member(config, "model_type");
+    if (type == nullptr) return;
+    if (!type->is_string()) fail_config(document_, "model_type", "not a string");
+    types.push_back(type->get<std::string>());
+  };
+  add(*config_);
+  for (const json* config : inner_configs(*config_)) add(*config);
+  return types;
 }
 
 std::optional<std::uint64_t> Quantities::find(std::string_view name) const {
@@ -43,8 +68,10 @@ std::optional<std::uint64_t> Quantities::find(std::string_view name) const {
 
 const json* Quantities::field(std::string_view name) const {
   if (const json* value = member(*config_, name)) return value;
-  const json* text = member(*config_, "text_config");
-  return text != nullptr && text->is_object() ? member(*text, name) : nullptr;
+  for (const json* inner : inner_configs(*config_)) {
+    if (const json* value = member(*inner, name)) return value;
+  }
+  return nullptr;
 }
 
 std::optional<std::uint64_t> Quantities::count(std::string_view name) const {

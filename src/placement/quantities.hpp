@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -13,15 +14,19 @@
 
 namespace safeshuffle::placement {
 
-/// The counts of one config.json. A field is looked up at the top level, then in `text_config`
-/// (where multimodal models keep those of their language model). Immutable.
+/// The counts of one config.json. A field is looked up at the top level, then where multimodal
+/// models keep those of their language model: in `text_config`, `llm_config`, `language_config` or
+/// `thinker_config`, which may have a `text_config` in turn. Immutable.
 class Quantities {
  public:
   /// `config_json` may be empty: then nothing is known. Throws ConfigError.
   explicit Quantities(std::string_view config_json);
 
-  /// `model_type`; empty if absent.
+  /// `model_type`, at the top level or else of the language model; empty if absent.
   std::string model_type() const;
+
+  /// Every `model_type`, from the top level inwards.
+  std::vector<std::string> model_types() const;
 
   /// A derived quantity (`query_heads`, `kv_heads`, `group`, `layers`, `experts`) or else the field
   /// of that name; none if config.json does not have it. Throws ConfigError if it is not a positive

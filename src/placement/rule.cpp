@@ -72,6 +72,22 @@ void check(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
   }
 }
 
+/// The same split with as few parts as possible: only ranks that share a unit split its parts, and
+/// if the only part divides among them, it is as if the axis consisted of the part's units. So what
+/// is stored apart (q, k, v) can be joined.
+void simplify(Split& split, std::uint32_t world) {
+  const auto [units, uneven, replicate] = split.sharing;
+  const bool shared = replicate && units % world != 0 && world % units == 0;
+  if (!shared) return split.parts.clear();
+  if (split.parts.size() != 1) return;
+  const Part& part = split.parts.front();
+  const bool divides = part.sharing.units != 0 && part.length % part.sharing.units == 0 &&
+                       part.sharing.units % (world / units) == 0;
+  if (!divides) return;
+  split.sharing = {.units = units * part.sharing.units, .uneven = uneven};
+  split.parts.clear();
+}
+
 Split make_split(const CutRule& cut, std::uint32_t axis, const TensorInfo& tensor,
                  std::uint32_t world) {
   const std::uint64_t extent = tensor.shape[axis];
@@ -80,6 +96,7 @@ Split make_split(const CutRule& cut, std::uint32_t axis, const TensorInfo& tenso
   Split split{axis, resolve(cut.sharing, extent), {}};
   if (!cut.parts.empty()) {
     split.parts = make_parts(cut.parts, unit_of(tensor, split, total_size(cut.parts)));
+    simplify(split, world);
   }
   check(tensor, split, world);
   return split;

@@ -20,9 +20,15 @@ using nlohmann::json;
 constexpr const char* output_head = "lm_head";
 
 const std::vector<std::string>& default_prefixes() {
-  static const std::vector<std::string> prefixes{
-      "model",          "transformer",          "gpt_neox",
-      "language_model", "language_model.model", "model.language_model"};
+  static const std::vector<std::string> prefixes{"model",
+                                                 "transformer",
+                                                 "gpt_neox",
+                                                 "language_model",
+                                                 "language_model.model",
+                                                 "model.language_model",
+                                                 "model.text_model",
+                                                 "thinker",
+                                                 "thinker.model"};
   return prefixes;
 }
 

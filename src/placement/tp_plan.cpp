@@ -45,13 +45,16 @@ std::string known_types(const std::vector<BuiltIn>& all) {
   return known;
 }
 
-placement::Document built_in(const std::string& type, std::string_view config_json) {
+/// For the outermost of the types that has any.
+placement::Document built_in(const Quantities& quantities, std::string_view config_json) {
   const std::vector<BuiltIn> all = placement::built_in_rules();
-  for (const BuiltIn& rules : all) {
-    const std::vector<std::string>& types = rules.model_types;
-    if (std::find(types.begin(), types.end(), type) != types.end()) return rules.document;
+  for (const std::string& type : quantities.model_types()) {
+    for (const BuiltIn& rules : all) {
+      const std::vector<std::string>& types = rules.model_types;
+      if (std::find(types.begin(), types.end(), type) != types.end()) return rules.document;
+    }
   }
-  throw ConfigError(why_none(type, config_json) +
+  throw ConfigError(why_none(quantities.model_type(), config_json) +
                     " a rule file, or \"replicate\", as tp_plan (--tp-plan); there are "
                     "built-in rules for the model_types " +
                     known_types(all));
@@ -62,10 +65,11 @@ placement::Document built_in(const std::string& type, std::string_view config_js
                               .cause = "no rule matches it, and \"on_unmatched\" is \"error\""});
 }
 
-/// Whether every rule for a linear layer knows how this tensor of it lies.
-bool has_plain_form(const TensorInfo& tensor) {
+/// Whether a rule for a linear layer may not know how this tensor of it lies.
+bool is_of_unknown_form(const RuleSet& rules, const TensorInfo& tensor) {
   const std::string_view leaf = std::string_view(tensor.name).substr(tensor.name.rfind('.') + 1);
-  return leaf == "weight" || leaf == "bias" || tensor.shape.empty();
+  if (leaf == "weight" || leaf == "bias" || tensor.shape.empty()) return false;
+  return rules.quantisation.is_given || placement::has_quantised_name(tensor);
 }
 
 /// Whether `cut` has an axis for a tensor that is not called `bias`.
@@ -92,8 +96,8 @@ Placement apply_cut(const RuleSet& rules, std::size_t index, const TensorInfo& t
   const auto& cut = std::get<placement::CutRule>(rule);
   const placement::Key& key = rules.keys[index];
   const bool is_quantised = layers.has(tensor);
-  const bool is_plain = has_plain_form(tensor) || !has_axis(cut, tensor);
-  if (world > 1 && (is_quantised || !is_plain) &&
+  const bool is_unknown = is_of_unknown_form(rules, tensor) && has_axis(cut, tensor);
+  if (world > 1 && (is_quantised || is_unknown) &&
       !rules.matcher.below(key.name, tensor.name).empty()) {
     if (!is_quantised) fail_unknown_form(key, tensor);
     return placement::apply(cut, tensor, layers.form_of(tensor), world);
@@ -169,8 +173,7 @@ TpPlan TpPlan::from_json(std::string_view rules_json, std::string_view config_js
 
 TpPlan TpPlan::automatic(std::string_view config_json) {
   const Quantities quantities(config_json);
-  RuleSet rules =
-      placement::parse_rules(built_in(quantities.model_type(), config_json), quantities);
+  RuleSet rules = placement::parse_rules(built_in(quantities, config_json), quantities);
   rules.built_in = true;
   return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
 }

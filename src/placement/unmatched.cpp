@@ -14,11 +14,22 @@ namespace {
 constexpr std::size_t most_named = 5;
 constexpr std::size_t longest_name = 100;
 
+/// Whether a key of the section `experts` need not match: if another does, since rules may be for
+/// several families, each of which has one.
+bool may_lack_experts(const RuleSet& rules, const std::vector<bool>& covering) {
+  if (!rules.deals_experts) return true;
+  for (std::size_t i = 0; i < rules.keys.size(); ++i) {
+    if (rules.keys[i].in_experts && covering[i]) return true;
+  }
+  return false;
+}
+
 std::vector<const Key*> unmatched_keys(const RuleSet& rules, const std::vector<bool>& covering) {
   std::vector<const Key*> unmatched;
+  const bool lacks_experts = may_lack_experts(rules, covering);
   for (std::size_t i = 0; i < rules.keys.size(); ++i) {
     const Key& key = rules.keys[i];
-    const bool may_be_absent = key.optional || (key.in_experts && !rules.deals_experts);
+    const bool may_be_absent = key.optional || (key.in_experts && lacks_experts);
     if (!covering[i] && !may_be_absent) unmatched.push_back(&key);
   }
   return unmatched;

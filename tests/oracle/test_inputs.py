@@ -248,7 +248,7 @@ class Refused(Inputs):
         return CONFIG_ERROR, "config.json.* is missing or empty; copy the model's .*--tp-plan"
 
     def config_of_another_model(self, d):
-        (d / "config.json").write_text('{"model_type": "bloom"}', encoding="utf-8")
+        (d / "config.json").write_text('{"model_type": "bloom", "n_head": 4}', encoding="utf-8")
         return CONFIG_ERROR, "built-in rules 'bloom'.*no tensor of the checkpoint matches"
 
     def pytorch_files(self, d):

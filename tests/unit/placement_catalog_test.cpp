@@ -111,7 +111,7 @@ TEST_CASE("a key whose tensors all have longer keys matches", "[placement]") {
 }
 
 TEST_CASE("rules that are chosen for another model are an error", "[placement]") {
-  const TpPlan plan = TpPlan::automatic(R"({"model_type": "llama"})");
+  const TpPlan plan = TpPlan::automatic(R"({"model_type": "llama", "num_attention_heads": 4})");
   const Catalog bert =
       catalog_of({tensor("bert.encoder.layer.0.attention.self.query.weight", {8, 8}),
                   tensor("bert.pooler.dense.weight", {8, 8})});

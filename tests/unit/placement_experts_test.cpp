@@ -144,7 +144,9 @@ TEST_CASE("experts that do not divide among the ranks are an error", "[placement
   CHECK(message(dealt(4), tensor("layers.0.mlp.experts.99999999999999999999.up", {8, 4}), 2)
             .find("it belongs to expert 18446744073709551615") != std::string::npos);
   const TpPlan built_in =
-      TpPlan::automatic(R"({"model_type": "mixtral", "num_local_experts": 8})").deal_experts();
+      TpPlan::automatic(
+          R"({"model_type": "mixtral", "num_attention_heads": 4, "num_local_experts": 8})")
+          .deal_experts();
   CHECK(message(built_in, tensor("model.layers.0.block_sparse_moe.experts.7.w1.weight", {8, 4}), 3)
             .find("save these rules as a file") != std::string::npos);
 }
@@ -173,8 +175,8 @@ TEST_CASE("dealing experts requires rules that name them", "[placement]") {
     const char* advice;
   };
   const std::vector<Row> rows{
-      {TpPlan::automatic(R"({"model_type": "llama"})"),
-       "built-in rules 'llama': no section \"experts\""},
+      {TpPlan::automatic(R"({"model_type": "gpt_neox", "num_attention_heads": 4})"),
+       "built-in rules 'gpt_neox': no section \"experts\""},
       {TpPlan::replicate_all(), "write a rule file, for example \"experts\": {\"match\""},
       {one_word("moe_tp_experts"), "'safeshuffle rules MODEL --tp-plan rules.json'"}};
   for (const Row& row : rows) {
@@ -186,15 +188,18 @@ TEST_CASE("dealing experts requires rules that name them", "[placement]") {
   CHECK_NOTHROW(one_word("grouped_gemm").deal_experts());
 }
 
-TEST_CASE("keys of experts must match if experts are dealt", "[placement]") {
+TEST_CASE("a key of experts must match if experts are dealt", "[placement]") {
   std::vector<FileInfo> files(1);
   const Catalog catalog(files, {up(0), up(1), tensor("layers.0.mlp.experts.1.down.weight", {8, 4}),
                                 tensor("layers.0.mlp.shared_experts.up.weight", {8, 4})});
-  const TpPlan plan = parse(R"({"match": ["layers.*.mlp.experts", "layers.*.moe.experts"],
-                               "count": 2})");
-  CHECK_NOTHROW(plan.place_all(catalog, 2));
-  const ErrorRecord record =
-      failure<ConfigError>([&] { plan.deal_experts().place_all(catalog, 2); });
+  const auto dealt = [&](const std::string& keys) {
+    const TpPlan plan = parse(R"({"match": [)" + keys + R"(], "count": 2})");
+    CHECK_NOTHROW(plan.place_all(catalog, 2));
+    return plan.deal_experts();
+  };
+  CHECK_NOTHROW(dealt(R"("layers.*.mlp.experts", "layers.*.moe.experts")").place_all(catalog, 2));
+  const TpPlan none = dealt(R"("layers.*.moe.experts")");
+  const ErrorRecord record = failure<ConfigError>([&] { none.place_all(catalog, 2); });
   CHECK(record.cause.find("\"experts.match\": no tensor of the checkpoint matches "
                           "\"layers.*.moe.experts\"; it has \"layers.*.mlp.experts\"; correct or "
                           "remove it in the section \"experts\"") != std::string::npos);

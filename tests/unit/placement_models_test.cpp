@@ -312,7 +312,7 @@ TEST_CASE("falcon of the first generation: one KV head for all, or one each", "[
               "transformer.");
 }
 
-TEST_CASE("heads that do not divide are an error, without head counts the cut is plain",
+TEST_CASE("heads that do not divide are an error, and so are rules without head counts",
           "[placement]") {
   const TensorInfo q = tensor("model.layers.0.self_attn.q_proj.weight", {24, 16});
   const auto plan = [](const std::string& heads) {
@@ -321,7 +321,7 @@ TEST_CASE("heads that do not divide are an error, without head counts the cut is
   CHECK_THROWS_AS(plan(R"(, "num_attention_heads": 3)").place(q, 4), PlanError);
   CHECK_THROWS_AS(plan(R"(, "num_attention_heads": 5)").place(q, 5), PlanError);
   CHECK(shard(plan(R"(, "num_attention_heads": 3)"), q, 0, 1) == q.shape);
-  CHECK(shard(plan(""), q, 0, 4) == Shape{6, 16});
+  CHECK_THROWS_AS(plan(""), ConfigError);
   const TpPlan falcon_7b =
       TpPlan::automatic(R"({"model_type": "falcon", "num_attention_heads": 71})");
   CHECK_THROWS_AS(falcon_7b.place(tensor(falcon_weight, {4672, 4544}), 2), PlanError);
@@ -347,12 +347,37 @@ TEST_CASE("what a quantisation method stores is not cut as a weight would be", "
   CHECK(shard(built_in, tensor(layer + "weight_scale_2", {}), 1, 2) == Shape{});
 }
 
-TEST_CASE("other towers of a model are left whole", "[placement]") {
-  const TpPlan plan = TpPlan::automatic(R"({"model_type": "llama"})");
-  for (const char* tower : {"vision_model.encoder.", "model.vision_tower.vision_model.encoder."}) {
-    const TensorInfo q = tensor(tower + std::string("layers.0.self_attn.q_proj.weight"), {9, 9});
-    CHECK(plan.place(q, 2).kind == Placement::Kind::replicated);
-  }
+TEST_CASE("the language model inside a multimodal one is placed, its towers are left whole",
+          "[placement]") {
+  const std::string text = R"("num_attention_heads": 4, "num_key_value_heads": 2})";
+  struct Row {
+    std::string config;
+    std::string layers;
+    const char* head;
+    const char* tower;
+  };
+  const auto row = GENERATE_COPY(
+      Row{R"({"model_type": "llama", )" + text, "model.", "lm_head", "vision_model.encoder."},
+      Row{R"({"model_type": "mistral3", "text_config": {"model_type": "mistral", )" + text + "}",
+          "language_model.model.", "language_model.lm_head", "vision_tower.transformer."},
+      Row{R"({"model_type": "internvl_chat", "llm_config": {"model_type": "qwen2", )" + text + "}",
+          "language_model.model.", "language_model.lm_head", "vision_model.encoder."},
+      Row{R"({"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text", )" + text +
+              "}",
+          "model.language_model.", "lm_head", "model.visual."},
+      Row{R"({"model_type": "smolvlm", "text_config": {"model_type": "llama", )" + text + "}",
+          "model.text_model.", "lm_head", "model.vision_model.encoder."},
+      Row{R"({"model_type": "qwen3_omni_moe", "thinker_config": {
+              "model_type": "qwen3_omni_moe_thinker",
+              "text_config": {"model_type": "qwen3_omni_moe_text", )" +
+              text + "}}",
+          "thinker.model.", "thinker.lm_head", "thinker.audio_tower."});
+  CAPTURE(row.config);
+  const TpPlan plan = TpPlan::automatic(row.config);
+  const std::string k = "layers.0.self_attn.k_proj.weight";
+  CHECK(shard(plan, tensor(row.layers + k, {8, 16}), 1, 4) == Shape{4, 16});
+  CHECK(shard(plan, tensor(row.head + std::string(".weight"), {40, 16}), 1, 4) == Shape{10, 16});
+  CHECK(plan.place(tensor(row.tower + k, {9, 9}), 2).kind == Placement::Kind::replicated);
 }
 
 TEST_CASE("a config.json that gives no model type says why", "[placement]") {

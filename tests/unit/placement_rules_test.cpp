@@ -243,7 +243,7 @@ TEST_CASE("what to do about a dimension that does not divide depends on the rule
 }
 
 TEST_CASE("what applies to a built-in rule can be followed", "[placement]") {
-  const std::string config = R"({"model_type": "llama"})";
+  const std::string config = R"({"model_type": "llama", "num_attention_heads": 4})";
   const TensorInfo odd = tensor("lm_head.weight", {10, 8});
   const TpPlan plan = TpPlan::automatic(config);
   CHECK(contains(plan_error([&] { plan.place(odd, 4); }),

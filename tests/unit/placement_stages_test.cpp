@@ -38,7 +38,8 @@ std::vector<std::string> model_of(std::uint32_t layers,
 }
 
 std::string config_of(std::uint32_t layers, const std::string& more = "") {
-  return R"({"model_type": "llama", "num_hidden_layers": )" + std::to_string(layers) + more + "}";
+  return R"({"model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": )" +
+         std::to_string(layers) + more + "}";
 }
 
 TpPlan parse(const std::string& pipeline, const std::string& config = "") {
@@ -119,7 +120,7 @@ TEST_CASE("for any number of stages, each tensor is in one stage, in order", "[p
 
 TEST_CASE("what is before the layers is in the first stage, what is after in the last",
           "[placement]") {
-  const TpPlan plan = TpPlan::automatic(R"({"model_type": "bloom", "n_layer": 2})");
+  const TpPlan plan = TpPlan::automatic(R"({"model_type": "bloom", "n_head": 4, "n_layer": 2})");
   const Names model{"word_embeddings.weight",
                     "word_embeddings_layernorm.bias",
                     "h.0.mlp.dense_h_to_4h.weight",

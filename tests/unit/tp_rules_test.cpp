@@ -31,12 +31,13 @@ TEST_CASE("one rank needs config.json for a stage, and to deal experts", "[tp_ru
   Options options;
   options.selection.stage = PipelineStage{0, 1};
   CHECK_THROWS_AS(pipeline::make_tp_plan(options, {}, {}, 1), ConfigError);
-  CHECK_NOTHROW(pipeline::make_tp_plan(options, {}, with_config(R"({"model_type": "llama"})"), 1));
+  CHECK_NOTHROW(pipeline::make_tp_plan(
+      options, {}, with_config(R"({"model_type": "llama", "num_attention_heads": 4})"), 1));
   options = {};
   options.experts = ExpertPlacement::parallel;
   CHECK_THROWS_AS(pipeline::make_tp_plan(options, {}, {}, 1), ConfigError);
-  CHECK_NOTHROW(
-      pipeline::make_tp_plan(options, {}, with_config(R"({"model_type": "mixtral"})"), 1));
+  CHECK_NOTHROW(pipeline::make_tp_plan(
+      options, {}, with_config(R"({"model_type": "mixtral", "num_attention_heads": 4})"), 1));
 }
 
 TEST_CASE("experts are dealt if the options say so", "[tp_rules]") {
