@@ -16,6 +16,7 @@
 #include "output.hpp"
 #include "size.hpp"
 #include "table.hpp"
+#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -126,7 +127,9 @@ void print_totals(const Catalog& catalog) {
 }
 
 void inspect(const InspectOptions& options) {
-  const Catalog catalog = open_checkpoint(options.paths).catalog;
+  const Checkpoint checkpoint = open_checkpoint(options.paths);
+  print_warnings(checkpoint.warnings);
+  const Catalog& catalog = checkpoint.catalog;
   if (options.json) return print_json(catalog);
   if (!options.files_only) print_tensors(catalog);
   print_files(catalog);

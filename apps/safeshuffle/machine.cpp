@@ -1,6 +1,7 @@
 #include "machine.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -132,7 +133,9 @@ OnCluster plan_on_cluster(const std::vector<std::string>& paths, std::uint32_t w
   auto targets = select_targets(checkpoint, rules, load, world);
   Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), world,
                         planning_for(load.plan, site));
-  return {std::move(plan), std::move(cluster), std::move(site)};
+  std::vector<std::string> warnings = std::move(checkpoint.warnings);
+  std::ranges::move(plan.warnings(), std::back_inserter(warnings));
+  return {std::move(plan), std::move(cluster), std::move(site), std::move(warnings)};
 }
 
 std::string text_of(const Cluster& cluster) {

@@ -32,7 +32,8 @@ void add_machine_options(CLI::App& parser, MachineOptions& options);
 struct OnCluster {
   Plan plan;
   Cluster cluster;
-  Site site;  ///< what the plan was made by
+  Site site;                          ///< what the plan was made by
+  std::vector<std::string> warnings;  ///< about the checkpoint and the plan
 };
 
 /// Plans a load of the checkpoint at `paths` by the costs of the selected machine: a built-in one,

@@ -94,8 +94,9 @@ Json prediction_json(const Prediction& prediction) {
 }
 
 // Printed only after the proof: an unprovable plan is an error.
-void print_json(const Plan& plan, const Selection& selection,
+void print_json(const OnCluster& planned, const Selection& selection,
                 const std::optional<Prediction>& prediction) {
+  const Plan& plan = planned.plan;
   Json json{{"world", plan.world()},
             {"replicas", plan.replicas()},
             {"assignment", name(plan.assignment())},
@@ -104,7 +105,7 @@ void print_json(const Plan& plan, const Selection& selection,
             {"waves", plan.waves()},
             {"hash", fmt::format("{:016x}", plan.hash())},
             {"proof", "ok"},
-            {"warnings", plan.warnings()},
+            {"warnings", planned.warnings},
             {"placement", pipeline::placement_json(summarize(plan.catalog(), plan.targets()))},
             {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
@@ -165,12 +166,12 @@ void plan(const PlanCommand& command) {
       plan_on_cluster(command.paths, command.world, command.machine, command.options);
   const Plan& plan = planned.plan;
   plan.prove();
-  print_warnings(plan.warnings());
+  print_warnings(planned.warnings);
   std::optional<Prediction> prediction;
   if (command.predict) {
     prediction = {planned.cluster, predict(plan, planned.site)};
   }
-  command.json ? print_json(plan, command.options.selection, prediction)
+  command.json ? print_json(planned, command.options.selection, prediction)
                : print_table(plan, prediction);
 }
 

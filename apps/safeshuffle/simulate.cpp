@@ -169,7 +169,7 @@ void write_trace(const std::string& path, const Simulation& simulation) {
 void simulate(const SimulateCommand& command) {
   const OnCluster on =
       plan_on_cluster(command.paths, command.world, command.machine, command.options);
-  print_warnings(on.plan.warnings());
+  print_warnings(on.warnings);
   const Simulation simulation = safeshuffle::simulate(on.plan, on.cluster, !command.trace.empty());
   if (!command.trace.empty()) write_trace(command.trace, simulation);
   print_result(command.json ? json_result(on, simulation) : text_result(on, simulation));

@@ -32,7 +32,8 @@ struct Checkpoint {
   std::shared_ptr<const ShardedState> sharded_state;  ///< null if it is not one
   double cached_share =
       0;  ///< of the files, in the page cache of this node, estimated; 0 if unknown
-  bool reads_directly = true;  ///< as Site's, of a load with default options
+  bool reads_directly = true;         ///< as Site's, of a load with default options
+  std::vector<std::string> warnings;  ///< what was found, but is not a part of it
 };
 
 /// Reads the headers of a checkpoint: a directory, a `.safetensors` file, an `.index.json`, or
@@ -79,8 +80,8 @@ class PlannedLoad {
 
   const Plan& plan() const noexcept;
 
-  /// Plan::warnings; with Options::prefetch also that the files, and on the host the tensors, need
-  /// more than the available memory of a node. The same on all ranks.
+  /// Checkpoint::warnings and Plan::warnings; with Options::prefetch also that the files, and on
+  /// the host the tensors, need more than the available memory of a node. The same on all ranks.
   const std::vector<std::string>& warnings() const noexcept;
 
   /// Paths, as on rank 0, of all files that the load reads: those with tensors, and the index,

@@ -144,7 +144,7 @@ struct Report {
   std::uint64_t window = 0;
   std::uint64_t tensor_bytes = 0;     ///< Plan::needed_bytes
   double seconds = 0;                 ///< the slowest rank's total, without verification
-  std::vector<std::string> warnings;  ///< Plan::warnings, and one of prefetching (loader.hpp)
+  std::vector<std::string> warnings;  ///< PlannedLoad::warnings
   PlacementSummary placement;
   std::optional<PipelineStage> stage;  ///< of a load by path, Selection::stage
   std::optional<Ceilings> ceilings;    ///< added by `add_ceilings` (probe.hpp)

@@ -17,11 +17,12 @@ namespace safeshuffle::format {
 
 /// Which files make up a checkpoint.
 struct Listing {
-  std::vector<std::string> files;  ///< paths that can be opened, in the checkpoint's order
-  std::string config_path;         ///< config.json beside the files; empty if there is none
-  std::string config_json;         ///< its text
-  std::string index_path;          ///< the .index.json that was used; empty if none
-  Index index;                     ///< what it says
+  std::vector<std::string> files;     ///< paths that can be opened, in the checkpoint's order
+  std::string config_path;            ///< config.json beside the files; empty if there is none
+  std::string config_json;            ///< its text
+  std::string index_path;             ///< the .index.json that was used; empty if none
+  Index index;                        ///< what it says
+  std::vector<std::string> warnings;  ///< which files beside them are left out, and why
 };
 
 /// A header as stored, not yet parsed.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -136,15 +137,14 @@ unsigned count_sharers(const std::vector<Intent>& intents, const Communicator& c
   return static_cast<unsigned>(std::ranges::count(intents, mine, &Intent::cpus));
 }
 
-std::vector<std::string> warnings_of(const Plan& plan, const std::vector<Intent>& intents,
-                                     const Communicator& comm, const Options& options) {
-  std::vector<std::string> warnings = plan.warnings();
-  if (!options.prefetch) return warnings;
+void add_warnings(const Plan& plan, const std::vector<Intent>& intents, const Communicator& comm,
+                  const Options& options, std::vector<std::string>& warnings) {
+  std::ranges::move(plan.warnings(), std::back_inserter(warnings));
+  if (!options.prefetch) return;
   std::vector<Memory> memory;
   for (const Intent& intent : intents) memory.push_back(intent.memory);
   const std::string warning = prefetch_warning(plan, comm.device(), memory);
   if (!warning.empty()) warnings.push_back(warning);
-  return warnings;
 }
 
 RankReport rank_report(const RankSummary& planned, const Communicator& comm,
@@ -302,6 +302,7 @@ LoadJob::LoadJob(const source::Source& source, const std::vector<std::string>& p
   const source::Source& headers = options_.drop_cache_behind ? dropping : source;
   Opened opened = open_together(headers, paths, options_, comm_.device(), comm_.control());
   inputs_ = std::move(opened.inputs);
+  warnings_ = std::move(opened.checkpoint.warnings);
   clock_.enter(Phase::plan);
   plan_ = plan_together(std::move(opened), comm_, options_);
   agree();
@@ -324,7 +325,7 @@ void LoadJob::agree() {
   const std::vector<Intent> intents = agree_on_plan(*plan_, comm_, options_);
   sharers_ = count_sharers(intents, comm_);
   a_rank_drops_ = std::ranges::any_of(intents, &Intent::drops_cache_behind);
-  warnings_ = warnings_of(*plan_, intents, comm_, options_);
+  add_warnings(*plan_, intents, comm_, options_, warnings_);
 }
 
 TensorSet LoadJob::run() {

@@ -38,6 +38,8 @@ std::string encode(const Found& found) {
   out.put(found.costs_origin).put(std::uint64_t{found.reads_directly});
   out.put(found.rules_json).put(found.listing.config_path).put(found.listing.config_json);
   out.put(found.listing.index_path);
+  out.put(std::uint64_t{found.listing.warnings.size()});
+  for (const std::string& warning : found.listing.warnings) out.put(warning);
   for (const std::string& file : found.listing.files) out.put(file);
   return out.take();
 }
@@ -52,6 +54,8 @@ Found decode_found(const std::string& bytes) {
   found.listing.config_path = in.text();
   found.listing.config_json = in.text();
   found.listing.index_path = in.text();
+  found.listing.warnings.resize(in.number());
+  for (std::string& warning : found.listing.warnings) warning = in.text();
   while (!in.at_end()) found.listing.files.push_back(in.text());
   return found;
 }
@@ -208,6 +212,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
   Checkpoint checkpoint;
   Site site;
   checkpoint.config_json = found.listing.config_json;
+  checkpoint.warnings = std::move(found.listing.warnings);
   TpPlan rules = TpPlan::replicate_all();
   comm::agree_on_computation(control, timeout, [&]() -> std::string {
     Headers headers(raw, inodes);
@@ -228,7 +233,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
 
 Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
   const source::Source& files = source::files();
-  const format::Listing listing = source::discover(files, paths);
+  format::Listing listing = source::discover(files, paths);
   source::HeaderReader reader(files, listing.files);
   pipeline::CachedShare cached;
   auto file = listing.files.begin();
@@ -238,8 +243,12 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
     return header;
   });
   format::check_index(listing, contents.catalog);
-  return {std::move(contents.catalog), listing.config_json, std::move(contents.sharded_state),
-          cached.value(), pipeline::reads_directly(files, listing.files.front(), {})};
+  return {std::move(contents.catalog),
+          std::move(listing.config_json),
+          std::move(contents.sharded_state),
+          cached.value(),
+          pipeline::reads_directly(files, listing.files.front(), {}),
+          std::move(listing.warnings)};
 }
 
 Checkpoint open_checkpoint(const std::string& path) {

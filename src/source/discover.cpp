@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "core/text.hpp"
 #include "format/header.hpp"
 #include "format/index.hpp"
+#include "format/model_files.hpp"
 #include "format/sharded_state.hpp"
 #include "source/hub_cache.hpp"
 
@@ -107,39 +110,95 @@ format::Listing list_files(const Source& source, const std::vector<std::string>&
   return listing;
 }
 
+void warn_of_left_out(std::vector<std::string>& warnings, const std::string& why,
+                      const std::vector<std::string>& names) {
+  if (!names.empty()) warnings.push_back("left out " + why + ": " + core::enumerate(names));
+}
+
+/// The files of a directory that its index does not name.
+std::vector<std::string> not_indexed(std::vector<std::string> names, const format::Index& index) {
+  std::set<std::string> indexed;
+  for (const format::IndexedFile& file : index.files) {
+    indexed.insert(fs::path(file.name).lexically_normal().string());
+  }
+  std::erase_if(names, [&](const std::string& name) { return indexed.contains(name); });
+  return names;
+}
+
+/// The model in a directory with these files, without an index.
+format::Listing list_model(const Source& source, const std::string& directory,
+                           const std::vector<std::string>& names, const Pulse& pulse) {
+  const format::ModelFiles files = format::sort_model_files(names);
+  if (format::is_adapter_file(files.model.front())) {
+    refuse(directory, "the directory has only an adapter, not the model that it belongs to: " +
+                          core::enumerate(files.model) +
+                          "; an adapter's file can be given by name");
+  }
+  const std::string missing = format::missing_files(files.model);
+  if (!missing.empty()) {
+    refuse(directory, "files are missing in the directory: " + missing +
+                          "; to load only what is there, give the files by name");
+  }
+  std::vector<std::string> paths;
+  for (const std::string& name : files.model)
+    paths.push_back((fs::path(directory) / name).string());
+  format::Listing listing = list_files(source, paths, pulse);
+  warn_of_left_out(listing.warnings, "as a second copy of the model", files.copies);
+  warn_of_left_out(listing.warnings, "as an adapter of the model", files.adapters);
+  return listing;
+}
+
 /// The checkpoint in a directory, if there is one. Beside a sharded state, an index is that of the
 /// original: who saves it may copy all files that are not weights, as vLLM's script does.
 std::optional<format::Listing> find_checkpoint(const Source& source, const std::string& directory,
                                                const Pulse& pulse) {
-  std::vector<std::string> paths;
-  for (const std::string& name : names_with(source, directory, ".safetensors")) {
-    paths.push_back((fs::path(directory) / name).string());
+  const std::vector<std::string> names = names_with(source, directory, ".safetensors");
+  const std::string index =
+      format::is_sharded_state(names) ? std::string() : find_index(source, directory);
+  if (!index.empty()) {
+    format::Listing listing = list_index(source, index, pulse);
+    warn_of_left_out(listing.warnings, "because the index does not name it",
+                     not_indexed(names, listing.index));
+    return listing;
   }
-  if (!format::is_sharded_state(paths)) {
-    const std::string index = find_index(source, directory);
-    if (!index.empty()) return list_index(source, index, pulse);
-  }
-  if (paths.empty()) return std::nullopt;
-  return list_files(source, paths, pulse);
+  if (names.empty()) return std::nullopt;
+  return list_model(source, directory, names, pulse);
 }
 
-/// Files of weights in other formats.
-std::vector<std::string> foreign_weights(const Source& source, const std::string& directory) {
-  std::vector<std::string> found;
-  for (const char* suffix : {".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack"}) {
-    const std::vector<std::string> names = names_with(source, directory, suffix);
-    found.insert(found.end(), names.begin(), names.end());
+/// Files of weights in other formats, and which formats those are.
+struct Foreign {
+  std::vector<std::string> formats;
+  std::vector<std::string> names;
+};
+
+Foreign foreign_weights(const Source& source, const std::string& directory) {
+  struct Format {
+    const char* name;
+    std::vector<const char*> suffixes;
+  };
+  static const std::vector<Format> formats{{"PyTorch", {".bin", ".pt", ".pth", ".ckpt"}},
+                                           {"PyTorch distributed checkpoint", {".distcp"}},
+                                           {"GGUF", {".gguf"}},
+                                           {"Keras", {".h5"}},
+                                           {"Flax", {".msgpack"}}};
+  Foreign foreign;
+  for (const Format& format : formats) {
+    const std::size_t before = foreign.names.size();
+    for (const char* suffix : format.suffixes) {
+      std::ranges::move(names_with(source, directory, suffix), std::back_inserter(foreign.names));
+    }
+    if (foreign.names.size() > before) foreign.formats.emplace_back(format.name);
   }
-  return found;
+  return foreign;
 }
 
 [[noreturn]] void refuse_directory(const Source& source, const std::string& directory) {
-  const std::vector<std::string> foreign = foreign_weights(source, directory);
-  if (foreign.empty()) refuse(directory, "no .safetensors file in the directory");
+  const Foreign foreign = foreign_weights(source, directory);
+  if (foreign.names.empty()) refuse(directory, "no .safetensors file in the directory");
   refuse(directory,
-         "no .safetensors file in the directory, but files of other formats, which must "
-         "be converted to safetensors: " +
-             core::enumerate(foreign));
+         "no .safetensors file in the directory, but files of other formats (" +
+             core::enumerate(foreign.formats) +
+             "), which must be converted to safetensors: " + core::enumerate(foreign.names));
 }
 
 format::Listing list_directory(const Source& source, const std::string& directory,

@@ -21,11 +21,11 @@ struct Pulse {
 
 /// Finds the files. `paths` is one directory, one .index.json, or one or more .safetensors files.
 /// A directory with an index is read by the index (model.safetensors.index.json, else the only
-/// *.safetensors.index.json), else all its *.safetensors in name order; a directory of the Hugging
-/// Face cache selects a revision in it, see hub_cache.hpp. Files of a sharded state are ordered by
-/// part and rank. Symlinks are followed; an index must not name the same file by different names,
-/// nor one outside its directory. Throws IoError (nothing found, a named file missing, unreadable)
-/// or FormatError (index not valid).
+/// *.safetensors.index.json), else those of its *.safetensors in name order that are the model (see
+/// format/model_files.hpp); a directory of the Hugging Face cache selects a revision in it, see
+/// hub_cache.hpp. Files of a sharded state are ordered by part and rank. Symlinks are followed; an
+/// index must not name the same file by different names, nor one outside its directory. Throws
+/// IoError (nothing found, a file missing, unreadable) or FormatError (index not valid).
 format::Listing discover(const Source& source, const std::vector<std::string>& paths,
                          const Pulse& pulse = {});
 

@@ -3,6 +3,7 @@ wrong: the error names what is."""
 
 import json
 import os
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -76,11 +77,33 @@ class Accepted(Inputs):
         checkpoint.write_by_reference(directory / "extra.safetensors", {})
         return 2, [directory]
 
-    def directory_without_index(self):
-        directory = self.write("plain", grouped(self.tensors, 3))
+    def directory_without_index_named(self, name):
+        directory = self.write(name, grouped(self.tensors, 3))
         (directory / INDEX).unlink()
+        return directory
+
+    def directory_without_index(self):
+        directory = self.directory_without_index_named("plain")
         (directory / "tokenizer.json").write_text("{}", encoding="utf-8")
         return 2, [f"{directory}/"]
+
+    def copy_beside_the_model(self):
+        directory = self.directory_without_index_named("copy")
+        copy = {"tok_embeddings.weight": self.tensors["model.embed_tokens.weight"]}
+        checkpoint.write_by_reference(directory / "consolidated.safetensors", copy)
+        return 2, [directory]
+
+    def adapter_beside_the_model(self):
+        directory = self.directory_without_index_named("adapter")
+        lora = {"base_model.model.model.norm.lora_A.weight": self.tensors["model.norm.weight"]}
+        checkpoint.write_by_reference(directory / "adapter_model.safetensors", lora)
+        return 2, [directory]
+
+    def file_beside_the_index(self):
+        directory = self.write("side", grouped(self.tensors, 3))
+        stale = {"model.norm.weight": self.tensors["lm_head.weight"]}
+        checkpoint.write_by_reference(directory / "stale.safetensors", stale)
+        return 2, [directory]
 
     def hugging_face_cache(self):
         """snapshots/REVISION/NAME → ../../blobs/HASH, config and index too."""
@@ -133,11 +156,31 @@ class Accepted(Inputs):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.compare(name, ranks)
 
+    def test_accepted_with_a_warning(self):
+        builders = {
+            self.copy_beside_the_model: "left out as a second copy .*: consolidated.safetensors",
+            self.adapter_beside_the_model: "left out as an adapter .*: adapter_model.safetensors",
+            self.file_beside_the_index: "left out because the index .*: stale.safetensors",
+        }
+        cases = [(builder.__name__, *builder()) for builder in builders]
+        results = command.for_each(self.load, cases)
+        for (name, ranks, paths), result, text in zip(cases, results, builders.values()):
+            with self.subTest(name):
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.compare(name, ranks)
+                warning = "safeshuffle: warning: " + text
+                self.assertEqual(len(re.findall(warning, result.stderr)), 1, result.stderr)
+                report = json.loads((self.work / f"{name}.json").read_text(encoding="utf-8"))
+                self.assertRegex("\n".join(report["warnings"]), text)
+                planned = command.run("plan", paths[0], "--world", 2, "--json")
+                self.assertRegex(planned.stderr, warning)
+                self.assertEqual(json.loads(planned.stdout)["warnings"], report["warnings"])
+                self.assertRegex(command.run("inspect", paths[0]).stderr, warning)
+
     def load(self, case):
         name, ranks, arguments = case
-        return command.run_ranks(
-            ranks, "load", *arguments, "--save-sharded", self.work / f"saved {name}"
-        )
+        outputs = "--save-sharded", self.work / f"saved {name}", "--report", self.work / f"{name}.json"
+        return command.run_ranks(ranks, "load", *arguments, *outputs)
 
     def compare(self, name, world):
         for rank in range(world):
@@ -163,6 +206,30 @@ class Refused(Inputs):
     def file_missing(self, d):
         (d / "model-00002-of-00003.safetensors").unlink()
         return IO_ERROR, "model-00002-of-00003.safetensors.*No such file"
+
+    def file_missing_without_index(self, d):
+        (d / INDEX).unlink()
+        (d / "model-00002-of-00003.safetensors").unlink()
+        return IO_ERROR, "files are missing .*: model-00002-of-00003.safetensors;"
+
+    def part_of_a_rank_missing(self, d):
+        for number in 0, 2:
+            path = d / f"model-0000{number + 1}-of-00003.safetensors"
+            path.rename(d / f"model-rank-0-part-{number}.safetensors")
+        (d / "model-00002-of-00003.safetensors").unlink()
+        return IO_ERROR, "files are missing .*: model-rank-0-part-1.safetensors;"
+
+    def adapter_only(self, d):
+        for path in d.glob("model-*"):
+            path.unlink()
+        (d / INDEX).unlink()
+        checkpoint.write_by_reference(d / "adapter_model.safetensors", {})
+        return IO_ERROR, "only an adapter, not the model .*: adapter_model.safetensors"
+
+    def distributed_checkpoint(self, d):
+        for path in d.glob("*.safetensors*"):
+            path.rename(path.with_suffix(".distcp"))
+        return IO_ERROR, "PyTorch distributed checkpoint.*must be converted to safetensors: model-0"
 
     def link_to_nothing(self, d):
         (d / "model-00002-of-00003.safetensors").unlink()
@@ -270,7 +337,8 @@ class Refused(Inputs):
 
     def test_refused(self):
         spoilers = [
-            self.file_missing, self.link_to_nothing, self.index_names_a_tensor_that_no_file_has,
+            self.file_missing, self.file_missing_without_index, self.part_of_a_rank_missing,
+            self.adapter_only, self.distributed_checkpoint, self.link_to_nothing, self.index_names_a_tensor_that_no_file_has,
             self.index_lacks_a_tensor, self.index_names_the_wrong_file, self.index_points_outside,
             self.index_truncated, self.index_names_a_tensor_twice, self.index_with_merge_conflict,
             self.index_without_weight_map, self.tensor_in_two_files, self.no_files,

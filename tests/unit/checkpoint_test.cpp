@@ -141,6 +141,73 @@ TEST_CASE("beside a sharded state, the original's index is ignored", "[format][c
   CHECK(discover({directory.path().string()}).index_path == index);
 }
 
+TEST_CASE("what an index does not name is left out with a warning", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string index =
+      directory.write(usual_index, index_of(R"("x":"./x.safetensors","y":"sub/y.safetensors")"));
+  directory.write("x.safetensors", byte_tensors({"x"}));
+  directory.write("sub/y.safetensors", byte_tensors({"y"}));
+  CHECK(discover({directory.path().string()}).warnings.empty());
+  directory.write("mtp.safetensors", byte_tensors({"x"}));
+  CHECK(discover({directory.path().string()}).warnings ==
+        Files{"left out because the index does not name it: mtp.safetensors"});
+  CHECK(open_checkpoint(directory.path().string()).warnings.size() == 1);
+  CHECK(discover({index}).warnings.empty());  // chosen by the caller
+}
+
+TEST_CASE("copies and adapters beside a model are left out with a warning",
+          "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string model = directory.write("model.safetensors", byte_tensors({"x"}));
+  const std::string copy = directory.write("consolidated.safetensors", byte_tensors({"w"}));
+  directory.write("adapter_model.safetensors", byte_tensors({"x.lora_A"}));
+  directory.write("speech-lora.safetensors", byte_tensors({"x.lora_B"}));
+  const Listing listing = discover({directory.path().string()});
+  CHECK(listing.files == Files{model});
+  CHECK(listing.warnings ==
+        Files{"left out as a second copy of the model: consolidated.safetensors",
+              "left out as an adapter of the model: adapter_model.safetensors, "
+              "speech-lora.safetensors"});
+  CHECK(discover({model, copy}).files == Files{model, copy});
+  fs::remove(model);
+  CHECK(discover({directory.path().string()}).files == Files{copy});
+}
+
+TEST_CASE("an adapter without its model is loaded only if it is named", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string file = directory.write("adapter_model.safetensors", byte_tensors({"x"}));
+  const ErrorRecord record = io_error(directory.path().string());
+  CHECK(record.file == directory.path().string());
+  CHECK(
+      record.cause.starts_with("the directory has only an adapter, not the model that it "
+                               "belongs to: adapter_model.safetensors"));
+  CHECK(discover({file}).files == Files{file});
+}
+
+TEST_CASE("files that a numbered series lacks are named", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string file = directory.write("model-00002-of-00003.safetensors", byte_tensors({"x"}));
+  const ErrorRecord record = io_error(directory.path().string());
+  CHECK(record.file == directory.path().string());
+  CHECK(record.cause.starts_with(
+      "files are missing in the directory: model-00001-of-00003.safetensors, "
+      "model-00003-of-00003.safetensors;"));
+  CHECK(discover({file}).files == Files{file});
+  directory.write("model-00001-of-00003.safetensors", byte_tensors({"y"}));
+  directory.write("model-00003-of-00003.safetensors", byte_tensors({"z"}));
+  CHECK(open({directory.path().string()}).tensors().size() == 3);
+}
+
+TEST_CASE("a part that a rank's files lack is named", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("model-rank-0-part-0.safetensors", byte_tensors({"x"}));
+  const std::string last = directory.write("model-rank-0-part-2.safetensors", byte_tensors({"y"}));
+  CHECK(io_error(directory.path().string())
+            .cause.starts_with(
+                "files are missing in the directory: model-rank-0-part-1.safetensors;"));
+  CHECK(discover({last}).files == Files{last});
+}
+
 TEST_CASE("an index of another name is used if it is the only one", "[format][checkpoint]") {
   const TemporaryDirectory directory;
   const std::string text = index_of(R"("x":"x.safetensors")");
@@ -352,11 +419,15 @@ TEST_CASE("a directory with weights of other formats says which", "[format][chec
   directory.write("config.json", "{}");
   const ErrorRecord record = io_error(directory.path().string());
   CHECK(record.file == directory.path().string());
-  CHECK(
-      record.cause ==
-      "no .safetensors file in the directory, but files of other formats, which must be converted "
-      "to safetensors: pytorch_model-00001-of-00002.bin, pytorch_model-00002-of-00002.bin, "
-      "model.gguf");
+  CHECK(record.cause ==
+        "no .safetensors file in the directory, but files of other formats (PyTorch, GGUF), which "
+        "must be converted to safetensors: pytorch_model-00001-of-00002.bin, "
+        "pytorch_model-00002-of-00002.bin, model.gguf");
+  const TemporaryDirectory distributed;
+  distributed.write("__0_0.distcp", "x");
+  CHECK(io_error(distributed.path().string())
+            .cause.ends_with("(PyTorch distributed checkpoint), which must be converted to "
+                             "safetensors: __0_0.distcp"));
   const TemporaryDirectory empty;
   CHECK(io_error(empty.path().string()).cause == "no .safetensors file in the directory");
 }
