@@ -129,6 +129,9 @@ void print_totals(const Catalog& catalog) {
 void inspect(const InspectOptions& options) {
   const Checkpoint checkpoint = open_checkpoint(options.paths);
   print_warnings(checkpoint.warnings);
+  for (const ErrorRecord& mismatch : checkpoint.index_mismatches) {
+    print_warnings({describe(mismatch)});
+  }
   const Catalog& catalog = checkpoint.catalog;
   if (options.json) return print_json(catalog);
   if (!options.files_only) print_tensors(catalog);

@@ -32,8 +32,12 @@ struct Checkpoint {
   std::shared_ptr<const ShardedState> sharded_state;  ///< null if it is not one
   double cached_share =
       0;  ///< of the files, in the page cache of this node, estimated; 0 if unknown
-  bool reads_directly = true;         ///< as Site's, of a load with default options
-  std::vector<std::string> warnings;  ///< what was found, but is not a part of it
+  bool reads_directly = true;              ///< as Site's, of a load with default options
+  std::vector<std::string> warnings = {};  ///< what was found, but is not a part of it
+
+  /// Where headers and index disagree: errors of `select_targets`, unless Selection::skip leaves
+  /// the tensors out.
+  std::vector<ErrorRecord> index_mismatches = {};
 };
 
 /// Reads the headers of a checkpoint: a directory, a `.safetensors` file, an `.index.json`, or
@@ -55,7 +59,8 @@ TpPlan select_tp_plan(const Options& options, const Checkpoint& checkpoint, std:
 /// placed by the rules of `select_tp_plan` (docs/placement.md). A sharded state is loaded as it was
 /// saved, each rank its own files, by replicas of the size of the group that saved it and with
 /// "auto" rules; otherwise its shards are joined and placed by the rules, if the files record what
-/// they are. Throws as TpPlan::place_all and `select`; ConfigError or PlanError if tensors cannot
+/// they are. Throws as TpPlan::place_all and `select`; FormatError if index and headers disagree on
+/// a tensor that `skip` does not leave out; ConfigError or PlanError if tensors cannot
 /// be composed; IoError if files of a sharded state are missing; PlanError if nothing is recorded.
 std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& rules,
                                    const Options& options, std::uint32_t world);

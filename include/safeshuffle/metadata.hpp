@@ -49,7 +49,8 @@ class Catalog {
   Catalog() = default;
 
   /// Whether the files of a checkpoint may have tensors of the same name: those of a sharded state
-  /// do (see sharded_state.hpp).
+  /// do (see sharded_state.hpp), and those of which an index selects one have not been left out
+  /// yet.
   enum class Names : std::uint8_t { unique, by_file };
 
   /// `tensors` must be ordered by (file, file_offset), with valid `file` indices. Fills in

@@ -1,56 +1,104 @@
 #include "format/checkpoint.hpp"
 
+#include <algorithm>
+#include <map>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
 
 #include "core/tensor_bytes.hpp"
+#include "core/text.hpp"
 #include "format/header.hpp"
 #include "format/sharded_state.hpp"
 
 namespace safeshuffle::format {
 namespace {
 
-[[noreturn]] void refuse(const std::string& file, const std::string& tensor, std::string cause) {
-  throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::index_mismatch),
-                                .file = file,
-                                .tensor = tensor,
-                                .cause = std::move(cause)});
+ErrorRecord mismatch(const std::string& file, const std::string& tensor, std::string cause) {
+  return {.kind = ErrorKind::format,
+          .code = static_cast<std::int32_t>(FormatErrc::index_mismatch),
+          .file = file,
+          .tensor = tensor,
+          .cause = std::move(cause)};
 }
 
-/// Checks that every tensor of the index is in the file it names. Returns which of the catalog's
-/// tensors those are.
-std::vector<bool> check_index_has_headers(const Listing& listing, const Catalog& catalog) {
-  std::vector<std::string> paths;
-  for (const IndexedFile& file : listing.index.files) {
-    paths.push_back(indexed_path(listing.index_path, file.name));
-  }
-  std::vector<bool> named(catalog.tensors().size());
-  for (const IndexEntry& entry : listing.index.entries) {
-    const std::string& path = paths[entry.file];
-    const TensorInfo* tensor = catalog.find(entry.tensor);
-    if (tensor == nullptr) {
-      refuse(path, entry.tensor, "the index names this tensor, but no file has it");
-    }
-    const std::string& actual = catalog.files()[tensor->file].path;
-    if (actual != path) {
-      refuse(path, entry.tensor, "the index names this file, but the tensor is in " + actual);
-    }
-    named[static_cast<std::size_t>(tensor - catalog.tensors().data())] = true;
-  }
-  return named;
-}
+/// An index names most tensors where they are, so only the others are looked up a second time.
+class IndexComparison {
+ public:
+  IndexComparison(const Listing& listing, const Catalog& catalog)
+      : listing_(listing), catalog_(catalog), first_named_(catalog.tensors().size()) {}
 
-/// Checks that every tensor of the files is in the index.
-void check_headers_have_index(const std::vector<bool>& named, const std::string& index_path,
-                              const Catalog& catalog) {
-  for (std::size_t i = 0; i < named.size(); ++i) {
-    if (named[i]) continue;
-    const TensorInfo& tensor = catalog.tensors()[i];
-    refuse(catalog.files()[tensor.file].path, tensor.name,
-           "the file has this tensor, but the index " + index_path + " does not name it");
+  IndexFindings run() {
+    std::vector<const IndexEntry*> elsewhere;
+    for (const IndexEntry& entry : listing_.index.entries) {
+      const TensorInfo* tensor = catalog_.find(entry.tensor);
+      if (tensor == nullptr) {
+        add(entry.file, entry.tensor, "the index names this tensor, but no file has it");
+        continue;
+      }
+      first_named_[number(*tensor)] = true;
+      if (tensor->file != entry.file) elsewhere.push_back(&entry);
+    }
+    std::vector<std::uint32_t> unnamed = find_copies();
+    for (const IndexEntry* entry : elsewhere) choose(*entry);
+    for (const std::uint32_t tensor : unnamed) add_unnamed(catalog_.tensors()[tensor]);
+    for (const auto& [name, tensor] : copies_) findings_.copies.push_back(tensor);
+    std::ranges::sort(findings_.copies);
+    return std::move(findings_);
   }
-}
+
+ private:
+  std::uint32_t number(const TensorInfo& tensor) const {
+    return static_cast<std::uint32_t>(&tensor - catalog_.tensors().data());
+  }
+
+  void add(std::uint32_t file, const std::string& tensor, std::string cause) {
+    findings_.mismatches.push_back(mismatch(listing_.files[file], tensor, std::move(cause)));
+  }
+
+  void add_unnamed(const TensorInfo& tensor) {
+    add(tensor.file, tensor.name,
+        "the file has this tensor, but the index " + listing_.index_path + " does not name it");
+  }
+
+  /// All but the first of a name. Returns the first ones that the index does not name.
+  std::vector<std::uint32_t> find_copies() {
+    std::vector<std::uint32_t> unnamed;
+    for (std::uint32_t i = 0; i < first_named_.size(); ++i) {
+      if (first_named_[i]) continue;
+      const std::string& name = catalog_.tensors()[i].name;
+      if (number(*catalog_.find(name)) == i) {
+        unnamed.push_back(i);
+      } else {
+        copies_.emplace(name, i);
+      }
+    }
+    return unnamed;
+  }
+
+  /// Exchanges the first of a name for the one in the file that the index names.
+  void choose(const IndexEntry& entry) {
+    const TensorInfo& first = *catalog_.find(entry.tensor);
+    const auto [begin, end] = copies_.equal_range(entry.tensor);
+    const auto named = std::find_if(begin, end, [&](const auto& copy) {
+      return catalog_.tensors()[copy.second].file == entry.file;
+    });
+    if (named != end) {
+      named->second = number(first);
+    } else {
+      add(entry.file, entry.tensor,
+          "the index names this file, but the tensor is in " + listing_.files[first.file]);
+    }
+  }
+
+  const Listing& listing_;
+  const Catalog& catalog_;
+  std::vector<bool> first_named_;                          // by tensor
+  std::multimap<std::string_view, std::uint32_t> copies_;  // by name
+  IndexFindings findings_;
+};
 
 void append(FileHeader header, std::uint32_t file, std::vector<TensorInfo>& tensors) {
   for (TensorInfo& tensor : header.tensors) {
@@ -123,16 +171,42 @@ Contents join_headers(const Listing& listing, const std::function<FileHeader()>&
     append(std::move(header), static_cast<std::uint32_t>(files.size() - 1), tensors);
   }
   tensors.shrink_to_fit();  // it is kept as long as the catalog
-  Catalog catalog(std::move(files), std::move(tensors),
-                  sharded ? Catalog::Names::by_file : Catalog::Names::unique);
+  Catalog catalog(
+      std::move(files), std::move(tensors),
+      sharded || !listing.index_path.empty() ? Catalog::Names::by_file : Catalog::Names::unique);
   if (!sharded) return {std::move(catalog), nullptr};
   auto state = std::make_shared<const ShardedState>(parse_sharded_state(catalog, records));
   return {std::move(catalog), std::move(state)};
 }
 
-void check_index(const Listing& listing, const Catalog& catalog) {
-  if (listing.index_path.empty()) return;
-  check_headers_have_index(check_index_has_headers(listing, catalog), listing.index_path, catalog);
+IndexFindings compare_with_index(const Listing& listing, const Catalog& catalog) {
+  if (listing.index_path.empty()) return {};
+  return IndexComparison(listing, catalog).run();
+}
+
+std::string copies_warning(const Catalog& catalog, const std::vector<std::uint32_t>& copies) {
+  std::vector<std::string> texts;
+  for (const std::uint32_t copy : copies) {
+    const TensorInfo& tensor = catalog.tensors()[copy];
+    texts.push_back("'" + tensor.name + "' in " + catalog.files()[tensor.file].path);
+    if (texts.size() == core::most_enumerated) break;
+  }
+  return "left out because the index gives the tensor to another file: " +
+         core::enumerate(texts, copies.size());
+}
+
+Catalog without(const Catalog& catalog, const std::vector<std::uint32_t>& left_out) {
+  const std::span<const FileInfo> files = catalog.files();
+  std::vector<TensorInfo> tensors;
+  auto next = left_out.begin();
+  for (std::uint32_t i = 0; i < catalog.tensors().size(); ++i) {
+    if (next != left_out.end() && *next == i) {
+      ++next;
+    } else {
+      tensors.push_back(catalog.tensors()[i]);
+    }
+  }
+  return {{files.begin(), files.end()}, std::move(tensors)};
 }
 
 }  // namespace safeshuffle::format

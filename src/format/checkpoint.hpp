@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "safeshuffle/error.hpp"
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/sharded_state.hpp"
 
@@ -61,11 +62,27 @@ struct Contents {
 };
 
 /// Joins the headers of all files, which `next` returns in the order of `listing.files`. Throws
-/// FormatError if a tensor is in two files that are no sharded state.
+/// FormatError if a tensor is in two files that are no sharded state and have no index.
 Contents join_headers(const Listing& listing, const std::function<FileHeader()>& next);
 
-/// Throws FormatError if the headers disagree with the index, if there is one: a tensor that the
-/// index has and the named file lacks, or that a file has and the index lacks or places elsewhere.
-void check_index(const Listing& listing, const Catalog& catalog);
+/// Where headers and index disagree.
+struct IndexFindings {
+  /// Tensors of the catalog, ascending, of names that other files have too: all but one of each
+  /// name, which is the one in the file that the index names, if there is that.
+  std::vector<std::uint32_t> copies;
+
+  /// Errors, unless their tensors are not to be loaded: what the index names and no file, or only
+  /// another file has; and what the index does not name.
+  std::vector<ErrorRecord> mismatches;
+};
+
+/// Nothing without an index.
+IndexFindings compare_with_index(const Listing& listing, const Catalog& catalog);
+
+/// That these copies are left out.
+std::string copies_warning(const Catalog& catalog, const std::vector<std::uint32_t>& copies);
+
+/// The catalog without these tensors, which are ascending. Throws FormatError as Catalog.
+Catalog without(const Catalog& catalog, const std::vector<std::uint32_t>& left_out);
 
 }  // namespace safeshuffle::format

@@ -6,12 +6,14 @@
 #include "safeshuffle/error.hpp"
 
 #include "comm/control/agreement.hpp"
+#include "core/error_wire.hpp"
 #include "core/process.hpp"
 #include "core/wire.hpp"
 #include "format/checkpoint.hpp"
 #include "io/policy.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/probe_place.hpp"
+#include "pipeline/selection.hpp"
 #include "pipeline/tp_rules.hpp"
 #include "plan/cost_fields.hpp"
 #include "source/discover.hpp"
@@ -183,6 +185,32 @@ Site site_of(const Headers& headers, DeviceKind device, const Found& found) {
           found.costs_origin};
 }
 
+// Empty if there is nothing to tell.
+std::string encode(const format::IndexFindings& findings) {
+  if (findings.copies.empty() && findings.mismatches.empty()) return {};
+  core::WireWriter out;
+  out.put(std::uint64_t{findings.copies.size()});
+  for (const std::uint32_t copy : findings.copies) out.put(std::uint64_t{copy});
+  for (const ErrorRecord& mismatch : findings.mismatches) out.put(core::encode(mismatch));
+  return out.take();
+}
+
+format::IndexFindings decode_findings(const std::string& bytes) {
+  core::WireReader in(bytes);
+  format::IndexFindings findings;
+  findings.copies.resize(in.number());
+  for (std::uint32_t& copy : findings.copies) copy = static_cast<std::uint32_t>(in.number());
+  while (!in.at_end()) findings.mismatches.push_back(core::decode_error(in.text()));
+  return findings;
+}
+
+void apply(format::IndexFindings findings, Checkpoint& checkpoint) {
+  checkpoint.index_mismatches = std::move(findings.mismatches);
+  if (findings.copies.empty()) return;
+  checkpoint.warnings.push_back(format::copies_warning(checkpoint.catalog, findings.copies));
+  checkpoint.catalog = format::without(checkpoint.catalog, findings.copies);
+}
+
 }  // namespace
 
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
@@ -214,18 +242,26 @@ Opened open_together(const source::Source& source, const std::vector<std::string
   checkpoint.config_json = found.listing.config_json;
   checkpoint.warnings = std::move(found.listing.warnings);
   TpPlan rules = TpPlan::replicate_all();
-  comm::agree_on_computation(control, timeout, [&]() -> std::string {
+  const auto findings = comm::agree_on_computation(control, timeout, [&]() -> std::string {
     Headers headers(raw, inodes);
     format::Contents contents = format::join_headers(found.listing, [&] { return headers.next(); });
-    if (control.rank() == 0) format::check_index(found.listing, contents.catalog);
     site = site_of(headers, device, found);
     checkpoint.cached_share = site.cached_share;
     checkpoint.reads_directly = site.reads_directly;
     checkpoint.catalog = std::move(contents.catalog);
     checkpoint.sharded_state = std::move(contents.sharded_state);
     rules = make_tp_plan(options, found.rules_json, checkpoint, control.size());
-    return {};
+    if (control.rank() != 0) return {};
+    const auto mine = format::compare_with_index(found.listing, checkpoint.catalog);
+    check_mismatches(mine.mismatches, options.selection);
+    return encode(mine);
   });
+  if (!findings.front().empty()) {
+    comm::agree_on_computation(control, timeout, [&]() -> std::string {
+      apply(decode_findings(findings.front()), checkpoint);
+      return {};
+    });
+  }
   return {std::move(checkpoint), std::move(rules), site, inputs_of(found.listing, options.tp_plan)};
 }
 
@@ -242,13 +278,16 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
     cached.add(header);
     return header;
   });
-  format::check_index(listing, contents.catalog);
-  return {std::move(contents.catalog),
-          std::move(listing.config_json),
-          std::move(contents.sharded_state),
-          cached.value(),
-          pipeline::reads_directly(files, listing.files.front(), {}),
-          std::move(listing.warnings)};
+  format::IndexFindings findings = format::compare_with_index(listing, contents.catalog);
+  Checkpoint checkpoint{std::move(contents.catalog),
+                        std::move(listing.config_json),
+                        std::move(contents.sharded_state),
+                        cached.value(),
+                        pipeline::reads_directly(files, listing.files.front(), {}),
+                        std::move(listing.warnings),
+                        {}};
+  pipeline::apply(std::move(findings), checkpoint);
+  return checkpoint;
 }
 
 Checkpoint open_checkpoint(const std::string& path) {

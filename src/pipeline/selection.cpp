@@ -1,6 +1,8 @@
 #include "pipeline/selection.hpp"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
@@ -12,14 +14,14 @@ namespace {
 
 using pipeline::ItemName;
 
-// Marks the items with a name that matches a pattern. Names are UTF-8, of which a locale may make
-// something else; patterns of letters, digits and dots mean the same in all.
+// Marks the items with a name that matches a pattern.
 void mark(const std::string& pattern, const std::vector<ItemName>& names,
           std::vector<bool>& matching) {
   bool found = false;
   for (const auto& [name, item] : names) {
     if (!core::matches_glob(pattern, *name)) continue;
-    matching[item] = found = true;
+    found = true;
+    if (item != ItemName::none) matching[item] = true;
   }
   if (!found) throw ConfigError("no tensor of the checkpoint matches '" + pattern + "'");
 }
@@ -47,12 +49,38 @@ std::vector<bool> pipeline::select_items(
   return selected;
 }
 
-std::vector<bool> select(const Selection& selection, const Catalog& catalog, const TpPlan& rules) {
+void pipeline::check_mismatches(const std::vector<ErrorRecord>& mismatches,
+                                const Selection& selection) {
+  const auto required = std::ranges::find_if(mismatches, [&](const ErrorRecord& mismatch) {
+    return std::ranges::none_of(selection.skip, [&](const std::string& pattern) {
+      return core::matches_glob(pattern, mismatch.tensor);
+    });
+  });
+  if (required == mismatches.end()) return;
+  ErrorRecord record = *required;
+  record.cause += "; to load without the tensor, skip it (--skip)";
+  throw FormatError(std::move(record));
+}
+
+std::vector<ItemName> pipeline::names_of(const std::vector<ErrorRecord>& mismatches) {
   std::vector<ItemName> names;
-  for (const TensorInfo& tensor : catalog.tensors()) names.push_back({&tensor.name, names.size()});
-  return pipeline::select_items(selection, names, names.size(), [&](const auto& selected) {
+  for (const ErrorRecord& mismatch : mismatches)
+    names.push_back({&mismatch.tensor, ItemName::none});
+  return names;
+}
+
+std::vector<bool> pipeline::select_stored(const Selection& selection, const Catalog& catalog,
+                                          const TpPlan& rules, std::vector<ItemName> others) {
+  std::vector<ItemName> names = std::move(others);
+  const std::span<const TensorInfo> tensors = catalog.tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) names.push_back({&tensors[i].name, i});
+  return select_items(selection, names, tensors.size(), [&](const auto& selected) {
     return rules.in_stage(catalog, *selection.stage, selected);
   });
+}
+
+std::vector<bool> select(const Selection& selection, const Catalog& catalog, const TpPlan& rules) {
+  return pipeline::select_stored(selection, catalog, rules, {});
 }
 
 }  // namespace safeshuffle

@@ -56,10 +56,11 @@ std::vector<Target> drop(std::vector<Target> targets, const std::vector<bool>& s
   return targets;
 }
 
-// A recipe is selected by any of its names, and for a stage if that has one of the tensors it uses.
+// `names`: that patterns may match as well. A recipe is selected by any of its names, and for a
+// stage if that has one of the tensors it uses.
 std::vector<bool> select_recipes(const std::vector<Recipe>& recipes, const Catalog& catalog,
-                                 const TpPlan& rules, const Selection& selection) {
-  std::vector<pipeline::ItemName> names;
+                                 const TpPlan& rules, const Selection& selection,
+                                 std::vector<pipeline::ItemName> names) {
   for (std::size_t i = 0; i < recipes.size(); ++i) {
     names.push_back({&recipes[i].composition.name, i});
     for (const std::string& alias : recipes[i].composition.aliases) names.push_back({&alias, i});
@@ -90,25 +91,31 @@ std::vector<Target> place(std::vector<Target> targets, std::vector<Placement> pl
 // What the rules make of the tensors of a catalog, which are filled as `tensors` say.
 std::vector<Target> composed_targets(const Catalog& catalog, const std::vector<Target>& tensors,
                                      const TpPlan& rules, const Selection& selection,
-                                     std::uint32_t world, TpPlan::Extent extent) {
+                                     std::vector<pipeline::ItemName> others, std::uint32_t world,
+                                     TpPlan::Extent extent) {
   const std::vector<Recipe> recipes = placement::compose(rules.rules(), catalog, extent);
-  return place(
-      placement::fill_recipes(recipes, catalog, tensors),
-      placement::place_recipes(rules, catalog, recipes, world,
-                               select_recipes(recipes, catalog, rules, selection), extent));
+  const std::vector<bool> selected =
+      select_recipes(recipes, catalog, rules, selection, std::move(others));
+  return place(placement::fill_recipes(recipes, catalog, tensors),
+               placement::place_recipes(rules, catalog, recipes, world, selected, extent));
 }
 
 bool composes(const TpPlan& rules) {
   return rules.rules().compose.has_value();
 }
 
-std::vector<Target> plain_targets(const Catalog& catalog, const TpPlan& rules,
+std::vector<Target> plain_targets(const Checkpoint& checkpoint, const TpPlan& rules,
                                   const Selection& selection, std::uint32_t world) {
+  pipeline::check_mismatches(checkpoint.index_mismatches, selection);
+  const Catalog& catalog = checkpoint.catalog;
+  std::vector<pipeline::ItemName> others = pipeline::names_of(checkpoint.index_mismatches);
   if (composes(rules)) {
     const auto tensors = stored_targets(std::vector<Placement>(catalog.tensors().size()));
-    return composed_targets(catalog, tensors, rules, selection, world, TpPlan::Extent::whole);
+    return composed_targets(catalog, tensors, rules, selection, std::move(others), world,
+                            TpPlan::Extent::whole);
   }
-  return stored_targets(rules.place_all(catalog, world, select(selection, catalog, rules)));
+  return stored_targets(rules.place_all(
+      catalog, world, pipeline::select_stored(selection, catalog, rules, std::move(others))));
 }
 
 std::vector<Target> joined_targets(const Checkpoint& checkpoint, const TpPlan& rules,
@@ -116,7 +123,7 @@ std::vector<Target> joined_targets(const Checkpoint& checkpoint, const TpPlan& r
   const ShardedState& state = *checkpoint.sharded_state;
   placement::JoinedShards joined = placement::join_shards(checkpoint.catalog, state);
   if (composes(rules)) {
-    return composed_targets(joined.whole, joined.targets, rules, options.selection, world,
+    return composed_targets(joined.whole, joined.targets, rules, options.selection, {}, world,
                             TpPlan::Extent::part);
   }
   std::vector<Target> targets =
@@ -149,7 +156,7 @@ std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& r
   const Catalog& catalog = checkpoint.catalog;
   const std::uint32_t ranks = replica_size(world, options.plan);
   if (!checkpoint.sharded_state) {
-    return plain_targets(catalog, rules, options.selection, ranks);
+    return plain_targets(checkpoint, rules, options.selection, ranks);
   }
   pipeline::check_sharded_state(options, checkpoint, ranks);
   if (!pipeline::loads_as_saved(options, checkpoint, ranks)) {

@@ -105,6 +105,23 @@ class Accepted(Inputs):
         checkpoint.write_by_reference(directory / "stale.safetensors", stale)
         return 2, [directory]
 
+    def stale_copy_of_a_tensor(self):
+        files = grouped(self.tensors, 3)
+        directory = self.write("twin", files)
+        stale = self.tensors["model.layers.0.input_layernorm.weight"]
+        other = next(name for name, group in files.items() if "model.norm.weight" not in group)
+        checkpoint.write_by_reference(
+            directory / other, {**files[other], "model.norm.weight": stale}
+        )
+        return 2, [directory]
+
+    def tensors_of_the_index_that_are_skipped(self):
+        directory = self.write("ghost", grouped(self.tensors, 3))
+        index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
+        index["weight_map"]["mtp.fc.weight"] = "model-00001-of-00003.safetensors"
+        (directory / INDEX).write_text(json.dumps(index), encoding="utf-8")
+        return 2, [directory, "--skip", "mtp.*"]
+
     def hugging_face_cache(self):
         """snapshots/REVISION/NAME → ../../blobs/HASH, config and index too."""
         cache = self.work / "models--org--a model"
@@ -147,7 +164,7 @@ class Accepted(Inputs):
         builders = [
             self.single_file, self.one_file_on_8_ranks, self.more_ranks_than_files,
             self.list_of_files_out_of_order_with_spaces, self.index, self.index_of_another_name,
-            self.directory_without_index, self.hugging_face_cache, self.root_of_a_hugging_face_cache, self.relative_path,
+            self.directory_without_index, self.tensors_of_the_index_that_are_skipped, self.hugging_face_cache, self.root_of_a_hugging_face_cache, self.relative_path,
             self.tiny_last_file, self.files_500,
         ]  # fmt: skip
         cases = [(builder.__name__, *builder()) for builder in builders]
@@ -161,6 +178,7 @@ class Accepted(Inputs):
             self.copy_beside_the_model: "left out as a second copy .*: consolidated.safetensors",
             self.adapter_beside_the_model: "left out as an adapter .*: adapter_model.safetensors",
             self.file_beside_the_index: "left out because the index .*: stale.safetensors",
+            self.stale_copy_of_a_tensor: "left out because the index .*: 'model.norm.weight' in ",
         }
         cases = [(builder.__name__, *builder()) for builder in builders]
         results = command.for_each(self.load, cases)
@@ -239,7 +257,7 @@ class Refused(Inputs):
     def index_names_a_tensor_that_no_file_has(self, d):
         self.edit_index(d, lambda i: i["weight_map"].update(
             {"ghost": "model-00001-of-00003.safetensors"}))  # fmt: skip
-        return FORMAT_ERROR, "ghost.*no file has it"
+        return FORMAT_ERROR, "ghost.*no file has it.*--skip"
 
     def index_lacks_a_tensor(self, d):
         self.edit_index(d, lambda i: i["weight_map"].pop("model.norm.weight"))

@@ -51,8 +51,9 @@ Catalog open(const std::vector<std::string>& paths) {
                       const std::string& path = *file++;
                       return format::parse_file_header(read_header(path), path);
                     }).catalog;
-  format::check_index(listing, catalog);
-  return catalog;
+  const format::IndexFindings findings = format::compare_with_index(listing, catalog);
+  if (!findings.mismatches.empty()) raise(findings.mismatches.front());
+  return format::without(catalog, findings.copies);
 }
 
 std::string index_of(const std::string& weight_map) {
@@ -316,10 +317,73 @@ TEST_CASE("an index and headers that disagree are refused", "[format][checkpoint
   CHECK(refused(right) == "b.safetensors:z");
   CHECK(refused(right + R"(,"z":"a.safetensors")") == "a.safetensors:z");
   CHECK(refused(right + R"(,"z":"b.safetensors","w":"a.safetensors")") == "a.safetensors:w");
-  directory.write("b.safetensors", byte_tensors({"y", "x"}));
-  CHECK(refused(right) == "b.safetensors:x");
   directory.write(usual_index, index_of(""));
   CHECK(io_error(directory.path().string()).file == directory / usual_index);
+}
+
+TEST_CASE("an index decides which of several copies counts", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("a.safetensors", byte_tensors({"x", "y", "u"}));
+  directory.write("b.safetensors", byte_tensors({"v", "x", "y"}));
+  directory.write("c.safetensors", byte_tensors({"w", "x"}));
+  directory.write(usual_index,
+                  index_of(R"("y":"a.safetensors","u":"a.safetensors","x":"b.safetensors",)"
+                           R"("v":"b.safetensors","w":"c.safetensors")"));
+  const Checkpoint checkpoint = open_checkpoint(directory.path().string());
+  const auto file_of = [&](const char* name) { return checkpoint.catalog.find(name)->file; };
+  CHECK(checkpoint.catalog.tensors().size() == 5);
+  CHECK(file_of("x") == 1);
+  CHECK(file_of("y") == 0);
+  CHECK(checkpoint.catalog.files()[0].tensor_count == 2);
+  CHECK(checkpoint.index_mismatches.empty());
+  CHECK(checkpoint.warnings ==
+        Files{"left out because the index gives the tensor to another file: 'x' in " +
+              (directory / "a.safetensors") + ", 'y' in " + (directory / "b.safetensors") +
+              ", 'x' in " + (directory / "c.safetensors")});
+  CHECK(failure<FormatError>([&] {
+          open({directory / "a.safetensors", directory / "b.safetensors"});
+        }).code == static_cast<int>(FormatErrc::duplicate_tensor));
+}
+
+TEST_CASE("copies of which the index names none are an error", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("a.safetensors", byte_tensors({"x", "y"}));
+  directory.write("b.safetensors", byte_tensors({"x", "z"}));
+  directory.write("c.safetensors", byte_tensors({"w"}));
+  const std::string others = R"("y":"a.safetensors","z":"b.safetensors","w":"c.safetensors")";
+  const auto mismatches = [&](const std::string& more) {
+    directory.write(usual_index, index_of(others + more));
+    Checkpoint checkpoint = open_checkpoint(directory.path().string());
+    CHECK(checkpoint.catalog.tensors().size() == 4);
+    REQUIRE(checkpoint.index_mismatches.size() == 1);
+    CHECK(checkpoint.index_mismatches.front().tensor == "x");
+    return checkpoint.index_mismatches.front().cause;
+  };
+  CHECK(mismatches("").find("does not name it") != std::string::npos);
+  CHECK(mismatches(R"(,"x":"c.safetensors")").ends_with("is in " + (directory / "a.safetensors")));
+}
+
+TEST_CASE("tensors on which index and headers disagree can be skipped", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  directory.write("a.safetensors", byte_tensors({"x", "extra"}));
+  directory.write(usual_index, index_of(R"("x":"a.safetensors","ghost.0":"a.safetensors")"));
+  const Checkpoint checkpoint = open_checkpoint(directory.path().string());
+  Options options;
+  const auto compose =
+      GENERATE("", R"({"tp_plan": {}, "compose": [{"pad": "x", "dim": 0, "multiple": 4}]})");
+  const TpPlan rules =
+      *compose == 0 ? TpPlan::replicate_all() : TpPlan::from_json(compose, "{}", "rules");
+  const auto select = [&] { return select_targets(checkpoint, rules, options, 1); };
+  const auto refused = [&] { return failure<FormatError>(select).tensor; };
+  CHECK(refused() == "ghost.0");
+  options.selection.skip = {"ghost.*"};
+  CHECK(refused() == "extra");
+  options.selection.skip = {"ghost.*", "e*"};
+  const std::vector<Target> targets = select();
+  REQUIRE(targets.size() == 2);
+  CHECK(targets[1].placement.kind == Placement::Kind::dropped);
+  options.selection.skip.push_back("none");
+  CHECK_THROWS_AS(select(), ConfigError);
 }
 
 TEST_CASE("an index that is not valid is refused", "[format][checkpoint]") {
