@@ -34,6 +34,7 @@ struct Checkpoint {
       0;  ///< of the files, in the page cache of this node, estimated; 0 if unknown
   bool reads_directly = true;              ///< as Site's, of a load with default options
   std::vector<std::string> warnings = {};  ///< what was found, but is not a part of it
+  std::vector<Alias> aliases = {};         ///< that metadata of the files names
 
   /// Where headers and index disagree: errors of `select_targets`, unless Selection::skip leaves
   /// the tensors out.

@@ -31,6 +31,14 @@ struct TensorInfo {
   std::uint64_t bytes = 0;        ///< product of shape × bits(dtype) / 8
 };
 
+/// A second name of a stored tensor, under which it was not stored again because both were one when
+/// the file was written.
+struct Alias {
+  std::string name;    ///< that no stored tensor has
+  std::string tensor;  ///< name of the stored tensor
+  bool operator==(const Alias&) const = default;
+};
+
 /// One file of a checkpoint.
 struct FileInfo {
   std::string path;

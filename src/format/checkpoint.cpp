@@ -27,14 +27,18 @@ ErrorRecord mismatch(const std::string& file, const std::string& tensor, std::st
 /// An index names most tensors where they are, so only the others are looked up a second time.
 class IndexComparison {
  public:
-  IndexComparison(const Listing& listing, const Catalog& catalog)
-      : listing_(listing), catalog_(catalog), first_named_(catalog.tensors().size()) {}
+  IndexComparison(const Listing& listing, const Contents& contents)
+      : listing_(listing),
+        catalog_(contents.catalog),
+        aliases_(contents.aliases),
+        first_named_(catalog_.tensors().size()) {}
 
   IndexFindings run() {
     std::vector<const IndexEntry*> elsewhere;
     for (const IndexEntry& entry : listing_.index.entries) {
       const TensorInfo* tensor = catalog_.find(entry.tensor);
       if (tensor == nullptr) {
+        if (is_alias(entry.tensor)) continue;
         add(entry.file, entry.tensor, "the index names this tensor, but no file has it");
         continue;
       }
@@ -52,6 +56,11 @@ class IndexComparison {
  private:
   std::uint32_t number(const TensorInfo& tensor) const {
     return static_cast<std::uint32_t>(&tensor - catalog_.tensors().data());
+  }
+
+  bool is_alias(const std::string& name) const {
+    const auto found = std::ranges::lower_bound(aliases_, name, {}, &Alias::name);
+    return found != aliases_.end() && found->name == name;
   }
 
   void add(std::uint32_t file, const std::string& tensor, std::string cause) {
@@ -95,10 +104,33 @@ class IndexComparison {
 
   const Listing& listing_;
   const Catalog& catalog_;
+  const std::vector<Alias>& aliases_;
   std::vector<bool> first_named_;                          // by tensor
   std::multimap<std::string_view, std::uint32_t> copies_;  // by name
   IndexFindings findings_;
 };
+
+/// Those that libraries write for tensors that share memory ("lm_head.weight":
+/// "model.embed_tokens.weight"); all other metadata names no tensor.
+std::vector<std::pair<std::string, std::uint32_t>> find_aliases(const Header& header) {
+  std::multimap<std::string_view, std::string_view> names;  // by what they would be names of
+  for (const auto& [key, value] : header.metadata) names.emplace(value, key);
+  std::vector<std::pair<std::string, std::uint32_t>> aliases;
+  for (std::uint32_t i = 0; i < header.tensors.size(); ++i) {
+    const auto [begin, end] = names.equal_range(header.tensors[i].name);
+    for (auto name = begin; name != end; ++name) aliases.emplace_back(name->second, i);
+  }
+  return aliases;
+}
+
+/// By name, each once and none of a tensor.
+std::vector<Alias> unique_aliases(std::vector<Alias> aliases, const Catalog& catalog) {
+  std::erase_if(aliases, [&](const Alias& alias) { return catalog.find(alias.name) != nullptr; });
+  std::ranges::stable_sort(aliases, {}, &Alias::name);
+  const auto repeats = std::ranges::unique(aliases, {}, &Alias::name);
+  aliases.erase(repeats.begin(), repeats.end());
+  return aliases;
+}
 
 void append(FileHeader header, std::uint32_t file, std::vector<TensorInfo>& tensors) {
   for (TensorInfo& tensor : header.tensors) {
@@ -111,13 +143,15 @@ void append(FileHeader header, std::uint32_t file, std::vector<TensorInfo>& tens
 
 FileHeader parse_file_header(const RawHeader& raw, const std::string& path) {
   Header header = parse_header(raw.json, raw.file_size, path);
+  auto aliases = find_aliases(header);
   FileHeader file{raw.file_size,
                   header.data_start,
                   raw.modified_ns,
                   raw.inode,
                   raw.cached_share,
                   std::move(header.tensors),
-                  {}};
+                  {},
+                  std::move(aliases)};
   const auto record = header.metadata.find(std::string(shard_record_key));
   if (record != header.metadata.end()) file.shard_record = std::move(record->second);
   return file;
@@ -132,6 +166,10 @@ void encode(const FileHeader& header, core::WireWriter& out) {
     out.put_short(tensor.name).put_short(static_cast<std::uint64_t>(tensor.dtype));
     out.put_short(std::uint64_t{tensor.shape.size()});
     for (const std::uint64_t extent : tensor.shape) out.put_short(extent);
+  }
+  out.put_short(std::uint64_t{header.aliases.size()});
+  for (const auto& [name, tensor] : header.aliases) {
+    out.put_short(name).put_short(std::uint64_t{tensor});
   }
 }
 
@@ -152,6 +190,11 @@ FileHeader decode_file_header(core::WireReader& in) {
     tensor.bytes = core::tensor_bytes(tensor.shape, tensor.dtype);
     tensor.file_offset = std::exchange(offset, offset + tensor.bytes);
   }
+  header.aliases.resize(in.short_number());
+  for (auto& [name, tensor] : header.aliases) {
+    name = in.short_text();
+    tensor = static_cast<std::uint32_t>(in.short_number());
+  }
   return header;
 }
 
@@ -160,6 +203,7 @@ Contents join_headers(const Listing& listing, const std::function<FileHeader()>&
   std::vector<FileInfo> files;
   std::vector<TensorInfo> tensors;
   std::vector<std::string> records;
+  std::vector<Alias> aliases;
   for (const std::string& path : listing.files) {
     FileHeader header = next();
     files.push_back({.path = path,
@@ -168,20 +212,26 @@ Contents join_headers(const Listing& listing, const std::function<FileHeader()>&
                      .modified_ns = header.modified_ns,
                      .inode = header.inode});
     if (sharded) records.push_back(std::move(header.shard_record));
+    for (auto& [name, tensor] : header.aliases) {
+      aliases.push_back({std::move(name), header.tensors[tensor].name});
+    }
     append(std::move(header), static_cast<std::uint32_t>(files.size() - 1), tensors);
   }
   tensors.shrink_to_fit();  // it is kept as long as the catalog
   Catalog catalog(
       std::move(files), std::move(tensors),
       sharded || !listing.index_path.empty() ? Catalog::Names::by_file : Catalog::Names::unique);
-  if (!sharded) return {std::move(catalog), nullptr};
+  if (!sharded) {
+    aliases = unique_aliases(std::move(aliases), catalog);
+    return {std::move(catalog), nullptr, std::move(aliases)};
+  }
   auto state = std::make_shared<const ShardedState>(parse_sharded_state(catalog, records));
-  return {std::move(catalog), std::move(state)};
+  return {std::move(catalog), std::move(state), {}};
 }
 
-IndexFindings compare_with_index(const Listing& listing, const Catalog& catalog) {
+IndexFindings compare_with_index(const Listing& listing, const Contents& contents) {
   if (listing.index_path.empty()) return {};
-  return IndexComparison(listing, catalog).run();
+  return IndexComparison(listing, contents).run();
 }
 
 std::string copies_warning(const Catalog& catalog, const std::vector<std::uint32_t>& copies) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -45,6 +46,9 @@ struct FileHeader {
   double cached_share = 0;          ///< as in RawHeader
   std::vector<TensorInfo> tensors;  ///< as in Header
   std::string shard_record;         ///< what it has under `shard_record_key`; empty if nothing
+
+  /// Names that its metadata gives to its tensors, which are indices into `tensors`.
+  std::vector<std::pair<std::string, std::uint32_t>> aliases = {};
 };
 
 /// Throws FormatError.
@@ -59,6 +63,7 @@ FileHeader decode_file_header(core::WireReader& in);
 struct Contents {
   Catalog catalog;
   std::shared_ptr<const ShardedState> sharded_state;  ///< null if it is not one
+  std::vector<Alias> aliases = {};                    ///< by name, each once
 };
 
 /// Joins the headers of all files, which `next` returns in the order of `listing.files`. Throws
@@ -76,8 +81,8 @@ struct IndexFindings {
   std::vector<ErrorRecord> mismatches;
 };
 
-/// Nothing without an index.
-IndexFindings compare_with_index(const Listing& listing, const Catalog& catalog);
+/// Nothing without an index. Aliases are as good as tensors.
+IndexFindings compare_with_index(const Listing& listing, const Contents& contents);
 
 /// That these copies are left out.
 std::string copies_warning(const Catalog& catalog, const std::vector<std::uint32_t>& copies);

@@ -248,12 +248,13 @@ Opened open_together(const source::Source& source, const std::vector<std::string
     site = site_of(headers, device, found);
     checkpoint.cached_share = site.cached_share;
     checkpoint.reads_directly = site.reads_directly;
+    format::IndexFindings mine;
+    if (control.rank() == 0) mine = format::compare_with_index(found.listing, contents);
+    check_mismatches(mine.mismatches, options.selection);
     checkpoint.catalog = std::move(contents.catalog);
     checkpoint.sharded_state = std::move(contents.sharded_state);
+    checkpoint.aliases = std::move(contents.aliases);
     rules = make_tp_plan(options, found.rules_json, checkpoint, control.size());
-    if (control.rank() != 0) return {};
-    const auto mine = format::compare_with_index(found.listing, checkpoint.catalog);
-    check_mismatches(mine.mismatches, options.selection);
     return encode(mine);
   });
   if (!findings.front().empty()) {
@@ -278,13 +279,14 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
     cached.add(header);
     return header;
   });
-  format::IndexFindings findings = format::compare_with_index(listing, contents.catalog);
+  format::IndexFindings findings = format::compare_with_index(listing, contents);
   Checkpoint checkpoint{std::move(contents.catalog),
                         std::move(listing.config_json),
                         std::move(contents.sharded_state),
                         cached.value(),
                         pipeline::reads_directly(files, listing.files.front(), {}),
                         std::move(listing.warnings),
+                        std::move(contents.aliases),
                         {}};
   pipeline::apply(std::move(findings), checkpoint);
   return checkpoint;

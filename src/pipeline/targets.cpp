@@ -89,15 +89,18 @@ std::vector<Target> place(std::vector<Target> targets, std::vector<Placement> pl
 }
 
 // What the rules make of the tensors of a catalog, which are filled as `tensors` say.
-std::vector<Target> composed_targets(const Catalog& catalog, const std::vector<Target>& tensors,
-                                     const TpPlan& rules, const Selection& selection,
+std::vector<Target> composed_targets(const Catalog& catalog, const std::vector<Alias>& aliases,
+                                     const std::vector<Target>& tensors, const TpPlan& rules,
+                                     const Selection& selection,
                                      std::vector<pipeline::ItemName> others, std::uint32_t world,
                                      TpPlan::Extent extent) {
-  const std::vector<Recipe> recipes = placement::compose(rules.rules(), catalog, extent);
+  const std::vector<Recipe> recipes = placement::compose(rules.rules(), catalog, extent, aliases);
   const std::vector<bool> selected =
       select_recipes(recipes, catalog, rules, selection, std::move(others));
-  return place(placement::fill_recipes(recipes, catalog, tensors),
-               placement::place_recipes(rules, catalog, recipes, world, selected, extent));
+  std::vector<Target> targets =
+      place(placement::fill_recipes(recipes, catalog, tensors),
+            placement::place_recipes(rules, catalog, recipes, world, selected, extent));
+  return placement::unite_aliases(std::move(targets), catalog, aliases);
 }
 
 bool composes(const TpPlan& rules) {
@@ -109,10 +112,10 @@ std::vector<Target> plain_targets(const Checkpoint& checkpoint, const TpPlan& ru
   pipeline::check_mismatches(checkpoint.index_mismatches, selection);
   const Catalog& catalog = checkpoint.catalog;
   std::vector<pipeline::ItemName> others = pipeline::names_of(checkpoint.index_mismatches);
-  if (composes(rules)) {
+  if (composes(rules) || !checkpoint.aliases.empty()) {
     const auto tensors = stored_targets(std::vector<Placement>(catalog.tensors().size()));
-    return composed_targets(catalog, tensors, rules, selection, std::move(others), world,
-                            TpPlan::Extent::whole);
+    return composed_targets(catalog, checkpoint.aliases, tensors, rules, selection,
+                            std::move(others), world, TpPlan::Extent::whole);
   }
   return stored_targets(rules.place_all(
       catalog, world, pipeline::select_stored(selection, catalog, rules, std::move(others))));
@@ -123,7 +126,7 @@ std::vector<Target> joined_targets(const Checkpoint& checkpoint, const TpPlan& r
   const ShardedState& state = *checkpoint.sharded_state;
   placement::JoinedShards joined = placement::join_shards(checkpoint.catalog, state);
   if (composes(rules)) {
-    return composed_targets(joined.whole, joined.targets, rules, options.selection, {}, world,
+    return composed_targets(joined.whole, {}, joined.targets, rules, options.selection, {}, world,
                             TpPlan::Extent::part);
   }
   std::vector<Target> targets =

@@ -48,11 +48,9 @@ class Composer {
 
   /// Ties come first, so that all entries about a tied tensor, by any of its names, are about the
   /// same one.
-  std::vector<Recipe> run() {
-    for (const TieEntry& tie : rules_.compose->ties) apply(tie);
-    for (const PadEntry& pad : rules_.compose->pads) apply(pad);
-    for (const SplitEntry& split : rules_.compose->splits) apply(split);
-    for (const JoinEntry& join : rules_.compose->joins) apply(join);
+  std::vector<Recipe> run(const std::vector<Alias>& aliases) {
+    if (rules_.compose) apply(*rules_.compose);
+    for (const Alias& alias : aliases) add(alias);
     std::vector<Recipe> recipes;
     for (std::optional<Recipe>& recipe : recipes_) {
       if (recipe) recipes.push_back(std::move(*recipe));
@@ -62,6 +60,30 @@ class Composer {
   }
 
  private:
+  void apply(const Compose& compose) {
+    for (const TieEntry& tie : compose.ties) apply(tie);
+    for (const PadEntry& pad : compose.pads) apply(pad);
+    for (const SplitEntry& split : compose.splits) apply(split);
+    for (const JoinEntry& join : compose.joins) apply(join);
+  }
+
+  /// As the tensor is stored or padded. Scalars and tensors without elements cannot be composed.
+  void add(const Alias& alias) {
+    const TensorInfo* stored = catalog_.find(alias.tensor);
+    if (stored == nullptr || stored->shape.empty() || stored->bytes == 0) return;
+    const auto tensor = static_cast<std::uint32_t>(stored - tensors_.data());
+    if (!new_names_.insert(alias.name).second) return;
+    Composition composition{
+        alias.name, {}, stored->shape, 0, {{tensor, 0, 0, stored->shape.front()}}};
+    const std::optional<Recipe>& recipe = recipes_[tensor];
+    if (recipe && !recipe->composition.fills.empty()) {
+      composition = recipe->composition;
+      composition.name = alias.name;
+      composition.aliases.clear();
+    }
+    made_.push_back({std::move(composition), {tensor}, false});
+  }
+
   [[noreturn]] void fail_tensor(std::uint32_t tensor, std::string cause) const {
     throw PlanError(ErrorRecord{.file = catalog_.files()[tensors_[tensor].file].path,
                                 .tensor = tensors_[tensor].name,
@@ -315,8 +337,9 @@ class Composer {
 
 }  // namespace
 
-std::vector<Recipe> compose(const RuleSet& rules, const Catalog& catalog, TpPlan::Extent extent) {
-  return Composer(rules, catalog, extent).run();
+std::vector<Recipe> compose(const RuleSet& rules, const Catalog& catalog, TpPlan::Extent extent,
+                            const std::vector<Alias>& aliases) {
+  return Composer(rules, catalog, extent).run(aliases);
 }
 
 }  // namespace safeshuffle::placement

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
@@ -198,6 +199,20 @@ Target fill_recipe(const Recipe& recipe, const Catalog& catalog,
   return {first, {}, std::make_shared<const Composition>(std::move(composition)), nullptr};
 }
 
+/// Gives a target the name of another, if that is otherwise the same.
+bool unite(Target& target, const Target& other, const Catalog& catalog) {
+  if (other.placement != target.placement) return false;
+  Composition united = *other.composition;
+  if (const auto& own = target.composition) {
+    const auto filling = [](const Composition& c) { return std::tie(c.shape, c.axis, c.fills); };
+    if (filling(*own) != filling(united)) return false;
+    united.aliases = own->aliases;
+  }
+  united.aliases.push_back(std::exchange(united.name, name_of(target, catalog)));
+  target.composition = std::make_shared<const Composition>(std::move(united));
+  return true;
+}
+
 }  // namespace
 
 std::vector<Placement> place_recipes(const TpPlan& rules, const Catalog& catalog,
@@ -212,6 +227,24 @@ std::vector<Target> fill_recipes(const std::vector<Recipe>& recipes, const Catal
   targets.reserve(recipes.size());
   for (const Recipe& recipe : recipes) targets.push_back(fill_recipe(recipe, catalog, tensors));
   return targets;
+}
+
+std::vector<Target> unite_aliases(std::vector<Target> targets, const Catalog& catalog,
+                                  const std::vector<Alias>& aliases) {
+  std::map<std::string, std::size_t, std::less<>> numbers;
+  for (std::size_t i = 0; i < targets.size(); ++i) numbers[name_of(targets[i], catalog)] = i;
+  std::vector<bool> united(targets.size());
+  for (const Alias& alias : aliases) {
+    const auto second = numbers.find(alias.name);
+    const auto first = numbers.find(alias.tensor);
+    if (second == numbers.end() || first == numbers.end()) continue;
+    united[second->second] = unite(targets[first->second], targets[second->second], catalog);
+  }
+  std::vector<Target> left;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (!united[i]) left.push_back(std::move(targets[i]));
+  }
+  return left;
 }
 
 }  // namespace safeshuffle::placement

@@ -24,9 +24,12 @@ struct Recipe {
   bool joined = false;  ///< placed by the rules for its parts, not by those for its name
 };
 
-/// A recipe for every tensor to be loaded. Throws ConfigError if an entry matches nothing in a
-/// whole checkpoint, or if entries cannot be combined; PlanError naming a tensor that does not fit.
-std::vector<Recipe> compose(const RuleSet& rules, const Catalog& catalog, TpPlan::Extent extent);
+/// A recipe for every tensor to be loaded, and for every alias that no entry of the section gives.
+/// Rules without the section compose nothing else. Throws ConfigError if an entry matches nothing
+/// in a whole checkpoint, or if entries cannot be combined; PlanError naming a tensor that does not
+/// fit.
+std::vector<Recipe> compose(const RuleSet& rules, const Catalog& catalog, TpPlan::Extent extent,
+                            const std::vector<Alias>& aliases = {});
 
 /// TpPlan::place_all for recipes: by recipe. `selected` is by recipe as well.
 std::vector<Placement> place_recipes(const TpPlan& rules, const Catalog& catalog,
@@ -38,5 +41,9 @@ std::vector<Placement> place_recipes(const TpPlan& rules, const Catalog& catalog
 /// recipe's.
 std::vector<Target> fill_recipes(const std::vector<Recipe>& recipes, const Catalog& catalog,
                                  const std::vector<Target>& tensors);
+
+/// Makes an alias one with its tensor, in the same memory, if both are filled and placed alike.
+std::vector<Target> unite_aliases(std::vector<Target> targets, const Catalog& catalog,
+                                  const std::vector<Alias>& aliases);
 
 }  // namespace safeshuffle::placement

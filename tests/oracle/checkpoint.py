@@ -72,7 +72,7 @@ def write_by_hand(path, tensors, modulus=1, remainder=0):
     Path(path).write_bytes(struct.pack("<Q", len(header)) + header + data)
 
 
-def write_by_reference(path, tensors):
+def write_by_reference(path, tensors, metadata=None):
     buffers = {name: np.frombuffer(t.data or b"\0", np.uint8) for name, t in tensors.items()}
     specs = {
         name: safetensors.TensorSpec(
@@ -83,7 +83,7 @@ def write_by_reference(path, tensors):
         )
         for name, t in tensors.items()
     }
-    safetensors.serialize_file(specs, path, metadata={"format": "pt"})
+    safetensors.serialize_file(specs, path, metadata={"format": "pt", **(metadata or {})})
 
 
 def storage_shape(tensor):

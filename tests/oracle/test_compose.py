@@ -167,6 +167,32 @@ class Compose(unittest.TestCase):
                     self.compare(saved, rank, self.expected(model, once, rank, 2))
                 self.assertEqual(self.read_bytes(report), sum(len(t.data) for t in once.values()))
 
+    def test_metadata_names_the_embedding_a_second_time(self):
+        """As save_model of the reference library writes a tied head, whether the index knows of it
+        or not. Rules that place the two differently make them two."""
+        model = llama(2)
+        directory, stored = self.write(model)
+        first = next(path for path in directory.glob("*.safetensors") if EMBED in checkpoint.read(path))
+        checkpoint.write_by_reference(first, checkpoint.read(first), {HEAD: EMBED, "a": "b"})
+        index = directory / "model.safetensors.index.json"
+        indexed = json.loads(index.read_text(encoding="utf-8"))
+        bare = directory.with_suffix(".bare.json")
+        bare.write_text('{"lm_head": "colwise"}', encoding="utf-8")
+        for known in False, True:
+            if known:
+                indexed["weight_map"][HEAD] = first.name
+                index.write_text(json.dumps(indexed), encoding="utf-8")
+            for rules in "auto", bare:
+                with self.subTest(known=known, rules=rules):
+                    saved, report = self.load(2, directory, rules)
+                    self.assertEqual(self.read_bytes(report), sum(len(t.data) for t in stored.values()))
+                    for rank in range(2):
+                        actual = checkpoint.read(saved / SHARD.format(rank))
+                        half = of_rows(np.split(rows(stored[EMBED]), 2)[rank], stored[EMBED])
+                        self.assertEqual(actual[HEAD], half)
+                        self.assertEqual(actual[EMBED], half if rules == "auto" else stored[EMBED])
+                        self.assertEqual(actual.keys(), {*stored, HEAD})
+
     def test_not_tied_according_to_config_json(self):
         model = llama(2, tied=False)
         directory, stored = self.write(model)

@@ -47,13 +47,13 @@ constexpr const char* usual_index = "model.safetensors.index.json";
 Catalog open(const std::vector<std::string>& paths) {
   const Listing listing = discover(paths);
   auto file = listing.files.begin();
-  Catalog catalog = format::join_headers(listing, [&] {
-                      const std::string& path = *file++;
-                      return format::parse_file_header(read_header(path), path);
-                    }).catalog;
-  const format::IndexFindings findings = format::compare_with_index(listing, catalog);
+  const format::Contents contents = format::join_headers(listing, [&] {
+    const std::string& path = *file++;
+    return format::parse_file_header(read_header(path), path);
+  });
+  const format::IndexFindings findings = format::compare_with_index(listing, contents);
   if (!findings.mismatches.empty()) raise(findings.mismatches.front());
-  return format::without(catalog, findings.copies);
+  return format::without(contents.catalog, findings.copies);
 }
 
 std::string index_of(const std::string& weight_map) {
@@ -386,6 +386,27 @@ TEST_CASE("tensors on which index and headers disagree can be skipped", "[format
   CHECK_THROWS_AS(select(), ConfigError);
 }
 
+TEST_CASE("metadata of a file may give its tensors more names", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const auto file = [](const std::string& metadata, const std::string& name) {
+    return testing::raw_file(R"({"__metadata__":{)" + metadata + R"(},")" + name +
+                                 R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+                             1);
+  };
+  directory.write("a.safetensors",
+                  file(R"("z":"x","format":"pt","x":"x","y":"x","p":"y","q":"none")", "x"));
+  directory.write("b.safetensors", file(R"("z":"y","s":"x")", "y"));
+  const std::string path = directory.path().string();
+  const std::vector<Alias> expected{{"z", "x"}};
+  CHECK(open_checkpoint(path).aliases == expected);
+  directory.write(usual_index, index_of(R"("x":"a.safetensors","y":"b.safetensors",)"
+                                        R"("z":"a.safetensors")"));
+  CHECK(open_checkpoint(path).aliases == expected);
+  CHECK(open_checkpoint(path).index_mismatches.empty());
+  fs::rename(directory / "a.safetensors", directory / "model-rank-0-part-0.safetensors");
+  CHECK(open_checkpoint(directory / "model-rank-0-part-0.safetensors").aliases.empty());
+}
+
 TEST_CASE("an index that is not valid is refused", "[format][checkpoint]") {
   const TemporaryDirectory directory;
   directory.write("a.safetensors", byte_tensors({"x"}));
@@ -638,7 +659,8 @@ TEST_CASE("a header arrives at other ranks as it was sent, but for the inode", "
                           .inode = 7,
                           .cached_share = 0.25,
                           .tensors = {},
-                          .shard_record = "{}"};
+                          .shard_record = "{}",
+                          .aliases = {{"alias", 1}, {"", 0}}};
   const std::vector<Shape> shapes{{}, {0, 127}, {128, 1, 1}, {std::uint64_t{1} << 33}, {3, 0}};
   std::uint64_t offset = sent.data_start;
   for (const Shape& shape : shapes) {
@@ -663,6 +685,7 @@ TEST_CASE("a header arrives at other ranks as it was sent, but for the inode", "
   CHECK(received.inode == 0);
   CHECK(received.cached_share == sent.cached_share);
   CHECK(received.shard_record == sent.shard_record);
+  CHECK(received.aliases == sent.aliases);
   REQUIRE(received.tensors.size() == sent.tensors.size());
   for (std::size_t i = 0; i < sent.tensors.size(); ++i) {
     CHECK(received.tensors[i].name == sent.tensors[i].name);

@@ -254,6 +254,63 @@ TEST_CASE("tied tensors must be alike and placed alike", "[compose]") {
              {"a scalar cannot be tied"}));
 }
 
+namespace {
+
+/// Of a checkpoint of two files of which one says that the head is the embedding.
+Checkpoint with_alias(const std::vector<std::vector<Made>>& files) {
+  Checkpoint checkpoint{make_catalog(files), {}, nullptr};
+  checkpoint.aliases = {{"lm_head.weight", "model.embed_tokens.weight"}};
+  return checkpoint;
+}
+
+const std::vector<std::vector<Made>> embedding_only{
+    {{"model.embed_tokens.weight", DType::F16, {8, 4}}}, {{"model.norm.weight", DType::F16, {8}}}};
+
+std::vector<Target> loaded_with_alias(const TpPlan& rules, std::uint32_t world,
+                                      const Selection& selection = {}) {
+  Options options;
+  options.selection = selection;
+  std::vector<Target> targets = select_targets(with_alias(embedding_only), rules, options, world);
+  PlanOptions planning;
+  planning.window = 4096;
+  const Plan plan = make_plan(make_catalog(embedding_only), targets, world, planning);
+  CHECK_NOTHROW(plan.prove());
+  CHECK(InMemoryLoad(plan.schedule()).result_is_right());
+  return targets;
+}
+
+}  // namespace
+
+TEST_CASE("an alias is the same memory if it is placed as its tensor", "[compose]") {
+  const TpPlan rules = GENERATE(rules_with("[]"), rules_with(tie), TpPlan::replicate_all());
+  const auto targets = loaded_with_alias(rules, 2);
+  REQUIRE(targets.size() == 2);
+  const Target& tied = target(targets, "model.embed_tokens.weight");
+  CHECK(tied.composition->aliases == Names{"lm_head.weight"});
+}
+
+TEST_CASE("an alias that is placed otherwise has its own memory", "[compose]") {
+  const TpPlan rules =
+      TpPlan::from_json(R"({"tp_plan": {"lm_head": "colwise"}})", config, "rules.json");
+  const auto targets = loaded_with_alias(rules, 2);
+  REQUIRE(targets.size() == 3);
+  CHECK(target(targets, "lm_head.weight").placement == cut(0, 8));
+  CHECK(targets[0].placement.kind == Placement::Kind::replicated);
+  CHECK(targets[0].composition == nullptr);
+}
+
+TEST_CASE("an alias is padded as its tensor, and selected by its name", "[compose]") {
+  const TpPlan rules = rules_with(R"([{"pad": "embed_tokens.weight", "dim": 0, "multiple": 16}])");
+  const auto targets = loaded_with_alias(rules, 4);
+  CHECK(targets.size() == 2);
+  CHECK(target(targets, "model.embed_tokens.weight").composition->shape == Shape{16, 4});
+  const auto names = [&](const Selection& selection) {
+    return names_of(loaded_with_alias(rules, 2, selection), embedding_only);
+  };
+  CHECK(names({{"lm_head.*"}, {}}) == Names{"lm_head.weight"});
+  CHECK(names({{}, {"lm_head.*"}}) == Names{"model.embed_tokens.weight", "model.norm.weight"});
+}
+
 TEST_CASE("a dimension is padded to a multiple, with zeros", "[compose]") {
   const auto extent = static_cast<std::uint64_t>(GENERATE(1, 6, 7, 8, 9, 16));
   const std::uint64_t padded = (extent + 7) / 8 * 8;
