@@ -245,6 +245,18 @@ std::string copies_warning(const Catalog& catalog, const std::vector<std::uint32
          core::enumerate(texts, copies.size());
 }
 
+std::vector<FileInfo> adapter_files(const Catalog& catalog) {
+  const auto is_adapters = [](const TensorInfo& tensor) {
+    return tensor.name.find("lora_") != std::string::npos;
+  };
+  std::vector<FileInfo> adapters;
+  for (const FileInfo& file : catalog.files()) {
+    const auto tensors = catalog.tensors_of(file);
+    if (!tensors.empty() && std::ranges::all_of(tensors, is_adapters)) adapters.push_back(file);
+  }
+  return adapters;
+}
+
 Catalog without(const Catalog& catalog, const std::vector<std::uint32_t>& left_out) {
   const std::span<const FileInfo> files = catalog.files();
   std::vector<TensorInfo> tensors;

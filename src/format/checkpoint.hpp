@@ -19,11 +19,12 @@ namespace safeshuffle::format {
 
 /// Which files make up a checkpoint.
 struct Listing {
-  std::vector<std::string> files;     ///< paths that can be opened, in the checkpoint's order
-  std::string config_path;            ///< config.json beside the files; empty if there is none
-  std::string config_json;            ///< its text
-  std::string index_path;             ///< the .index.json that was used; empty if none
-  Index index;                        ///< what it says
+  std::vector<std::string> files;  ///< paths that can be opened, in the checkpoint's order
+  std::string config_path;         ///< config.json beside the files; empty if there is none
+  std::string config_json;         ///< its text
+  std::string index_path;          ///< the .index.json that was used; empty if none
+  Index index;                     ///< what it says
+  std::string directory;  ///< if they are what a directory without an index has; else empty
   std::vector<std::string> warnings;  ///< which files beside them are left out, and why
 };
 
@@ -86,6 +87,9 @@ IndexFindings compare_with_index(const Listing& listing, const Contents& content
 
 /// That these copies are left out.
 std::string copies_warning(const Catalog& catalog, const std::vector<std::uint32_t>& copies);
+
+/// The files all of whose tensors are those of an adapter, by their names (LoRA).
+std::vector<FileInfo> adapter_files(const Catalog& catalog);
 
 /// The catalog without these tensors, which are ascending. Throws FormatError as Catalog.
 Catalog without(const Catalog& catalog, const std::vector<std::uint32_t>& left_out);

@@ -121,6 +121,15 @@ bool is_adapter_file(const std::string& name) {
          has_word(name, "lora");
 }
 
+std::string adapters_warning(const std::vector<std::string>& names) {
+  return "left out as an adapter of the model: " + core::enumerate(names);
+}
+
+std::string only_adapters(const std::vector<std::string>& names) {
+  return "the directory has only an adapter, not the model that it belongs to: " +
+         core::enumerate(names) + "; an adapter's file can be given by name";
+}
+
 ModelFiles sort_model_files(const std::vector<std::string>& names) {
   ModelFiles files{names, {}, {}};
   const auto take_out = [&](std::vector<std::string>& to, const auto& is_taken) {

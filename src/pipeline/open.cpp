@@ -10,6 +10,7 @@
 #include "core/process.hpp"
 #include "core/wire.hpp"
 #include "format/checkpoint.hpp"
+#include "format/model_files.hpp"
 #include "io/policy.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/probe_place.hpp"
@@ -39,7 +40,7 @@ std::string encode(const Found& found) {
   for (const plan::CostField& field : plan::cost_fields) out.put(found.costs.*field.value);
   out.put(found.costs_origin).put(std::uint64_t{found.reads_directly});
   out.put(found.rules_json).put(found.listing.config_path).put(found.listing.config_json);
-  out.put(found.listing.index_path);
+  out.put(found.listing.index_path).put(found.listing.directory);
   out.put(std::uint64_t{found.listing.warnings.size()});
   for (const std::string& warning : found.listing.warnings) out.put(warning);
   for (const std::string& file : found.listing.files) out.put(file);
@@ -56,6 +57,7 @@ Found decode_found(const std::string& bytes) {
   found.listing.config_path = in.text();
   found.listing.config_json = in.text();
   found.listing.index_path = in.text();
+  found.listing.directory = in.text();
   found.listing.warnings.resize(in.number());
   for (std::string& warning : found.listing.warnings) warning = in.text();
   while (!in.at_end()) found.listing.files.push_back(in.text());
@@ -185,6 +187,23 @@ Site site_of(const Headers& headers, DeviceKind device, const Found& found) {
           found.costs_origin};
 }
 
+// Of a directory, what its files' names have not shown to be adapters.
+void leave_adapters_out(const format::Listing& listing, Checkpoint& checkpoint) {
+  if (listing.directory.empty() || checkpoint.sharded_state) return;
+  std::vector<std::string> names;
+  std::vector<std::uint32_t> tensors;
+  for (const FileInfo& file : format::adapter_files(checkpoint.catalog)) {
+    names.push_back(file.path.substr(file.path.rfind('/') + 1));
+    for (std::uint32_t i = 0; i < file.tensor_count; ++i) tensors.push_back(file.first_tensor + i);
+  }
+  if (names.empty()) return;
+  if (tensors.size() == checkpoint.catalog.tensors().size()) {
+    throw IoError(ErrorRecord{.file = listing.directory, .cause = format::only_adapters(names)});
+  }
+  checkpoint.warnings.push_back(format::adapters_warning(names));
+  checkpoint.catalog = format::without(checkpoint.catalog, tensors);
+}
+
 // Empty if there is nothing to tell.
 std::string encode(const format::IndexFindings& findings) {
   if (findings.copies.empty() && findings.mismatches.empty()) return {};
@@ -254,6 +273,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
     checkpoint.catalog = std::move(contents.catalog);
     checkpoint.sharded_state = std::move(contents.sharded_state);
     checkpoint.aliases = std::move(contents.aliases);
+    leave_adapters_out(found.listing, checkpoint);
     rules = make_tp_plan(options, found.rules_json, checkpoint, control.size());
     return encode(mine);
   });
@@ -289,6 +309,7 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
                         std::move(contents.aliases),
                         {}};
   pipeline::apply(std::move(findings), checkpoint);
+  pipeline::leave_adapters_out(listing, checkpoint);
   return checkpoint;
 }
 

@@ -130,9 +130,7 @@ format::Listing list_model(const Source& source, const std::string& directory,
                            const std::vector<std::string>& names, const Pulse& pulse) {
   const format::ModelFiles files = format::sort_model_files(names);
   if (format::is_adapter_file(files.model.front())) {
-    refuse(directory, "the directory has only an adapter, not the model that it belongs to: " +
-                          core::enumerate(files.model) +
-                          "; an adapter's file can be given by name");
+    refuse(directory, format::only_adapters(files.model));
   }
   const std::string missing = format::missing_files(files.model);
   if (!missing.empty()) {
@@ -143,8 +141,11 @@ format::Listing list_model(const Source& source, const std::string& directory,
   for (const std::string& name : files.model)
     paths.push_back((fs::path(directory) / name).string());
   format::Listing listing = list_files(source, paths, pulse);
+  listing.directory = directory;
   warn_of_left_out(listing.warnings, "as a second copy of the model", files.copies);
-  warn_of_left_out(listing.warnings, "as an adapter of the model", files.adapters);
+  if (!files.adapters.empty()) {
+    listing.warnings.push_back(format::adapters_warning(files.adapters));
+  }
   return listing;
 }
 

@@ -99,6 +99,12 @@ class Accepted(Inputs):
         checkpoint.write_by_reference(directory / "adapter_model.safetensors", lora)
         return 2, [directory]
 
+    def adapter_under_another_name(self):
+        directory = self.directory_without_index_named("unnamed")
+        lora = {"model.norm.lora_A.weight": self.tensors["model.norm.weight"]}
+        checkpoint.write_by_reference(directory / "extra.safetensors", lora)
+        return 2, [directory]
+
     def file_beside_the_index(self):
         directory = self.write("side", grouped(self.tensors, 3))
         stale = {"model.norm.weight": self.tensors["lm_head.weight"]}
@@ -177,6 +183,7 @@ class Accepted(Inputs):
         builders = {
             self.copy_beside_the_model: "left out as a second copy .*: consolidated.safetensors",
             self.adapter_beside_the_model: "left out as an adapter .*: adapter_model.safetensors",
+            self.adapter_under_another_name: "left out as an adapter .*: extra.safetensors",
             self.file_beside_the_index: "left out because the index .*: stale.safetensors",
             self.stale_copy_of_a_tensor: "left out because the index .*: 'model.norm.weight' in ",
         }

@@ -185,6 +185,22 @@ TEST_CASE("an adapter without its model is loaded only if it is named", "[format
   CHECK(discover({file}).files == Files{file});
 }
 
+TEST_CASE("an adapter in a file of any name is known by its tensors", "[format][checkpoint]") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path().string();
+  const std::string file = directory.write("extra.safetensors", byte_tensors({"x.lora_A.weight"}));
+  const auto open_it = [&](const std::string& given) { return open_checkpoint(given); };
+  const ErrorRecord record = failure<IoError>([&] { open_it(path); });
+  CHECK(record.file == path);
+  CHECK(record.cause.starts_with("the directory has only an adapter"));
+  CHECK(open_it(file).catalog.find("x.lora_A.weight") != nullptr);
+  directory.write("model.safetensors", byte_tensors({"x.weight", "y.lora_A.weight"}));
+  const Checkpoint checkpoint = open_it(path);
+  CHECK(checkpoint.warnings == Files{"left out as an adapter of the model: extra.safetensors"});
+  CHECK(checkpoint.catalog.tensors().size() == 2);
+  CHECK(checkpoint.catalog.find("x.lora_A.weight") == nullptr);
+}
+
 TEST_CASE("files that a numbered series lacks are named", "[format][checkpoint]") {
   const TemporaryDirectory directory;
   const std::string file = directory.write("model-00002-of-00003.safetensors", byte_tensors({"x"}));
