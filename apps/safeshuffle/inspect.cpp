@@ -1,4 +1,6 @@
 // safeshuffle inspect: the contents of a checkpoint, from its headers alone.
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,6 +15,7 @@
 
 #include "commands.hpp"
 #include "core/page.hpp"
+#include "core/text.hpp"
 #include "output.hpp"
 #include "size.hpp"
 #include "table.hpp"
@@ -126,12 +129,19 @@ void print_totals(const Catalog& catalog) {
                   count(catalog.files().size(), "file"), format_size(file_bytes(catalog))));
 }
 
+// The index of another model may disagree on every tensor.
+void print_mismatches(const std::vector<ErrorRecord>& mismatches) {
+  const std::size_t shown = std::min(mismatches.size(), core::most_enumerated);
+  for (std::size_t i = 0; i < shown; ++i) print_warnings({describe(mismatches[i])});
+  if (shown == mismatches.size()) return;
+  print_warnings(
+      {fmt::format("index and headers disagree on {} more tensors", mismatches.size() - shown)});
+}
+
 void inspect(const InspectOptions& options) {
   const Checkpoint checkpoint = open_checkpoint(options.paths);
   print_warnings(checkpoint.warnings);
-  for (const ErrorRecord& mismatch : checkpoint.index_mismatches) {
-    print_warnings({describe(mismatch)});
-  }
+  print_mismatches(checkpoint.index_mismatches);
   const Catalog& catalog = checkpoint.catalog;
   if (options.json) return print_json(catalog);
   if (!options.files_only) print_tensors(catalog);

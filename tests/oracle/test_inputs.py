@@ -382,6 +382,16 @@ class Refused(Inputs):
                     self.assertEqual(len(errors), 1, result.stderr)
                     self.assertRegex(errors[0], message)
 
+    def test_inspect_shows_where_index_and_headers_disagree(self):
+        directory = self.write("inspected", grouped(self.tensors, 3))
+        file = "model-00001-of-00003.safetensors"
+        ghosts = {f"ghost.{i}": file for i in range(10)}
+        self.edit_index(directory, lambda index: index["weight_map"].update(ghosts))
+        result = command.run("inspect", directory)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count("tensor 'ghost."), 8)
+        self.assertIn("warning: index and headers disagree on 2 more tensors", result.stderr)
+
     def load(self, case):
         return command.run_ranks(2, "load", case[1])
 
