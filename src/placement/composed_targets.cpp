@@ -231,6 +231,7 @@ std::vector<Target> fill_recipes(const std::vector<Recipe>& recipes, const Catal
 
 std::vector<Target> unite_aliases(std::vector<Target> targets, const Catalog& catalog,
                                   const std::vector<Alias>& aliases) {
+  if (aliases.empty()) return targets;  // which may be of another catalog, if shards are joined
   std::map<std::string, std::size_t, std::less<>> numbers;
   for (std::size_t i = 0; i < targets.size(); ++i) numbers[name_of(targets[i], catalog)] = i;
   std::vector<bool> united(targets.size());
