@@ -131,9 +131,9 @@ OnCluster plan_on_cluster(const std::vector<std::string>& paths, std::uint32_t w
   site.reads_directly = !options.machine.empty() || checkpoint.reads_directly;
   const TpPlan rules = select_tp_plan(load, checkpoint, world);
   auto targets = select_targets(checkpoint, rules, load, world);
+  std::vector<std::string> warnings = open_warnings(checkpoint, rules, load, world);
   Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), world,
                         planning_for(load.plan, site));
-  std::vector<std::string> warnings = std::move(checkpoint.warnings);
   std::ranges::move(plan.warnings(), std::back_inserter(warnings));
   return {std::move(plan), std::move(cluster), std::move(site), std::move(warnings)};
 }

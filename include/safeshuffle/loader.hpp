@@ -66,6 +66,10 @@ TpPlan select_tp_plan(const Options& options, const Checkpoint& checkpoint, std:
 std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& rules,
                                    const Options& options, std::uint32_t world);
 
+/// Checkpoint::warnings, and those of the rules on a whole checkpoint (TpPlan::warnings).
+std::vector<std::string> open_warnings(const Checkpoint& checkpoint, const TpPlan& rules,
+                                       const Options& options, std::uint32_t world);
+
 /// Loads a checkpoint. Collective. `paths` are used only on rank 0, which finds the files; every
 /// rank must be able to open the files under the paths that rank 0 finds.
 TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,

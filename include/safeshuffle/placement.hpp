@@ -138,6 +138,11 @@ class TpPlan {
                                    const std::vector<bool>& selected = {},
                                    Extent extent = Extent::whole) const;
 
+  /// What may not be meant, one sentence each: keys of a plan that match none of a whole
+  /// checkpoint's tensors, or the same as others; and weights that no rule splits, if they are much
+  /// of what each of several ranks holds.
+  std::vector<std::string> warnings(const Catalog& catalog, std::uint32_t world) const;
+
   /// Whether each tensor of a catalog, in its order, belongs to a stage of a pipeline. Those that
   /// are not `selected` (as for `place_all`) do not, whatever the rules say. The embedding, or an
   /// output head that replaces it, belongs to both the first and the last stage if they share it.

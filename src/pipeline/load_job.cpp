@@ -302,7 +302,7 @@ LoadJob::LoadJob(const source::Source& source, const std::vector<std::string>& p
   const source::Source& headers = options_.drop_cache_behind ? dropping : source;
   Opened opened = open_together(headers, paths, options_, comm_.device(), comm_.control());
   inputs_ = std::move(opened.inputs);
-  warnings_ = std::move(opened.checkpoint.warnings);
+  warnings_ = open_warnings(opened.checkpoint, opened.tp_plan, options_, comm_.size());
   clock_.enter(Phase::plan);
   plan_ = plan_together(std::move(opened), comm_, options_);
   agree();

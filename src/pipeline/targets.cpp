@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -152,6 +153,15 @@ void pipeline::check_sharded_state(const Options& options, const Checkpoint& che
   check_complete(checkpoint);
   if (checkpoint.sharded_state->recorded || loads_as_saved(options, checkpoint, world)) return;
   fail_unrecorded(checkpoint, world);
+}
+
+std::vector<std::string> open_warnings(const Checkpoint& checkpoint, const TpPlan& rules,
+                                       const Options& options, std::uint32_t world) {
+  std::vector<std::string> warnings = checkpoint.warnings;
+  if (checkpoint.sharded_state) return warnings;
+  std::ranges::move(rules.warnings(checkpoint.catalog, world / std::max(options.plan.replicas, 1U)),
+                    std::back_inserter(warnings));
+  return warnings;
 }
 
 std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& rules,

@@ -13,6 +13,10 @@ struct Key {
   std::string path;         ///< where in the file, such as "rules[2].match"
   bool optional = false;    ///< whether the checkpoint may have no such tensor
   bool in_experts = false;  ///< of the section `experts`
+  bool in_plan = false;     ///< of a plan in Hugging Face's vocabulary
+
+  /// The key of the plan that this one is derived from (fused_keys.hpp); empty: it is in the file.
+  std::string fused = {};
 };
 
 /// Throws ConfigError if the key is empty or has too many components.

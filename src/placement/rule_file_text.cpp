@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 Json optional_keys(const RuleSet& rules, const Json& plan) {
   Json keys = Json::array();
   for (const Key& key : rules.keys) {
+    if (!key.fused.empty()) continue;
     const Style& style =
         parse_style(plan.at(key.name).get<std::string>(), key.path, rules.document);
     if (key.optional && !style.for_activations) keys.push_back(key.name);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 #include <variant>
 
 #include <nlohmann/json.hpp>
 
 #include "placement/advice.hpp"
+#include "placement/fused_keys.hpp"
 #include "placement/json_object.hpp"
 #include "placement/rule_parser.hpp"
 #include "placement/strict_json.hpp"
@@ -23,6 +25,7 @@ const std::vector<std::string>& default_prefixes() {
   static const std::vector<std::string> prefixes{"model",
                                                  "transformer",
                                                  "gpt_neox",
+                                                 "backbone",
                                                  "language_model",
                                                  "language_model.model",
                                                  "model.language_model",
@@ -111,7 +114,8 @@ class Builder {
     for (std::size_t i = 0; i < list.size(); ++i) {
       const JsonObject entry(list[i], "rules[" + std::to_string(i) + "]", document_);
       const bool optional = entry.flag("optional", false);
-      add(set_.matcher, {entry.text("match"), entry.path("match"), optional},
+      add(set_.matcher,
+          {.name = entry.text("match"), .path = entry.path("match"), .optional = optional},
           parser_.parse_entry(entry));
     }
     rule_count_ = set_.rules.size();
@@ -123,8 +127,11 @@ class Builder {
       const Style& style = parse_style(plan.text(item.key()), path, document_);
       const bool may_be_absent =
           style.for_activations || std::count(optional.begin(), optional.end(), item.key()) != 0;
-      add(set_.matcher, {item.key(), path, may_be_absent}, parser_.parse_word(style));
+      add(set_.matcher,
+          {.name = item.key(), .path = path, .optional = may_be_absent, .in_plan = true},
+          parser_.parse_word(style));
     }
+    for (const auto& item : plan.value().items()) add_stored(item.key(), plan);
   }
 
   void add_experts(const JsonObject& section) {
@@ -155,6 +162,34 @@ class Builder {
   }
 
  private:
+  /// What the files have in place of a fused parameter, unless the plan has keys for that, too.
+  void add_stored(const std::string& fused, const JsonObject& plan) {
+    for (const StoredKey& stored : stored_keys(fused, plan.text(fused))) {
+      const Style& style = parse_style(stored.style, plan.path(fused), document_);
+      Key key{.name = stored.name,
+              .path = plan.path(fused),
+              .optional = true,
+              .in_plan = true,
+              .fused = fused};
+      if (set_.matcher.add(key.name, set_.rules.size()) != set_.rules.size()) continue;
+      set_.rules.push_back(parser_.parse_word(style));
+      set_.keys.push_back(std::move(key));
+    }
+  }
+
+  /// Of two keys of plans for the same names, the longer applies, then the later.
+  void replace(std::size_t standing, Key key, Rule rule) {
+    Key& other = set_.keys[standing];
+    const bool wins = key.name.size() >= other.name.size();
+    const auto& [kept, left] =
+        wins ? std::tie(key.name, other.name) : std::tie(other.name, key.name);
+    set_.notes.push_back("\"" + kept + "\" and \"" + left +
+                         "\" of the plan match the same names; \"" + kept + "\" applies");
+    if (!wins) return;
+    other = std::move(key);
+    set_.rules[standing] = std::move(rule);
+  }
+
   void add(Matcher& matcher, Key key, Rule rule) {
     check_key(key, document_);
     if (std::holds_alternative<DealRule>(rule)) refuse_single_expert(key, document_);
@@ -163,7 +198,11 @@ class Builder {
     if (standing == index) {
       set_.rules.push_back(std::move(rule));
       set_.keys.push_back(std::move(key));
-    } else if (standing >= rule_count_) {
+    } else if (standing < rule_count_) {
+      return;
+    } else if (key.in_plan && set_.keys[standing].in_plan) {
+      replace(standing, std::move(key), std::move(rule));
+    } else {
       fail_config(document_, key.path, "another entry matches the same names");
     }
   }

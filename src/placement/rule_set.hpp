@@ -30,8 +30,9 @@ struct RuleSet {
   bool is_replicate = false;  ///< TpPlan::replicate_all: there is no file
   Matcher matcher{{}};        ///< name → index into `rules`
   std::vector<Rule> rules;
-  std::vector<Key> keys;  ///< by rule
-  bool strict = false;    ///< a tensor without rule is an error instead of replicated
+  std::vector<Key> keys;           ///< by rule
+  std::vector<std::string> notes;  ///< on keys of plans that match the same names
+  bool strict = false;             ///< a tensor without rule is an error instead of replicated
 
   /// The section `experts`: name → index into `rules`. Its rules apply only if experts are dealt.
   Matcher experts{{}};

@@ -1,6 +1,8 @@
 // TpPlan: selects rules and applies them to tensors.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -150,6 +152,20 @@ std::vector<Choice> choose_rules(const RuleSet& rules, const Catalog& catalog,
   return choices;
 }
 
+/// Empty if it is little.
+std::string unsplit_warning(const std::map<std::string, std::uint64_t>& whole,
+                            std::uint64_t all_bytes) {
+  constexpr std::uint64_t little = 4;  // a quarter
+  std::uint64_t bytes = 0;
+  for (const auto& [name, share] : whole) bytes += share;
+  if (bytes <= all_bytes / little) return {};
+  const auto most =
+      std::ranges::max_element(whole, {}, [](const auto& entry) { return entry.second; });
+  return "whole on every rank, because no rule matches: weights of " + std::to_string(bytes) +
+         " of " + std::to_string(all_bytes) + " bytes, of which '" + most->first + "' has " +
+         std::to_string(most->second);
+}
+
 void check_world(std::uint32_t world) {
   if (world == 0) throw PlanError("a group has at least one rank");
 }
@@ -224,6 +240,22 @@ std::vector<Placement> TpPlan::place_all(const Catalog& catalog, std::uint32_t w
     }
   }
   return placements;
+}
+
+std::vector<std::string> TpPlan::warnings(const Catalog& catalog, std::uint32_t world) const {
+  std::vector<std::string> warnings = rules_->notes;
+  std::vector<bool> covering(rules_->rules.size());
+  std::map<std::string, std::uint64_t> whole;  // bytes, by name without numbers
+  for (const TensorInfo& tensor : catalog.tensors()) {
+    const Choice choice = placement::find_rule(*rules_, tensor.name, covering);
+    if (!choice && tensor.shape.size() > 1) whole[placement::generic(tensor.name)] += tensor.bytes;
+  }
+  std::string unmatched = placement::unmatched_warning(*rules_, covering);
+  if (!unmatched.empty()) warnings.push_back(std::move(unmatched));
+  std::string unsplit = unsplit_warning(whole, catalog.tensor_bytes());
+  if (world > 1 && !rules_->is_replicate && !unsplit.empty())
+    warnings.push_back(std::move(unsplit));
+  return warnings;
 }
 
 std::vector<bool> TpPlan::in_stage(const Catalog& catalog, PipelineStage stage,

@@ -24,15 +24,35 @@ bool may_lack_experts(const RuleSet& rules, const std::vector<bool>& covering) {
   return false;
 }
 
+/// Whether what the files store of a fused parameter is there.
+bool is_stored(const RuleSet& rules, const Key& fused, const std::vector<bool>& covering) {
+  for (std::size_t i = 0; i < rules.keys.size(); ++i) {
+    if (covering[i] && rules.keys[i].fused == fused.name) return true;
+  }
+  return false;
+}
+
 std::vector<const Key*> unmatched_keys(const RuleSet& rules, const std::vector<bool>& covering) {
   std::vector<const Key*> unmatched;
   const bool lacks_experts = may_lack_experts(rules, covering);
   for (std::size_t i = 0; i < rules.keys.size(); ++i) {
     const Key& key = rules.keys[i];
     const bool may_be_absent = key.optional || (key.in_experts && lacks_experts);
-    if (!covering[i] && !may_be_absent) unmatched.push_back(&key);
+    if (!covering[i] && !may_be_absent && !is_stored(rules, key, covering)) {
+      unmatched.push_back(&key);
+    }
   }
   return unmatched;
+}
+
+/// Plans are written for a class of models, and each checkpoint lacks some of what they name: one
+/// of which anything matches is no mistake. Built-in rules are chosen by the type alone.
+bool fits(const RuleSet& rules, const std::vector<bool>& covering) {
+  if (rules.built_in) return false;
+  for (std::size_t i = 0; i < rules.keys.size(); ++i) {
+    if (covering[i] && rules.keys[i].in_plan) return true;
+  }
+  return false;
 }
 
 std::string in_quotes(const std::string& name) {
@@ -60,8 +80,16 @@ std::string existing_name(const RuleSet& rules, const Catalog& catalog, const Ke
 }  // namespace
 
 void check_keys(const RuleSet& rules, const Catalog& catalog, const std::vector<bool>& covering) {
-  const std::vector<const Key*> unmatched = unmatched_keys(rules, covering);
+  std::vector<const Key*> unmatched = unmatched_keys(rules, covering);
+  if (fits(rules, covering)) std::erase_if(unmatched, [](const Key* key) { return key->in_plan; });
   if (!unmatched.empty()) fail_keys(rules, catalog, unmatched);
+}
+
+std::string unmatched_warning(const RuleSet& rules, const std::vector<bool>& covering) {
+  std::vector<const Key*> unmatched = unmatched_keys(rules, covering);
+  std::erase_if(unmatched, [](const Key* key) { return !key->in_plan; });
+  if (unmatched.empty()) return {};
+  return rules.document.name + ": no tensor of the checkpoint matches " + describe_keys(unmatched);
 }
 
 void fail_keys(const RuleSet& rules, const Catalog& catalog,

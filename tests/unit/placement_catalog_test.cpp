@@ -1,5 +1,6 @@
 // placement: all tensors of a catalog at once.
 #include <string>
+#include <vector>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
@@ -57,8 +58,6 @@ TEST_CASE("a key that matches no tensor is an error that names it", "[placement]
   const auto row = GENERATE(
       Row{R"({"layerz.*.mlp.fc1": "colwise"})",
           R"(rules.json: line 1, column 2: "layerz.*.mlp.fc1": no tensor of the checkpoint matches "layerz.*.mlp.fc1"; it has "layers.*.mlp.fc*"; if it may be absent, save the plan as a rule file)"},
-      Row{R"({"tp_plan": {"layers.*.mlp.fc1": "colwise", "layers.12": "replicate"}})",
-          R"("tp_plan.layers.12": no tensor of the checkpoint matches "layers.12"; it has "layers.*"; if it may be absent, add it to the list "optional")"},
       Row{R"({"rules": [{"match": "layers.*.mlp.fc2.bais", "dim": 0}]})",
           R"("rules[0].match": no tensor of the checkpoint matches "layers.*.mlp.fc2.bais"; it has "layers.*.mlp.fc*.bias"; if it may be absent, add "optional": true to the rule)"},
       Row{R"({"model_type": "x", "base_model_tp_plan": {"h.*.attention.dense": "rowwise"}})",
@@ -72,6 +71,56 @@ TEST_CASE("a key that matches no tensor is an error that names it", "[placement]
   const ErrorRecord record = failure<ConfigError>([&] { plan.place_all(two_linears(12), world); });
   CAPTURE(record.cause, row.message);
   CHECK(describe(record).find(row.message) != std::string::npos);
+}
+
+TEST_CASE("a plan of which something matches may name what the checkpoint lacks", "[placement]") {
+  struct Row {
+    const char* rules;
+    std::vector<std::string> warnings;
+  };
+  const auto row = GENERATE(
+      Row{R"({"tp_plan": {"layers.*.mlp.fc1": "colwise", "layers.*.mlp.fc2": "rowwise", "x": "colwise"}})",
+          {R"(rules.json: no tensor of the checkpoint matches "x")"}},
+      Row{R"({"layers.*.mlp.fc1": "colwise", "layers.*.mlp.fc2": "rowwise", "lm_head": "colwise"})",
+          {}},
+      Row{R"({"layers.*.mlp.fc1": "colwise", "model.layers.*.mlp.fc2": "colwise", "layers.*.mlp.fc2": "rowwise"})",
+          {R"("model.layers.*.mlp.fc2" and "layers.*.mlp.fc2" of the plan match the same names; "model.layers.*.mlp.fc2" applies)"}},
+      Row{R"({"layers.*.mlp.fc1": "colwise"})",
+          {"whole on every rank, because no rule matches: weights of 256 of 544 bytes, of which "
+           "'model.layers.*.mlp.fc*.weight' has 256"}});
+  const TpPlan plan = TpPlan::from_json(row.rules, "", "rules.json");
+  Catalog catalog = two_linears(2);
+  std::vector<TensorInfo> tensors(catalog.tensors().begin(), catalog.tensors().end());
+  for (TensorInfo& tensor : tensors) tensor.bytes = tensor.shape.size() == 1 ? 16 : 128;
+  catalog = catalog_of(std::move(tensors));
+  CHECK_NOTHROW(plan.place_all(catalog, 2));
+  CHECK(plan.warnings(catalog, 2) == row.warnings);
+}
+
+TEST_CASE("a plan's key for fused experts applies to what the files store", "[placement]") {
+  const TpPlan plan = TpPlan::from_json(
+      R"({"layers.*.mlp.experts.gate_up_proj": "packed_colwise",
+          "layers.*.mlp.experts.down_proj": "rowwise", "layers.*.mlp.experts": "moe_tp_experts"})",
+      "", "rules.json");
+  const std::string layer = "model.layers.0.";
+  struct Row {
+    std::string name;
+    Shape shard;
+  };
+  const std::vector<Row> rows{{"mlp.experts.3.gate_proj.weight", {4, 8}},
+                              {"mlp.experts.3.down_proj.weight", {8, 4}},
+                              {"block_sparse_moe.experts.3.w3.weight", {4, 8}},
+                              {"block_sparse_moe.experts.3.w2.weight", {8, 4}},
+                              {"mlp.experts.gate_up_proj", {4, 8}},
+                              {"mlp.router.weight", {8, 8}}};
+  std::vector<TensorInfo> tensors;
+  for (const Row& row : rows) {
+    tensors.push_back(tensor(layer + row.name, {8, 8}));
+    CAPTURE(row.name);
+    CHECK(testing::shard(plan, tensors.back(), 1, 2) == row.shard);
+  }
+  CHECK(plan.warnings(catalog_of(tensors), 2).empty());
+  CHECK(plan.to_json().find("w3") == std::string::npos);
 }
 
 TEST_CASE("a key that is marked, or whose word is about activations, need not match",

@@ -390,7 +390,6 @@ TEST_CASE("defects of a rule file are named", "[placement]") {
       {R"({"tp_plan": []})", "\"tp_plan\": not a JSON object"},
       {R"({"tp_plan": {}, "colour": 1})", "\"colour\": unknown field"},
       {R"({"tp_plan": {"": "colwise"}})", "empty"},
-      {R"({"tp_plan": {"model.a": "colwise", "a": "colwise"}})", "another entry"},
       {R"({"tp_plan": {}, "on_unmatched": "fail"})", "\"on_unmatched\": not"},
       {R"({"tp_plan": {}, "uneven": 1})", "\"uneven\": not true or false"},
       {R"({"tp_plan": {}, "base_model_prefix": [1]})", "\"base_model_prefix\": not a string"},
