@@ -127,6 +127,7 @@ bool has_quantised_name(const TensorInfo& tensor) {
 QuantisedLayers::QuantisedLayers(const Catalog& catalog, Quantisation quantisation)
     : quantisation_(std::move(quantisation)) {
   for (const TensorInfo& tensor : catalog.tensors()) {
+    if (leaf_of(tensor) == "down_proj_blocks") mxfp4_.insert(layer_of(tensor));
     const Stored* kind = kind_of(tensor);
     if (kind == nullptr || kind->leaf == "weight") continue;
     Layer& layer = layers_[layer_of(tensor)];
@@ -147,6 +148,12 @@ QuantisedLayers::QuantisedLayers(const Catalog& catalog, Quantisation quantisati
 
 bool QuantisedLayers::has(const TensorInfo& tensor) const {
   return kind_of(tensor) != nullptr && layers_.contains(layer_of(tensor));
+}
+
+std::uint64_t QuantisedLayers::rows_together(const TensorInfo& tensor) const {
+  constexpr std::uint64_t block = 32;
+  const bool is_up = leaf_of(tensor).starts_with("gate_up_proj_");
+  return is_up && mxfp4_.contains(layer_of(tensor)) ? 2 * block : 1;
 }
 
 StoredForm QuantisedLayers::form_of(const TensorInfo& tensor) const {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,11 @@ class QuantisedLayers {
   /// Whether the tensor is one of a quantised layer, other than its bias.
   bool has(const TensorInfo& tensor) const;
 
+  /// How many rows in sequence must stay together in a tensor of stacked MXFP4 experts, [experts,
+  /// 2 × intermediate, …] with gate and up in turns: those of a block of their down projection. 1
+  /// for other tensors.
+  std::uint64_t rows_together(const TensorInfo& tensor) const;
+
   /// Precondition: `has(tensor)`. Throws PlanError, naming the tensor, if it is of no known form,
   /// or not of the form that config.json says.
   StoredForm form_of(const TensorInfo& tensor) const;
@@ -74,6 +80,7 @@ class QuantisedLayers {
 
   Quantisation quantisation_;
   std::map<std::string_view, Layer> layers_;
+  std::set<std::string_view> mxfp4_;  ///< modules with such experts
 };
 
 }  // namespace safeshuffle::placement

@@ -11,6 +11,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::uint64_t mxfp4_block = 32;
+
 const json* member(const json& object, std::string_view name) {
   const auto found = object.find(std::string(name));
   return found == object.end() || found->is_null() ? nullptr : &*found;
@@ -62,6 +64,10 @@ std::optional<std::uint64_t> Quantities::find(std::string_view name) const {
   if (name == "layers") return first_of({"num_hidden_layers", "n_layer", "num_layers"});
   if (name == "experts") {
     return first_of({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"});
+  }
+  if (name == "mxfp4_blocks") {
+    const auto size = count("intermediate_size");
+    return size && *size % mxfp4_block == 0 ? std::optional(*size / mxfp4_block) : std::nullopt;
   }
   return count(name);
 }

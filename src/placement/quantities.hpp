@@ -28,9 +28,9 @@ class Quantities {
   /// Every `model_type`, from the top level inwards.
   std::vector<std::string> model_types() const;
 
-  /// A derived quantity (`query_heads`, `kv_heads`, `group`, `layers`, `experts`) or else the field
-  /// of that name; none if config.json does not have it. Throws ConfigError if it is not a positive
-  /// integer.
+  /// A derived quantity (`query_heads`, `kv_heads`, `group`, `layers`, `experts`, `mxfp4_blocks`)
+  /// or else the field of that name; none if config.json does not have it. Throws ConfigError if it
+  /// is not a positive integer.
   std::optional<std::uint64_t> find(std::string_view name) const;
 
   /// `tie_word_embeddings`: whether the output head is the embedding; none if config.json does not

@@ -228,6 +228,14 @@ Placement apply(const Rule& rule, const TensorInfo& tensor, std::string_view bel
   return expert ? place_expert(deal, *expert, tensor, world) : place_stack(deal, tensor, world);
 }
 
+Placement keep_together(Placement placement, const TensorInfo& tensor, std::uint64_t together,
+                        std::uint32_t world) {
+  if (placement.kind != Placement::Kind::sharded || world == 1) return placement;
+  placement.split.packing = {tensor.shape[placement.split.axis], together, together};
+  check_packed(tensor, placement.split, world);
+  return placement;
+}
+
 Placement apply(const CutRule& cut, const TensorInfo& tensor, const StoredForm& form,
                 std::uint32_t world) {
   if (world == 1) return apply_cut(cut, tensor, world);

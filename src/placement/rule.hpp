@@ -65,6 +65,11 @@ std::optional<std::uint32_t> resolve_axis(Dim dim, std::size_t rank);
 Placement apply(const Rule& rule, const TensorInfo& tensor, std::string_view below,
                 std::uint32_t world);
 
+/// The same placement, if it does not part `together` consecutive elements of the axis. Throws
+/// PlanError.
+Placement keep_together(Placement placement, const TensorInfo& tensor, std::uint64_t together,
+                        std::uint32_t world);
+
 /// Applies a split of a layer's weight to a tensor of that layer, which is quantised. Throws
 /// PlanError.
 Placement apply(const CutRule& cut, const TensorInfo& tensor, const StoredForm& form,

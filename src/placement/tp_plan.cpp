@@ -104,7 +104,10 @@ Placement apply_cut(const RuleSet& rules, std::size_t index, const TensorInfo& t
     if (!is_quantised) fail_unknown_form(key, tensor);
     return placement::apply(cut, tensor, layers.form_of(tensor), world);
   }
-  return placement::apply(rule, tensor, {}, world);
+  Placement placement = placement::apply(rule, tensor, {}, world);
+  const std::uint64_t together = layers.rows_together(tensor);
+  if (together == 1) return placement;
+  return placement::keep_together(std::move(placement), tensor, together, world);
 }
 
 Placement apply_rule(const RuleSet& rules, std::size_t index, const TensorInfo& tensor,

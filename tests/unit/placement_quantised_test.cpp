@@ -115,3 +115,23 @@ TEST_CASE("tensors that do not fit the layer are refused", "[placement]") {
   CHECK(contains(refusal(blocks, config(R"("weight_block_size": [128, 128])")),
                  "has 3 elements, but blocks of 128"));
 }
+
+TEST_CASE("MXFP4 experts: gate and up are cut as the blocks of down are", "[placement]") {
+  const std::string experts = "model.layers.0.mlp.experts.";
+  const std::vector<Made> stored{{experts + "gate_up_proj_blocks", DType::U8, {2, 192, 2, 16}},
+                                 {experts + "gate_up_proj_bias", DType::BF16, {2, 192}},
+                                 {experts + "down_proj_blocks", DType::U8, {2, 64, 3, 16}}};
+  const auto rules_of = [](const std::string& more) {
+    return R"({"rules": [{"match": "gate_up_proj_blocks", "dim": 1)" + more +
+           R"(}, {"match": "gate_up_proj_bias", "dim": 1)" + more +
+           R"(}, {"match": "down_proj_blocks", "dim": 2, "uneven": true}],
+            "base_model_prefix": "model.layers.0.mlp.experts"})";
+  };
+  const ErrorRecord record = failure<PlanError>([&] { place(stored, "", 2, rules_of("")); });
+  CHECK(record.tensor == experts + "gate_up_proj_blocks");
+  CHECK(contains(record.cause, "in blocks of 64"));
+  const auto placed = place(stored, "", 2, rules_of(R"(, "units": 3, "uneven": true)"));
+  CHECK(shard_shape(stored[0].shape, placed[0], 0, 2) == Shape{2, 128, 2, 16});
+  CHECK(shard_shape(stored[1].shape, placed[1], 1, 2) == Shape{2, 64});
+  CHECK(shard_shape(stored[2].shape, placed[2], 1, 2) == Shape{2, 64, 1, 16});
+}
