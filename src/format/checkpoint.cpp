@@ -127,8 +127,8 @@ std::vector<std::pair<std::string, std::uint32_t>> find_aliases(const Header& he
 std::vector<Alias> unique_aliases(std::vector<Alias> aliases, const Catalog& catalog) {
   std::erase_if(aliases, [&](const Alias& alias) { return catalog.find(alias.name) != nullptr; });
   std::ranges::stable_sort(aliases, {}, &Alias::name);
-  const auto repeats = std::ranges::unique(aliases, {}, &Alias::name);
-  aliases.erase(repeats.begin(), repeats.end());
+  const auto is_same = [](const Alias& a, const Alias& b) { return a.name == b.name; };
+  aliases.erase(std::unique(aliases.begin(), aliases.end(), is_same), aliases.end());
   return aliases;
 }
 

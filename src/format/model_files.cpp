@@ -133,10 +133,11 @@ std::string only_adapters(const std::vector<std::string>& names) {
 ModelFiles sort_model_files(const std::vector<std::string>& names) {
   ModelFiles files{names, {}, {}};
   const auto take_out = [&](std::vector<std::string>& to, const auto& is_taken) {
-    const auto taken = std::ranges::stable_partition(files.model, std::not_fn(is_taken));
-    if (taken.begin() == files.model.begin()) return;  // there is nothing else
-    to.assign(taken.begin(), taken.end());
-    files.model.erase(taken.begin(), taken.end());
+    const auto taken =
+        std::stable_partition(files.model.begin(), files.model.end(), std::not_fn(is_taken));
+    if (taken == files.model.begin()) return;  // there is nothing else
+    to.assign(taken, files.model.end());
+    files.model.erase(taken, files.model.end());
   };
   const auto starts = [](std::string_view beginning) {
     return [=](const std::string& name) { return name.starts_with(beginning); };
