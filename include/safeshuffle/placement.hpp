@@ -106,8 +106,13 @@ class TpPlan {
                           std::string_view origin);
 
   /// The built-in rules for the `model_type` of a config.json. If the type is absent or has no
-  /// built-in rules, throws ConfigError, which lists the types that have.
+  /// built-in rules, throws ConfigError.
   static TpPlan automatic(std::string_view config_json);
+
+  /// Likewise, but a type without rules gets those that know the names of all tensors of the
+  /// catalog, and `warnings` says so. If there are none, or several, the ConfigError names the
+  /// nearest and the first names that it does not know.
+  static TpPlan automatic(std::string_view config_json, const Catalog& catalog);
 
   /// Every tensor on every rank.
   static TpPlan replicate_all();

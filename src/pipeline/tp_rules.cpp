@@ -6,6 +6,7 @@
 
 #include "core/posix_file.hpp"
 #include "pipeline/targets.hpp"
+#include "placement/rule_set.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
@@ -23,10 +24,16 @@ bool needs_no_rules(const Options& options, const Checkpoint& checkpoint, std::u
          (world == 1 && !options.selection.stage && options.experts == ExpertPlacement::cut);
 }
 
+[[noreturn]] void fail_inferred(const TpPlan& rules) {
+  throw FallbackError(ErrorRecord{.cause = "strict: " + rules.rules().notes.front()});
+}
+
 TpPlan choose_rules(const Options& options, std::string_view rules_json,
                     const Checkpoint& checkpoint, std::uint32_t world) {
   if (options.tp_plan == "auto" && !needs_no_rules(options, checkpoint, world)) {
-    return TpPlan::automatic(checkpoint.config_json);
+    const TpPlan rules = TpPlan::automatic(checkpoint.config_json, checkpoint.catalog);
+    if (options.strict && rules.rules().inferred) fail_inferred(rules);
+    return rules;
   }
   if (is_builtin(options.tp_plan)) return TpPlan::replicate_all();
   return TpPlan::from_json(rules_json, checkpoint.config_json, options.tp_plan);

@@ -1,7 +1,5 @@
 #include "placement/advice.hpp"
 
-#include "placement/key_position.hpp"
-
 namespace safeshuffle::placement {
 namespace {
 
@@ -15,12 +13,6 @@ std::string how_to_save(const RuleSet& rules) {
   const std::string arguments =
       rules.built_in ? "MODEL > rules.json" : "MODEL --tp-plan " + rules.document.name;
   return "'safeshuffle rules " + arguments + "', or TpPlan::to_json";
-}
-
-/// Where a rule stands, by the position of its `match`.
-std::string place_of(const RuleSet& rules, const Key& key) {
-  const std::string entry = key.path.substr(0, key.path.rfind('.'));
-  return entry + " (" + rules.document.name + ", " + position_of_key(rules.document, entry) + ")";
 }
 
 }  // namespace
@@ -42,22 +34,6 @@ std::string how_to_allow_absence(const RuleSet& rules, const Key& key) {
     return "if it may be absent, add \"optional\": true to the entry";
   }
   return "if it may be absent, add it to the list \"optional\" of the file";
-}
-
-std::string how_to_allow_uneven(const RuleSet& rules, const Key& key) {
-  const std::string either = "use another number of ranks, or allow short shards: ";
-  if (rules.built_in) {
-    return either + "save these rules as a file (" + how_to_save(rules) +
-           "), add \"uneven\": true at its top, and pass it as tp_plan (--tp-plan)";
-  }
-  if (rules.form != Form::rule_file) {
-    return either + "save the plan as a rule file (" + how_to_save(rules) +
-           "), add \"uneven\": true at its top, and pass that file instead";
-  }
-  if (is_rule(key) || key.in_experts) {
-    return either + "add \"uneven\": true to " + place_of(rules, key);
-  }
-  return either + "add \"uneven\": true at the top of " + rules.document.name;
 }
 
 std::string how_to_add_section(const RuleSet& rules, const std::string& section) {

@@ -11,10 +11,6 @@ namespace safeshuffle::placement {
 /// For a key that matches no tensor.
 std::string how_to_allow_absence(const RuleSet& rules, const Key& key);
 
-/// For an axis that the rule with this key splits, or experts that it deals, if they do not divide
-/// among the ranks.
-std::string how_to_allow_uneven(const RuleSet& rules, const Key& key);
-
 /// For a section that the rules lack and an option needs. `section` is an example.
 std::string how_to_add_section(const RuleSet& rules, const std::string& section);
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "safeshuffle/error.hpp"
+
 namespace safeshuffle::placement {
 
 /// Immutable once made.
@@ -13,8 +15,12 @@ struct Document {
   std::string text;
 };
 
-/// Throws ConfigError with `file` = the document's name, and a cause that names the key and, where
-/// the text has it, its line and column. `key` is a path such as "rules[2].units"; it may be empty.
+/// An error with `file` = the document's name, and a cause that names the key and, where the text
+/// has it, its line and column. `key` is a path such as "rules[2].units"; it may be empty.
+ErrorRecord config_error(const Document& document, const std::string& key,
+                         const std::string& cause);
+
+/// Throws ConfigError with that error.
 [[noreturn]] void fail_config(const Document& document, const std::string& key,
                               const std::string& cause);
 

@@ -53,7 +53,7 @@ std::string describe_range(const Range& range) {
   const std::string what =
       units == range.interval.length ? "" : ", split into " + plural(units, "unit") + ",";
   throw PlanError(ErrorRecord{
-      .code = placement::indivisible,
+      .code = placement::other_worlds_may_work,
       .cause = describe_range(range) + what + " does not divide among " + plural(world, "rank")});
 }
 
@@ -141,7 +141,7 @@ std::uint64_t kept_extent(const Split& split, std::uint64_t extent, Member membe
 
 [[noreturn]] void fail_packed(const Split& split, std::uint64_t boundary) {
   throw PlanError(
-      ErrorRecord{.code = placement::parts_block,
+      ErrorRecord{.code = placement::other_worlds_may_work,
                   .cause = "axis " + std::to_string(split.axis) + " holds " +
                            plural(split.packing.extent, "element") + " of the layer in blocks of " +
                            std::to_string(split.packing.values) + ", and a rank's part ends at " +

@@ -39,6 +39,26 @@ Quantities::Quantities(std::string_view config_json)
   config_ = std::make_shared<const json>(std::move(config));
 }
 
+Quantities Quantities::at_layer(std::size_t layer) const {
+  constexpr std::string_view suffix = "_per_layer";
+  json config = *config_;
+  const auto add_lists = [&](const json& fields) {
+    for (const auto& [name, list] : fields.items()) {
+      if (!name.ends_with(suffix) || !list.is_array() || layer >= list.size()) continue;
+      config[name.substr(0, name.size() - suffix.size())] = list[layer];
+    }
+  };
+  add_lists(*config_);
+  for (const json* inner : inner_configs(*config_)) add_lists(*inner);
+  if (const json* layers = section("per_layer_config")) {
+    const json* own = member(*layers, std::to_string(layer));
+    if (own != nullptr && own->is_object()) config.update(*own);
+  }
+  Quantities quantities = *this;
+  quantities.config_ = std::make_shared<const json>(std::move(config));
+  return quantities;
+}
+
 std::string Quantities::model_type() const {
   const std::vector<std::string> types = model_types();
   return types.empty() ? std::string() : types.front();
@@ -113,9 +133,15 @@ const json* Quantities::section(std::string_view name) const {
   return value != nullptr && value->is_object() ? value : nullptr;
 }
 
+const json* Quantities::list(std::string_view name) const {
+  const json* value = field(name);
+  return value != nullptr && value->is_array() ? value : nullptr;
+}
+
 std::optional<std::uint64_t> Quantities::kv_heads() const {
   const std::string type = model_type();
-  if (type == "falcon" || type == "RefinedWeb" || type == "RefinedWebModel") {
+  if (type == "falcon" || type == "RefinedWeb" || type == "RefinedWebModel" ||
+      type == "gpt_bigcode") {
     return falcon_kv_heads();
   }
   if (const auto heads = first_of({"num_key_value_heads", "num_kv_heads"})) return heads;

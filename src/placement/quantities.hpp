@@ -1,6 +1,7 @@
 // The numbers that rules name: fields of config.json and a few derived from them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,10 @@ class Quantities {
   /// `config_json` may be empty: then nothing is known. Throws ConfigError.
   explicit Quantities(std::string_view config_json);
 
+  /// The counts of one layer, where they differ between layers: `X_per_layer[layer]` is its `X`,
+  /// and so is `per_layer_config["layer"].X`.
+  Quantities at_layer(std::size_t layer) const;
+
   /// `model_type`, at the top level or else of the language model; empty if absent.
   std::string model_type() const;
 
@@ -42,6 +47,9 @@ class Quantities {
 
   /// A field that is an object, as long as this lives; null if config.json does not have it.
   const nlohmann::json* section(std::string_view name) const;
+
+  /// Likewise a field that is a list, such as `layer_types`.
+  const nlohmann::json* list(std::string_view name) const;
 
  private:
   const nlohmann::json* field(std::string_view name) const;

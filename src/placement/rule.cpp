@@ -1,9 +1,9 @@
 #include "placement/rule.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
-
-#include "safeshuffle/error.hpp"
+#include <utility>
 
 #include "core/arithmetic.hpp"
 #include "core/text.hpp"
@@ -19,9 +19,8 @@ std::string shape_text(const Shape& shape) {
   return "[" + text + "]";
 }
 
-[[noreturn]] void fail(const TensorInfo& tensor, const std::string& cause, std::int32_t code = 0) {
-  throw PlanError(ErrorRecord{.code = code,
-                              .tensor = tensor.name,
+[[noreturn]] void fail(const TensorInfo& tensor, const std::string& cause) {
+  throw PlanError(ErrorRecord{.tensor = tensor.name,
                               .cause = "shape " + shape_text(tensor.shape) + ": " + cause});
 }
 
@@ -62,16 +61,6 @@ std::uint64_t unit_of(const TensorInfo& tensor, const Split& split, std::uint64_
                    "counts in config.json");
 }
 
-/// Throws if the split is impossible, which does not depend on the rank.
-void check(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
-  try {
-    std::vector<Interval> ignored;
-    append_intervals(split, tensor.shape[split.axis], 0, world, ignored);
-  } catch (const PlanError& error) {
-    fail(tensor, error.record().cause, error.record().code);
-  }
-}
-
 /// The same split with as few parts as possible: only ranks that share a unit split its parts, and
 /// if the only part divides among them, it is as if the axis consisted of the part's units. So what
 /// is stored apart (q, k, v) can be joined.
@@ -98,54 +87,57 @@ Split make_split(const CutRule& cut, std::uint32_t axis, const TensorInfo& tenso
     split.parts = make_parts(cut.parts, unit_of(tensor, split, total_size(cut.parts)));
     simplify(split, world);
   }
-  check(tensor, split, world);
   return split;
 }
 
-/// Whether groups of `world` ranks have whole blocks.
-bool has_whole_blocks(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
-  try {
-    std::vector<Interval> ignored;
-    for (std::uint32_t rank = 0; rank < world; ++rank) {
-      append_intervals(split, tensor.shape[split.axis], rank, world, ignored);
-    }
-    return true;
-  } catch (const PlanError&) {
-    return false;
+/// Throws if the split is impossible. Without blocks, that does not depend on the rank.
+void try_split(const Split& split, const TensorInfo& tensor, std::uint32_t world) {
+  std::vector<Interval> ignored;
+  const std::uint32_t ranks = split.packing.extent == 0 ? 1 : world;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    append_intervals(split, tensor.shape[split.axis], rank, world, ignored);
   }
 }
 
 constexpr std::uint32_t most_ranks_named = 64;
 
-std::string worlds_that_work(const TensorInfo& tensor, const Split& split) {
+/// The numbers for which `works` does not throw PlanError.
+std::string worlds_that_work(const std::function<void(std::uint32_t)>& works) {
   std::string worlds;
   for (std::uint32_t world = 1; world <= most_ranks_named; ++world) {
-    if (!has_whole_blocks(tensor, split, world)) continue;
-    worlds += (worlds.empty() ? "" : ", ") + std::to_string(world);
+    try {
+      works(world);
+      worlds += (worlds.empty() ? "" : ", ") + std::to_string(world);
+    } catch (const PlanError&) {
+    }
   }
-  return worlds;
+  return "; numbers of ranks that work: " + worlds;
 }
 
-/// Throws if a rank would keep a part of a block.
-void check_packed(const TensorInfo& tensor, const Split& split, std::uint32_t world) {
-  std::vector<Interval> ignored;
+/// The split among `world` ranks that `make` gives. Throws if it is impossible.
+Split checked_split(const TensorInfo& tensor, std::uint32_t world,
+                    const std::function<Split(std::uint32_t)>& make) {
+  Split split = make(world);
   try {
-    for (std::uint32_t rank = 0; rank < world; ++rank) {
-      append_intervals(split, tensor.shape[split.axis], rank, world, ignored);
-    }
+    try_split(split, tensor, world);
   } catch (const PlanError& error) {
-    if (error.record().code != parts_block) fail(tensor, error.record().cause);
-    fail(tensor,
-         error.record().cause + "; numbers of ranks that work: " + worlds_that_work(tensor, split),
-         parts_block);
+    const ErrorRecord& record = error.record();
+    if (record.code != other_worlds_may_work) fail(tensor, record.cause);
+    fail(tensor, record.cause + worlds_that_work([&](std::uint32_t other) {
+                   try_split(make(other), tensor, other);
+                 }));
   }
+  return split;
 }
 
 Placement apply_cut(const CutRule& cut, const TensorInfo& tensor, std::uint32_t world) {
   const Dim dim = is_bias(tensor) ? cut.bias : cut.weight;
   const auto axis = resolve_axis(dim, tensor.shape.size());
   if (axis) {
-    return {.kind = Placement::Kind::sharded, .split = make_split(cut, *axis, tensor, world)};
+    return {.kind = Placement::Kind::sharded,
+            .split = checked_split(tensor, world, [&](std::uint32_t ranks) {
+              return make_split(cut, *axis, tensor, ranks);
+            })};
   }
   if (cut.strict && !tensor.shape.empty() && world > 1) {
     fail(tensor, "the tensor has no dimension " + std::to_string(dim.value_or(0)) + " to split");
@@ -161,14 +153,21 @@ Placement apply_keep(const Keep& keep, const TensorInfo& tensor, std::uint32_t w
   return {.kind = keep.kind, .split = {}, .rank = keep.rank};
 }
 
+Placement refuse(const Refusal& refusal, const TensorInfo& tensor, std::uint32_t world) {
+  if (world == 1) return {};
+  ErrorRecord record = refusal.reason;
+  record.tensor = tensor.name;
+  throw ConfigError(std::move(record));
+}
+
 void check_deal(const DealRule& deal, std::uint64_t experts, const TensorInfo& tensor,
                 std::uint32_t world) {
   if (experts % world == 0 || deal.uneven) return;
-  fail(tensor,
-       core::plural(experts, "expert") +
-           (experts < world ? " cannot be dealt to " : " do not divide among ") +
-           core::plural(world, "rank"),
-       indivisible);
+  fail(tensor, core::plural(experts, "expert") +
+                   (experts < world ? " cannot be dealt to " : " do not divide among ") +
+                   core::plural(world, "rank") + worlds_that_work([&](std::uint32_t other) {
+                     if (experts % other != 0) throw PlanError("");
+                   }));
 }
 
 /// One expert's tensor, named by its number.
@@ -223,6 +222,7 @@ Placement apply(const Rule& rule, const TensorInfo& tensor, std::string_view bel
                 std::uint32_t world) {
   if (const auto* keep = std::get_if<Keep>(&rule)) return apply_keep(*keep, tensor, world);
   if (const auto* cut = std::get_if<CutRule>(&rule)) return apply_cut(*cut, tensor, world);
+  if (const auto* refusal = std::get_if<Refusal>(&rule)) return refuse(*refusal, tensor, world);
   const auto& deal = std::get<DealRule>(rule);
   const auto expert = leading_number(below);
   return expert ? place_expert(deal, *expert, tensor, world) : place_stack(deal, tensor, world);
@@ -232,7 +232,7 @@ Placement keep_together(Placement placement, const TensorInfo& tensor, std::uint
                         std::uint32_t world) {
   if (placement.kind != Placement::Kind::sharded || world == 1) return placement;
   placement.split.packing = {tensor.shape[placement.split.axis], together, together};
-  check_packed(tensor, placement.split, world);
+  checked_split(tensor, world, [&](std::uint32_t) { return placement.split; });
   return placement;
 }
 
@@ -249,11 +249,13 @@ Placement apply(const CutRule& cut, const TensorInfo& tensor, const StoredForm& 
   if (!of_layer || axis == form.axes.end()) return {};
   TensorInfo layer = tensor;
   layer.shape = form.layer;
-  Split split = make_split(cut, *of_layer, layer, world);
-  split.axis = static_cast<std::uint32_t>(axis - form.axes.begin());
-  split.packing = {form.layer[*of_layer], axis->values, axis->stored, cut.covering};
-  check_packed(tensor, split, world);
-  return {.kind = Placement::Kind::sharded, .split = std::move(split)};
+  return {.kind = Placement::Kind::sharded,
+          .split = checked_split(tensor, world, [&](std::uint32_t ranks) {
+            Split split = make_split(cut, *of_layer, layer, ranks);
+            split.axis = static_cast<std::uint32_t>(axis - form.axes.begin());
+            split.packing = {form.layer[*of_layer], axis->values, axis->stored, cut.covering};
+            return split;
+          })};
 }
 
 }  // namespace safeshuffle::placement

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
 
 #include "placement/quantised.hpp"
@@ -39,6 +40,7 @@ struct CutRule {
 struct Keep {
   Placement::Kind kind = Placement::Kind::replicated;
   std::uint32_t rank = 0;
+  bool by_place = false;  ///< by a rule with `place`, not by a style
 };
 
 /// Whole experts, dealt to the ranks in order, the same number to each.
@@ -47,21 +49,22 @@ struct DealRule {
   bool uneven = false;  ///< allowed: ceil(experts / world) each, fewer or none for the last
 };
 
-using Rule = std::variant<Keep, CutRule, DealRule>;
+/// A rule with a count that config.json does not give: an error as soon as it applies to a tensor.
+struct Refusal {
+  ErrorRecord reason;  ///< of the ConfigError
+};
 
-/// ErrorRecord::code of the PlanError that an axis, or the experts, do not divide: the advice
-/// depends on where the rule comes from, which only its file knows.
-inline constexpr std::int32_t indivisible = 1;
+using Rule = std::variant<Keep, CutRule, DealRule, Refusal>;
 
-/// Likewise, that the ranks' parts of an axis do not consist of whole blocks of a quantised layer.
-inline constexpr std::int32_t parts_block = 2;
+/// ErrorRecord::code of a PlanError that depends on the number of ranks.
+inline constexpr std::int32_t other_worlds_may_work = 1;
 
 /// The axis that `dim` means in a tensor of `rank` dimensions; none if it has no such axis.
 std::optional<std::uint32_t> resolve_axis(Dim dim, std::size_t rank);
 
 /// Applies `rule` to `tensor` in a group of `world` ranks. `below` is the part of the tensor's name
-/// after the rule's key. Throws PlanError, or ConfigError if the number of experts is needed but
-/// unknown, naming the tensor.
+/// after the rule's key. Throws PlanError, or ConfigError if a count is needed but unknown, naming
+/// the tensor.
 Placement apply(const Rule& rule, const TensorInfo& tensor, std::string_view below,
                 std::uint32_t world);
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/arithmetic.hpp"
+#include "placement/matcher.hpp"
 
 namespace safeshuffle::placement {
 namespace {
@@ -43,14 +44,14 @@ Keep parse_rank(const JsonObject& place) {
   if (rank == nullptr || !rank->is_number_unsigned() || *rank > UINT32_MAX) {
     place.fail("rank", "not a rank");
   }
-  return {Placement::Kind::single, rank->get<std::uint32_t>()};
+  return {Placement::Kind::single, rank->get<std::uint32_t>(), true};
 }
 
 Keep parse_place(const JsonObject& entry) {
-  entry.allow_only({"match", "optional", "place"});
+  entry.allow_only({"match", "where", "optional", "place"});
   const json& place = *entry.find("place");
-  if (place == "replicate") return {Placement::Kind::replicated};
-  if (place == "drop") return {Placement::Kind::dropped};
+  if (place == "replicate") return {Placement::Kind::replicated, 0, true};
+  if (place == "drop") return {Placement::Kind::dropped, 0, true};
   if (place.is_object()) return parse_rank({place, entry.path("place"), entry.document()});
   entry.fail("place", R"(not "replicate", "drop" or {"rank": k})");
 }
@@ -60,6 +61,12 @@ void add_size(std::uint64_t size, std::uint64_t& total, const JsonObject& entry,
   const auto sum = core::checked_add(total, size);
   if (!sum) entry.fail(field, "the sizes are too large");
   total = *sum;
+}
+
+ErrorRecord unknown_error(const std::string& names, const std::string& path,
+                          const Document& document) {
+  return config_error(document, path,
+                      "config.json does not give " + (names.empty() ? "a number" : names));
 }
 
 }  // namespace
@@ -105,10 +112,57 @@ std::vector<std::uint64_t> RuleParser::parse_sizes(const JsonObject& entry,
   return sizes;
 }
 
+std::vector<std::size_t> RuleParser::parse_layers(const JsonObject& where) const {
+  if (where.value().size() != 1) where.fail("", "not the name of a list and a value");
+  const auto item = where.value().items().begin();
+  const json* list = quantities_.list(item.key());
+  std::vector<std::size_t> layers;
+  for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    if ((*list)[i] == item.value()) layers.push_back(i);
+  }
+  return layers;
+}
+
 Rule RuleParser::parse_entry(const JsonObject& entry) const {
+  if (entry.flag("optional", false)) {
+    if (auto reason = unknown_count(entry)) return Refusal{std::move(*reason)};
+  }
+  return parse_known(entry);
+}
+
+/// Why a count of an entry, or of its parts, has no value; none if all have one.
+std::optional<ErrorRecord> RuleParser::unknown_count(const JsonObject& entry) const {
+  for (const char* field : {"units", "groups", "size"}) {
+    const json* value = entry.find(field);
+    if (value == nullptr) continue;
+    const std::string names = unknown_names(*value);
+    if (!names.empty()) return unknown_error(names, entry.path(field), entry.document());
+  }
+  const json* parts = entry.find("parts");
+  if (parts == nullptr || !parts->is_array()) return std::nullopt;
+  for (const json& part : *parts) {
+    if (!part.is_object()) continue;
+    if (auto reason = unknown_count({part, entry.path("parts"), entry.document()})) return reason;
+  }
+  return std::nullopt;
+}
+
+/// The names in a count if config.json has none of them, and there is no number; else empty.
+std::string RuleParser::unknown_names(const json& value) const {
+  std::string unknown;
+  for (const json& choice : value.is_array() ? value : json::array({value})) {
+    if (!choice.is_string() || choice == "elements") return {};
+    const auto& name = choice.get_ref<const std::string&>();
+    if (product(name)) return {};
+    unknown += (unknown.empty() ? "'" : ", '") + name + "'";
+  }
+  return unknown;
+}
+
+Rule RuleParser::parse_known(const JsonObject& entry) const {
   if (entry.has("place")) return parse_place(entry);
-  entry.allow_only({"match", "optional", "style", "dim", "units", "replicate_units", "uneven",
-                    "parts", "covering"});
+  entry.allow_only({"match", "where", "optional", "style", "dim", "units", "groups",
+                    "replicate_units", "uneven", "parts", "covering"});
   if (entry.has("style") == entry.has("dim")) {
     entry.fail("style", R"(a rule has exactly one of "style", "dim" and "place")");
   }
@@ -137,7 +191,25 @@ CutRule RuleParser::parse_cut(const JsonObject& entry) const {
   cut.sharing = parse_sharing(entry, uneven);
   // Without units of its own, a fused tensor is one unit that all ranks share, part by part.
   if (!cut.parts.empty() && !entry.has("units")) cut.sharing = {.units = 1, .replicate = true};
+  if (entry.has("groups")) parse_groups(entry, cut);
   return cut;
+}
+
+// Ranks get whole groups, or share one, each an equal part of its units.
+void RuleParser::parse_groups(const JsonObject& entry, CutRule& cut) const {
+  for (const char* other : {"parts", "replicate_units"}) {
+    if (entry.has(other)) entry.fail(other, R"(has no meaning beside "groups")");
+  }
+  if (!entry.has("units")) entry.fail("groups", R"(needs "units")");
+  const std::uint64_t units = cut.sharing.units;
+  const std::uint64_t groups = parse_units(entry, "groups");
+  if (units == per_element || groups == per_element || units % groups != 0) {
+    entry.fail("groups", std::to_string(units) + " units are not a multiple of " +
+                             std::to_string(groups) + " groups");
+  }
+  cut.sharing.units = groups;
+  cut.sharing.replicate = true;
+  cut.parts = {{units / groups, {.units = units / groups}}};
 }
 
 Sharing RuleParser::parse_sharing(const JsonObject& entry, bool uneven) const {
@@ -180,21 +252,29 @@ std::uint64_t RuleParser::parse_units(const JsonObject& entry, std::string_view 
   return resolve(*entry.find(field), entry.path(field), entry.document());
 }
 
-// A number, the name of a quantity, or a list of these, of which the first known one is used.
+// A number, a quantity, a product of quantities, or a list of these, of which the first known one
+// is used.
 std::uint64_t RuleParser::resolve(const json& value, const std::string& path,
                                   const Document& document) const {
   const json choices = value.is_array() ? value : json::array({value});
-  std::string unknown;
   for (const json& choice : choices) {
     if (choice == "elements") return per_element;
     if (choice.is_number_unsigned() && choice != 0) return choice.get<std::uint64_t>();
     if (!choice.is_string()) fail_config(document, path, "not a positive integer or a name");
-    const auto& name = choice.get_ref<const std::string&>();
-    if (const auto number = quantities_.find(name)) return *number;
-    unknown += (unknown.empty() ? "'" : ", '") + name + "'";
+    if (const auto number = product(choice.get_ref<const std::string&>())) return *number;
   }
-  fail_config(document, path,
-              "config.json does not give " + (unknown.empty() ? "a number" : unknown));
+  throw ConfigError(unknown_error(unknown_names(value), path, document));
+}
+
+// Of numbers and names with `*` between them.
+std::optional<std::uint64_t> RuleParser::product(std::string_view factors) const {
+  const std::size_t times = factors.find(" * ");
+  const std::string_view first = factors.substr(0, times);
+  const auto number = leading_number(first);
+  const auto value = number ? number : quantities_.find(first);
+  if (!value || times == std::string_view::npos) return value;
+  const auto others = product(factors.substr(times + 3));
+  return others ? core::checked_mul(*value, *others) : std::nullopt;
 }
 
 }  // namespace safeshuffle::placement

@@ -1,6 +1,7 @@
 // One entry of `rules`, or one style of a `tp_plan`, as a Rule.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,10 @@ class RuleParser {
       : quantities_(quantities), uneven_(uneven) {}
 
   Rule parse_entry(const JsonObject& entry) const;
+
+  /// The layers for which the list that `where` names in config.json has its value.
+  std::vector<std::size_t> parse_layers(const JsonObject& where) const;
+
   Rule parse_word(const Style& style) const;
 
   /// The section `experts`, except its keys.
@@ -36,8 +41,12 @@ class RuleParser {
   std::vector<std::uint64_t> parse_sizes(const JsonObject& entry, std::string_view field) const;
 
  private:
+  Rule parse_known(const JsonObject& entry) const;
+  std::optional<ErrorRecord> unknown_count(const JsonObject& entry) const;
+  std::string unknown_names(const nlohmann::json& value) const;
   DealRule parse_deal(const JsonObject& entry) const;
   CutRule parse_cut(const JsonObject& entry) const;
+  void parse_groups(const JsonObject& entry, CutRule& cut) const;
   Sharing parse_sharing(const JsonObject& entry, bool uneven) const;
   std::vector<PartRule> parse_parts(const JsonObject& entry, bool uneven) const;
   PartRule parse_part(const nlohmann::json& value, const std::string& path,
@@ -45,6 +54,7 @@ class RuleParser {
   std::uint64_t parse_units(const JsonObject& entry, std::string_view field) const;
   std::uint64_t resolve(const nlohmann::json& value, const std::string& path,
                         const Document& document) const;
+  std::optional<std::uint64_t> product(std::string_view factors) const;
 
   const Quantities& quantities_;
   bool uneven_;

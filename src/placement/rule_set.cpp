@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "placement/advice.hpp"
+#include "placement/built_in.hpp"
 #include "placement/fused_keys.hpp"
 #include "placement/json_object.hpp"
 #include "placement/rule_parser.hpp"
@@ -60,9 +61,9 @@ std::vector<std::string> parse_optional(const JsonObject& file) {
 }
 
 /// Fields of a rule file, except `tp_plan` and `rules`, by which a rule file is recognised.
-constexpr std::array<std::string_view, 8> other_fields{
-    "optional",    "on_unmatched", "uneven",   "base_model_prefix",
-    "model_types", "experts",      "pipeline", "compose"};
+constexpr std::array<std::string_view, 9> other_fields{
+    "optional", "on_unmatched", "uneven", "base_model_prefix", "extends", "model_types",
+    "experts",  "pipeline",     "compose"};
 
 bool is_other_field(std::string_view name) {
   return std::find(other_fields.begin(), other_fields.end(), name) != other_fields.end();
@@ -103,6 +104,7 @@ class Builder {
   Builder(const Quantities& quantities, bool uneven, std::vector<std::string> prefixes,
           const Document& document)
       : quantities_(quantities),
+        uneven_(uneven),
         parser_(quantities, uneven),
         prefixes_(std::move(prefixes)),
         document_(document) {
@@ -113,10 +115,7 @@ class Builder {
     if (!list.is_array()) fail_config(document_, "rules", "not a list");
     for (std::size_t i = 0; i < list.size(); ++i) {
       const JsonObject entry(list[i], "rules[" + std::to_string(i) + "]", document_);
-      const bool optional = entry.flag("optional", false);
-      add(set_.matcher,
-          {.name = entry.text("match"), .path = entry.path("match"), .optional = optional},
-          parser_.parse_entry(entry));
+      add_entry(entry);
     }
     rule_count_ = set_.rules.size();
   }
@@ -155,6 +154,23 @@ class Builder {
     set_.pipeline = parse_pp_plan(config, quantities_, prefixes_);
   }
 
+  /// For names that these rules have no key for.
+  void extend(RuleSet base) {
+    const bool has_experts = std::ranges::any_of(set_.keys, &Key::in_experts);
+    for (std::size_t i = 0; i < base.rules.size(); ++i) {
+      Key& key = base.keys[i];
+      if (key.in_experts && has_experts) continue;
+      Matcher& matcher = key.in_experts ? set_.experts : set_.matcher;
+      if (matcher.add(key.name, set_.rules.size()) != set_.rules.size()) continue;
+      key.optional = true;
+      key.path = "extends";
+      set_.keys.push_back(std::move(key));
+      set_.rules.push_back(std::move(base.rules[i]));
+    }
+    if (!set_.pipeline) set_.pipeline = std::move(base.pipeline);
+    set_.extended = base.extended + 1;
+  }
+
   RuleSet finish(Form form, bool strict) {
     set_.form = form;
     set_.strict = strict;
@@ -162,6 +178,27 @@ class Builder {
   }
 
  private:
+  void add_entry(const JsonObject& entry) {
+    if (!entry.has("where")) return add_rule(entry, parser_.parse_entry(entry), {});
+    const JsonObject where(*entry.find("where"), entry.path("where"), document_);
+    for (const std::size_t layer : parser_.parse_layers(where)) {
+      const Quantities of_layer = quantities_.at_layer(layer);
+      add_rule(entry, RuleParser(of_layer, uneven_).parse_entry(entry), std::to_string(layer));
+    }
+  }
+
+  /// `layer`: what the first `*` of a key stands for; empty: any number.
+  void add_rule(const JsonObject& entry, const Rule& rule, const std::string& layer) {
+    const std::vector<std::string> names = entry.strings("match");
+    if (names.empty()) entry.fail("match", "missing");
+    for (std::string name : names) {
+      const std::size_t star = name.find('*');
+      if (!layer.empty() && star != std::string::npos) name.replace(star, 1, layer);
+      const bool optional = entry.flag("optional", false);
+      add(set_.matcher, {.name = name, .path = entry.path("match"), .optional = optional}, rule);
+    }
+  }
+
   /// What the files have in place of a fused parameter, unless the plan has keys for that, too.
   void add_stored(const std::string& fused, const JsonObject& plan) {
     for (const StoredKey& stored : stored_keys(fused, plan.text(fused))) {
@@ -208,6 +245,7 @@ class Builder {
   }
 
   const Quantities& quantities_;
+  bool uneven_;
   RuleParser parser_;
   std::vector<std::string> prefixes_;
   const Document& document_;
@@ -215,10 +253,25 @@ class Builder {
   std::size_t rule_count_ = 0;
 };
 
-RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities) {
-  file.allow_only({"tp_plan", "optional", "rules", "experts", "pipeline", "compose", "on_unmatched",
-                   "uneven", "base_model_prefix", "model_types"});
-  Builder builder(quantities, file.flag("uneven", false), parse_prefixes(file), file.document());
+RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities, bool uneven);
+
+/// The rules of the built-in file that a file extends.
+RuleSet parse_base(const JsonObject& file, const Quantities& quantities, bool uneven) {
+  const std::string name = file.text("extends");
+  for (const BuiltIn& rules : built_in_rules()) {
+    if (rules.name != name) continue;
+    const json root = parse_strict(rules.document);
+    return parse_rule_file({root, "", rules.document}, quantities, uneven);
+  }
+  file.fail("extends", "no built-in rules '" + name + "'; 'safeshuffle models' lists them");
+}
+
+RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities,
+                        bool uneven_by_default) {
+  file.allow_only({"extends", "tp_plan", "optional", "rules", "experts", "pipeline", "compose",
+                   "on_unmatched", "uneven", "base_model_prefix", "model_types"});
+  const bool uneven = file.flag("uneven", uneven_by_default);
+  Builder builder(quantities, uneven, parse_prefixes(file), file.document());
   const std::vector<std::string> optional = parse_optional(file);
   if (const json* rules = file.find("rules")) builder.add_rules(*rules);
   if (const json* plan = file.find("tp_plan")) {
@@ -234,6 +287,7 @@ RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities) {
     builder.add_pipeline({*pipeline, "pipeline", file.document()});
   }
   if (const json* compose = file.find("compose")) builder.add_compose(*compose);
+  if (file.has("extends")) builder.extend(parse_base(file, quantities, uneven));
   return builder.finish(Form::rule_file, parse_strictness(file));
 }
 
@@ -269,14 +323,15 @@ bool is_model_config(const JsonObject& file) {
 
 RuleSet parse_form(const JsonObject& file, const Quantities& quantities) {
   if (is_model_config(file)) return parse_model_config(file, quantities);
-  if (file.has("tp_plan") || file.has("rules")) return parse_rule_file(file, quantities);
+  if (file.has("tp_plan") || file.has("rules") || file.has("extends"))
+    return parse_rule_file(file, quantities, false);
   return parse_bare_plan(file, quantities);
 }
 
-/// Rules that put a tensor on one rank, or on none, also apply to experts that are dealt.
-bool is_on_one_rank_or_none(const RuleSet& rules, std::optional<std::size_t> index) {
+/// Rules with `place` also apply to experts that are dealt.
+bool is_placed(const RuleSet& rules, std::optional<std::size_t> index) {
   const Keep* keep = index ? std::get_if<Keep>(&rules.rules[*index]) : nullptr;
-  return keep != nullptr && keep->kind != Placement::Kind::replicated;
+  return keep != nullptr && keep->by_place;
 }
 
 }  // namespace
@@ -286,7 +341,7 @@ std::optional<std::size_t> find_rule(const RuleSet& rules, std::string_view name
   const auto usual = rules.matcher.find(name, covering);
   if (!rules.deals_experts) return usual;
   const auto expert = rules.experts.find(name, covering);
-  return expert && !is_on_one_rank_or_none(rules, usual) ? expert : usual;
+  return expert && !is_placed(rules, usual) ? expert : usual;
 }
 
 RuleSet with_dealt_experts(RuleSet rules) {

@@ -27,6 +27,8 @@ struct RuleSet {
   Document document;  ///< what it was made from
   Form form = Form::rule_file;
   bool built_in = false;      ///< chosen by config.json, not written by the user
+  bool inferred = false;      ///< built in, and chosen by the names of the tensors
+  std::size_t extended = 0;   ///< how many built-in files they extend
   bool is_replicate = false;  ///< TpPlan::replicate_all: there is no file
   Matcher matcher{{}};        ///< name → index into `rules`
   std::vector<Rule> rules;

@@ -11,10 +11,11 @@
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
 
+#include "core/text.hpp"
 #include "format/foreign_content.hpp"
-#include "placement/advice.hpp"
 #include "placement/built_in.hpp"
 #include "placement/rule_set.hpp"
+#include "placement/structure.hpp"
 #include "placement/unmatched.hpp"
 
 namespace safeshuffle {
@@ -28,27 +29,8 @@ using placement::QuantisedLayers;
 using placement::Quantities;
 using placement::RuleSet;
 
-/// Why a config.json with this `model_type` selects no built-in rules; ends in "pass".
-std::string why_none(const std::string& type, std::string_view config_json) {
-  if (config_json.empty()) {
-    return "config.json, which selects the built-in rules, is missing or empty; copy the model's "
-           "config.json next to its files, or pass";
-  }
-  if (!type.empty()) return "no built-in rules for model_type '" + type + "'; pass";
-  const std::string foreign = format::foreign_content(config_json);
-  return (foreign.empty() ? "config.json has no model_type" : "config.json: " + foreign) + "; pass";
-}
-
-std::string known_types(const std::vector<BuiltIn>& all) {
-  std::string known;
-  for (const BuiltIn& rules : all) {
-    for (const std::string& type : rules.model_types) known += (known.empty() ? "" : ", ") + type;
-  }
-  return known;
-}
-
 /// For the outermost of the types that has any.
-placement::Document built_in(const Quantities& quantities, std::string_view config_json) {
+std::optional<placement::Document> built_in_for(const Quantities& quantities) {
   const std::vector<BuiltIn> all = placement::built_in_rules();
   for (const std::string& type : quantities.model_types()) {
     for (const BuiltIn& rules : all) {
@@ -56,10 +38,59 @@ placement::Document built_in(const Quantities& quantities, std::string_view conf
       if (std::find(types.begin(), types.end(), type) != types.end()) return rules.document;
     }
   }
-  throw ConfigError(why_none(quantities.model_type(), config_json) +
-                    " a rule file, or \"replicate\", as tp_plan (--tp-plan); there are "
-                    "built-in rules for the model_types " +
-                    known_types(all));
+  return std::nullopt;
+}
+
+/// Why a config.json selects no built-in rules.
+std::string why_none(const Quantities& quantities, std::string_view config_json) {
+  if (config_json.empty()) {
+    return "config.json, which selects the built-in rules, is missing or empty; copy the model's "
+           "config.json next to its files";
+  }
+  if (!quantities.model_type().empty()) {
+    return "no built-in rules for model_type '" + quantities.model_type() +
+           "' ('safeshuffle models' lists those that have)";
+  }
+  const std::string foreign = format::foreign_content(config_json);
+  return foreign.empty() ? "config.json has no model_type" : "config.json: " + foreign;
+}
+
+constexpr const char* ways_out = "pass a rule file, or \"replicate\", as tp_plan (--tp-plan)";
+
+/// How the nearest built-in rules differ from what a checkpoint has.
+std::string describe_nearest(const std::vector<placement::Structure>& ranked) {
+  const placement::Structure& nearest = ranked.front();
+  if (placement::fits(nearest)) {
+    return "the tensors have the names of both '" + nearest.name + "' and '" + ranked[1].name +
+           "', which cut them otherwise";
+  }
+  return "the nearest, '" + nearest.name + "', " +
+         (nearest.unknown.empty() ? "requires names that the checkpoint lacks"
+                                  : "does not know " + core::enumerate(nearest.unknown));
+}
+
+/// Built-in rules for a type that has none: those whose structure the checkpoint has.
+RuleSet infer(const Quantities& quantities, std::string_view config_json, const Catalog& catalog) {
+  const std::string why = why_none(quantities, config_json);
+  if (quantities.model_type().empty()) throw ConfigError(why + "; " + ways_out);
+  std::vector<placement::Structure> ranked = placement::rank_structures(catalog, quantities);
+  if (ranked.empty() || ranked.front().known < ranked.front().unknown.size()) {
+    throw ConfigError(why + ", and none is near; " + ways_out);
+  }
+  const auto fits_too = [&](const placement::Structure& other) {
+    return placement::fits(other) && other.rules.extended == ranked.front().rules.extended;
+  };
+  if (!placement::fits(ranked.front()) || (ranked.size() > 1 && fits_too(ranked[1]))) {
+    const std::string& name = ranked.front().name;
+    throw ConfigError(why + "; " + describe_nearest(ranked) +
+                      "; to start from its rules: " + "'safeshuffle rules --built-in " + name +
+                      " > rules.json', then " + "'--tp-plan rules.json'; or " + ways_out);
+  }
+  RuleSet rules = std::move(ranked.front().rules);
+  rules.inferred = true;
+  rules.notes.push_back(why + ": all tensors have the names of '" + ranked.front().name +
+                        "', whose rules apply");
+  return rules;
 }
 
 [[noreturn]] void fail_unmatched(const TensorInfo& tensor) {
@@ -113,23 +144,14 @@ Placement apply_cut(const RuleSet& rules, std::size_t index, const TensorInfo& t
 Placement apply_rule(const RuleSet& rules, std::size_t index, const TensorInfo& tensor,
                      std::uint32_t world, const QuantisedLayers& layers) {
   const placement::Rule& rule = rules.rules[index];
-  const placement::Key& key = rules.keys[index];
-  try {
-    if (std::holds_alternative<placement::CutRule>(rule)) {
-      return apply_cut(rules, index, tensor, world, layers);
-    }
-    std::string_view below;  // only dealing needs it, and finding it takes time
-    if (std::holds_alternative<placement::DealRule>(rule)) {
-      below = rules.matcher.below(key.name, tensor.name);
-    }
-    return placement::apply(rule, tensor, below, world);
-  } catch (const PlanError& error) {
-    ErrorRecord record = error.record();
-    if (std::exchange(record.code, 0) == placement::indivisible && !layers.has(tensor)) {
-      record.cause += "; " + placement::how_to_allow_uneven(rules, key);
-    }
-    throw PlanError(std::move(record));
+  if (std::holds_alternative<placement::CutRule>(rule)) {
+    return apply_cut(rules, index, tensor, world, layers);
   }
+  std::string_view below;  // only dealing needs it, and finding it takes time
+  if (std::holds_alternative<placement::DealRule>(rule)) {
+    below = rules.matcher.below(rules.keys[index].name, tensor.name);
+  }
+  return placement::apply(rule, tensor, below, world);
 }
 
 /// The index of the rule for a tensor, if there is one.
@@ -155,13 +177,12 @@ std::vector<Choice> choose_rules(const RuleSet& rules, const Catalog& catalog,
   return choices;
 }
 
-/// Empty if it is little.
+/// Empty if it is little; built-in rules should know everything.
 std::string unsplit_warning(const std::map<std::string, std::uint64_t>& whole,
-                            std::uint64_t all_bytes) {
-  constexpr std::uint64_t little = 4;  // a quarter
+                            std::uint64_t all_bytes, bool built_in) {
   std::uint64_t bytes = 0;
   for (const auto& [name, share] : whole) bytes += share;
-  if (bytes <= all_bytes / little) return {};
+  if (bytes <= (built_in ? 0 : all_bytes / 4)) return {};
   const auto most =
       std::ranges::max_element(whole, {}, [](const auto& entry) { return entry.second; });
   return "whole on every rank, because no rule matches: weights of " + std::to_string(bytes) +
@@ -192,7 +213,17 @@ TpPlan TpPlan::from_json(std::string_view rules_json, std::string_view config_js
 
 TpPlan TpPlan::automatic(std::string_view config_json) {
   const Quantities quantities(config_json);
-  RuleSet rules = placement::parse_rules(built_in(quantities, config_json), quantities);
+  const auto document = built_in_for(quantities);
+  if (!document) throw ConfigError(why_none(quantities, config_json) + "; " + ways_out);
+  RuleSet rules = placement::parse_rules(*document, quantities);
+  rules.built_in = true;
+  return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
+}
+
+TpPlan TpPlan::automatic(std::string_view config_json, const Catalog& catalog) {
+  const Quantities quantities(config_json);
+  if (built_in_for(quantities)) return automatic(config_json);
+  RuleSet rules = infer(quantities, config_json, catalog);
   rules.built_in = true;
   return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
 }
@@ -255,7 +286,7 @@ std::vector<std::string> TpPlan::warnings(const Catalog& catalog, std::uint32_t 
   }
   std::string unmatched = placement::unmatched_warning(*rules_, covering);
   if (!unmatched.empty()) warnings.push_back(std::move(unmatched));
-  std::string unsplit = unsplit_warning(whole, catalog.tensor_bytes());
+  std::string unsplit = unsplit_warning(whole, catalog.tensor_bytes(), rules_->built_in);
   if (world > 1 && !rules_->is_replicate && !unsplit.empty())
     warnings.push_back(std::move(unsplit));
   return warnings;

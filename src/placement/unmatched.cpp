@@ -85,6 +85,10 @@ void check_keys(const RuleSet& rules, const Catalog& catalog, const std::vector<
   if (!unmatched.empty()) fail_keys(rules, catalog, unmatched);
 }
 
+bool lacks_required(const RuleSet& rules, const std::vector<bool>& covering) {
+  return !unmatched_keys(rules, covering).empty();
+}
+
 std::string unmatched_warning(const RuleSet& rules, const std::vector<bool>& covering) {
   std::vector<const Key*> unmatched = unmatched_keys(rules, covering);
   std::erase_if(unmatched, [](const Key* key) { return !key->in_plan; });

@@ -16,6 +16,9 @@ namespace safeshuffle::placement {
 void check_keys(const RuleSet& rules, const Catalog& catalog, const std::vector<bool>& covering);
 std::string unmatched_warning(const RuleSet& rules, const std::vector<bool>& covering);
 
+/// Whether the checkpoint lacks tensors that the rules require.
+bool lacks_required(const RuleSet& rules, const std::vector<bool>& covering);
+
 /// Throws ConfigError about keys, at least one, that match no tensor of the catalog.
 [[noreturn]] void fail_keys(const RuleSet& rules, const Catalog& catalog,
                             const std::vector<const Key*>& unmatched);

@@ -23,7 +23,7 @@ constexpr std::array styles{
     Style{"rowwise_rep", -1, whole},
     Style{"rowwise_split_input", -1, whole},
     Style{"local_rowwise", -1, whole},
-    Style{"embedding_rowwise", 0, 0},
+    Style{"embedding_rowwise", 0, whole},
     Style{"embedding_colwise", 1, whole},
     Style{"packed_colwise", -2, -1, 2},
     Style{"packed_rowwise", -1, whole, 2},

@@ -33,7 +33,7 @@ WORDS = {
     "rowwise_rep": ROW,
     "rowwise_split_input": ROW,
     "local_rowwise": ROW,
-    "embedding_rowwise": Style(0, 0),
+    "embedding_rowwise": Style(0, None),
     "embedding_colwise": Style(1, None),
     "packed_colwise": Style(-2, -1, blocks=2),
     "packed_rowwise": Style(-1, None, blocks=2),

@@ -321,7 +321,7 @@ TEST_CASE("heads that do not divide are an error, and so are rules without head 
   CHECK_THROWS_AS(plan(R"(, "num_attention_heads": 3)").place(q, 4), PlanError);
   CHECK_THROWS_AS(plan(R"(, "num_attention_heads": 5)").place(q, 5), PlanError);
   CHECK(shard(plan(R"(, "num_attention_heads": 3)"), q, 0, 1) == q.shape);
-  CHECK_THROWS_AS(plan(""), ConfigError);
+  CHECK(failure<ConfigError>([&] { plan("").place(q, 2); }).tensor == q.name);
   const TpPlan falcon_7b =
       TpPlan::automatic(R"({"model_type": "falcon", "num_attention_heads": 71})");
   CHECK_THROWS_AS(falcon_7b.place(tensor(falcon_weight, {4672, 4544}), 2), PlanError);
@@ -386,10 +386,10 @@ TEST_CASE("a config.json that gives no model type says why", "[placement]") {
   };
   CHECK(
       cause("").starts_with("config.json, which selects the built-in rules, is missing or empty; "
-                            "copy the model's config.json next to its files, or pass a rule file"));
+                            "copy the model's config.json next to its files; pass a rule file"));
   CHECK(cause("{}").starts_with("config.json has no model_type; pass a rule file"));
-  CHECK(cause(R"({"model_type": "opt"})")
-            .starts_with("no built-in rules for model_type 'opt'; pass"));
+  CHECK(cause(R"({"model_type": "own"})")
+            .starts_with("no built-in rules for model_type 'own' ('safeshuffle models' lists"));
   CHECK(cause(R"({"error": "Entry not found"})")
             .starts_with("config.json: this is a server's error message"));
   CHECK(cause("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
@@ -397,20 +397,53 @@ TEST_CASE("a config.json that gives no model type says why", "[placement]") {
   CHECK(cause("<!DOCTYPE html><html>").starts_with("this is an HTML page"));
 }
 
-TEST_CASE("an unknown or absent model type lists the known ones", "[placement]") {
-  const auto config = GENERATE(as<std::string>{}, "", "{}", R"({"model_type": "opt"})");
-  try {
-    TpPlan::automatic(config);
-    FAIL("no exception");
-  } catch (const ConfigError& error) {
-    const std::string message = error.what();
-    for (const char* part :
-         {"model_type", "llama", "RefinedWebModel", "gemma3_text", "phi3", "bloom", "gpt_neox",
-          "mixtral", "qwen3_moe", "--tp-plan", "replicate"}) {
-      CAPTURE(message, part);
-      CHECK(message.find(part) != std::string::npos);
-    }
-  }
+bool tells(const std::string& text, const std::string& part) {
+  CAPTURE(text, part);
+  return text.find(part) != std::string::npos;
+}
+
+Catalog catalog_of(const std::vector<std::string>& names) {
+  std::vector<TensorInfo> tensors;
+  for (const std::string& name : names) tensors.push_back(tensor(name, {8, 8}));
+  return Catalog({{}}, tensors);
+}
+
+TEST_CASE("an unknown type is loaded by the rules that know all its names", "[placement]") {
+  const std::string config =
+      R"({"model_type": "own", "num_attention_heads": 4, "num_key_value_heads": 2})";
+  const std::vector<std::string> names{
+      "model.embed_tokens.weight", "model.layers.0.self_attn.k_proj.weight",
+      "model.layers.0.mlp.down_proj.weight", "model.layers.0.input_layernorm.weight"};
+  const Catalog catalog = catalog_of(names);
+  const TpPlan plan = TpPlan::automatic(config, catalog);
+  CHECK(shard(plan, catalog.tensors()[1], 1, 4) == Shape{4, 8});
+  CHECK(plan.warnings(catalog, 2) ==
+        std::vector<std::string>{
+            "no built-in rules for model_type 'own' ('safeshuffle models' lists those that have): "
+            "all tensors have the names of 'llama', whose rules apply"});
+
+  const auto cause = [&](std::vector<std::string> some) {
+    const Catalog other = catalog_of(some);
+    return failure<ConfigError>([&] { TpPlan::automatic(config, other); }).cause;
+  };
+  std::vector<std::string> more = names;
+  more.push_back("model.layers.0.self_attn.gating.weight");
+  CHECK(tells(cause(more),
+              "the nearest, 'llama', does not know "
+              "model.layers.*.self_attn.gating.weight; to start from its rules: "
+              "'safeshuffle rules --built-in llama > rules.json'"));
+  more = names;
+  more.push_back("model.layers.0.self_attn.k_proj.inner.weight");  // below a module that is known
+  CHECK(tells(cause(more), "does not know model.layers.*.self_attn.k_proj.inner.weight"));
+  CHECK(tells(cause({"transformer.h.0.mlp.fc_in.weight"}),
+              "requires names that the checkpoint lacks"));
+  CHECK(tells(cause({"a.weight", "b.weight"}), "none is near; pass a rule file"));
+  CHECK(tells(cause({"transformer.word_embeddings.weight", "transformer.ln_f.weight",
+                     "transformer.h.0.self_attention.query_key_value.weight",
+                     "transformer.h.0.self_attention.dense.weight",
+                     "transformer.h.0.mlp.dense_h_to_4h.weight",
+                     "transformer.h.0.mlp.dense_4h_to_h.weight"}),
+              "the names of both 'bloom' and 'falcon'"));
 }
 
 TEST_CASE("real checkpoints are placed for 1, 4 and 8 ranks", "[placement]") {

@@ -8,9 +8,11 @@
 #include "safeshuffle/placement.hpp"
 
 #include "support/catch.hpp"
+#include "support/failure.hpp"
 #include "support/placement.hpp"
 
 using namespace safeshuffle;
+using testing::failure;
 using testing::kept;
 using testing::shard;
 using testing::tensor;
@@ -78,7 +80,7 @@ TEST_CASE("every word cuts weight and bias as Hugging Face does", "[placement]")
       Row{"rowwise_rep", {8, 3}, {4, 8, 3}, {8}},
       Row{"rowwise_split_input", {8, 3}, {4, 8, 3}, {8}},
       Row{"local_rowwise", {8, 3}, {4, 8, 3}, {8}},
-      Row{"embedding_rowwise", {2, 12}, {1, 8, 12}, {2}},
+      Row{"embedding_rowwise", {2, 12}, {1, 8, 12}, {8}},
       Row{"embedding_colwise", {8, 3}, {4, 2, 12}, {8}}, Row{"replicate", {8, 12}, {4, 8, 12}, {8}},
       Row{"sequence_parallel", {8, 12}, {4, 8, 12}, {8}}, Row{"gather", {8, 12}, {4, 8, 12}, {8}},
       Row{"local", {8, 12}, {4, 8, 12}, {8}}, Row{"local_params", {8, 12}, {4, 8, 12}, {8}},
@@ -205,10 +207,11 @@ TEST_CASE("a plan can be pasted bare, or come in a config.json", "[placement]") 
   CHECK(is_replicated(TpPlan::replicate_all(), q));
 }
 
-TEST_CASE("a dimension that does not divide is an error that says what to do", "[placement]") {
+TEST_CASE("a dimension that does not divide is an error that says what works", "[placement]") {
   const TensorInfo odd = tensor("m.weight", {10, 8});
   const std::string message = plan_error([&] { one_word("colwise").place(odd, 4); });
-  for (const char* part : {"'m.weight'", "[10, 8]", "axis 0", "10 elements", "4 ranks", "uneven"}) {
+  for (const char* part : {"'m.weight'", "[10, 8]", "axis 0", "10 elements", "4 ranks",
+                           "numbers of ranks that work: 1, 2, 5, 10"}) {
     CHECK(contains(message, part));
   }
   const TpPlan rule = one_rule(R"("style": "colwise", "uneven": true)");
@@ -219,39 +222,74 @@ TEST_CASE("a dimension that does not divide is an error that says what to do", "
   CHECK(kept(file, odd, 2, 4) == std::vector<Interval>{{4, 1}, {9, 1}});
 }
 
-TEST_CASE("what to do about a dimension that does not divide depends on the rules", "[placement]") {
-  struct Row {
-    const char* rules;
-    const char* advice;
-  };
-  const auto row = GENERATE(
-      Row{R"({"tp_plan": {"m": "colwise"}})", "add \"uneven\": true at the top of rules.json"},
-      Row{"{\"rules\": [\n {\"match\": \"m\", \"dim\": 0}]}",
-          "add \"uneven\": true to rules[0] (rules.json, line 2, column 2)"},
-      Row{R"({"m": "colwise"})",
-          "save the plan as a rule file ('safeshuffle rules MODEL --tp-plan "
-          "rules.json', or TpPlan::to_json), add \"uneven\": true at its top"},
-      Row{R"({"model_type": "x", "base_model_tp_plan": {"m": "colwise"}})",
-          "'safeshuffle rules MODEL --tp-plan rules.json'"});
-  const TpPlan plan = parse(row.rules);
-  CHECK(contains(plan_error([&] { plan.place(tensor("m.weight", {10, 8}), 4); }), row.advice));
-  const std::string none = plan_error([] {
-    std::vector<Interval> ignored;
-    append_intervals({0, {.units = 10}, {}}, 10, 0, 4, ignored);
-  });
-  CHECK(none == "axis 0 (10 elements) does not divide among 4 ranks");
-}
-
-TEST_CASE("what applies to a built-in rule can be followed", "[placement]") {
-  const std::string config = R"({"model_type": "llama", "num_attention_heads": 4})";
+TEST_CASE("built-in rules can be saved and edited, or extended", "[placement]") {
+  const std::string config =
+      R"({"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2})";
   const TensorInfo odd = tensor("lm_head.weight", {10, 8});
+  const TensorInfo up = tensor("model.layers.0.mlp.up_proj.weight", {8, 8});
   const TpPlan plan = TpPlan::automatic(config);
-  CHECK(contains(plan_error([&] { plan.place(odd, 4); }),
-                 "save these rules as a file ('safeshuffle rules MODEL > rules.json', or "
-                 "TpPlan::to_json), add "
-                 "\"uneven\": true at its top, and pass it as tp_plan (--tp-plan)"));
+  CHECK(contains(plan_error([&] { plan.place(odd, 4); }), "does not divide among 4 ranks"));
   const std::string edited = "{\"uneven\": true," + plan.to_json().substr(1);
   CHECK(shard(parse(edited, config), odd, 3, 4) == Shape{1, 8});
+
+  const TpPlan extended = parse(R"({"extends": "llama", "uneven": true, "rules": [
+      {"match": "layers.*.mlp.up_proj", "place": "replicate"}]})",
+                                config);
+  CHECK(shard(extended, odd, 3, 4) == Shape{1, 8});
+  CHECK(is_replicated(extended, up));
+  CHECK_FALSE(is_replicated(plan, up));
+  CHECK(contains(config_error(R"({"extends": "lama", "rules": []})"),
+                 "\"extends\": no built-in rules 'lama'; 'safeshuffle models' lists them"));
+}
+
+TEST_CASE("units in groups stay together, or share a group evenly", "[placement]") {
+  const TpPlan plan = one_rule(R"("style": "colwise", "units": 6, "groups": 2)");
+  const TensorInfo info = tensor("m.weight", {12, 8});
+  CHECK(kept(plan, info, 1, 2) == std::vector<Interval>{{6, 6}});
+  CHECK(kept(plan, info, 4, 6) == std::vector<Interval>{{8, 2}});
+  CHECK(contains(plan_error([&] { plan.place(info, 3); }), "ranks that work: 1, 2, 6"));
+  CHECK(contains(plan_error([&] { plan.place(info, 4); }), "does not divide among 2 ranks"));
+  const auto error = [](const std::string& fields) {
+    return config_error(R"({"rules": [{"match": "m", "style": "colwise", )" + fields + "}]}");
+  };
+  CHECK(contains(error(R"("units": 6, "groups": 4)"), "6 units are not a multiple of 4 groups"));
+  CHECK(contains(error(R"("groups": 4)"), R"(needs "units")"));
+  CHECK(contains(error(R"("units": 6, "groups": 3, "parts": [1])"), "has no meaning beside"));
+}
+
+TEST_CASE("a rule may be for some layers only, with their own counts", "[placement]") {
+  const TpPlan plan = parse(R"({"rules": [
+      {"match": ["layers.*.k", "layers.*.v"], "style": "colwise", "units": "kv_heads"},
+      {"match": ["layers.*.k", "layers.*.v"], "where": {"kinds": "full"},
+       "style": "colwise", "units": ["kv_heads * factor", "kv_heads * 2"]}]})",
+                            R"({"num_key_value_heads": 2, "kinds": ["local", "full", "full"],
+                                "per_layer_config": {"2": {"num_key_value_heads": 3}}})");
+  const auto works = [&](const std::string& name) {
+    return plan_error([&] { plan.place(tensor(name, {12, 8}), 5); });
+  };
+  CHECK(contains(works("layers.0.v.weight"), "2 units, does not divide among 5 ranks"));
+  CHECK(contains(works("layers.1.k.weight"), "4 units, does not"));
+  CHECK(contains(works("layers.2.k.weight"), "6 units, does not"));
+  CHECK(contains(works("layers.3.v.weight"), "2 units, does not"));
+}
+
+TEST_CASE("an optional rule without its count is an error only where it applies", "[placement]") {
+  const std::string rules = R"({"rules": [
+      {"match": "a", "style": "colwise", "units": ["x", "y"], "optional": true},
+      {"match": "b", "dim": 0, "parts": [1, {"units": "z"}], "optional": true},
+      {"match": "c", "style": "colwise"}]})";
+  const TpPlan plan = parse(rules, "{}");
+  CHECK_FALSE(is_replicated(plan, tensor("c.weight", {8, 8})));
+  const ErrorRecord record = failure<ConfigError>([&] {
+    plan.place(tensor("a.weight", {8, 8}), 2);
+  });
+  CHECK(record.tensor == "a.weight");
+  CHECK(contains(record.cause, "config.json does not give 'x', 'y'"));
+  CHECK(contains(failure<ConfigError>([&] {
+                   plan.place(tensor("b.weight", {8, 8}), 2);
+                 }).cause,
+                 "config.json does not give 'z'"));
+  CHECK(shard(plan, tensor("a.weight", {8, 8}), 0, 1) == Shape{8, 8});
 }
 
 TEST_CASE("a field of a rule file where it has no effect is an error", "[placement]") {
