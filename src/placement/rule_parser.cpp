@@ -76,6 +76,15 @@ Rule RuleParser::parse_word(const Style& style) const {
   return make_rule(cut_by_style(style, uneven_));
 }
 
+Rule RuleParser::parse_heads(const Style& style, std::string_view quantity, const std::string& path,
+                             const Document& document) const {
+  CutRule cut = cut_by_style(style, uneven_);
+  const auto heads = quantities_.find(quantity);
+  if (!heads) return Refusal{unknown_error("'" + std::string(quantity) + "'", path, document)};
+  cut.sharing.units = *heads;
+  return cut;
+}
+
 DealRule RuleParser::parse_experts(const JsonObject& section) const {
   section.allow_only({"match", "count", "uneven"});
   return {parse_count(section, "count", "experts"), section.flag("uneven", uneven_)};
@@ -209,7 +218,7 @@ void RuleParser::parse_groups(const JsonObject& entry, CutRule& cut) const {
   }
   cut.sharing.units = groups;
   cut.sharing.replicate = true;
-  cut.parts = {{units / groups, {.units = units / groups}}};
+  cut.parts = {{units / groups, {.units = units / groups, .uneven = cut.sharing.uneven}}};
 }
 
 Sharing RuleParser::parse_sharing(const JsonObject& entry, bool uneven) const {

@@ -27,6 +27,10 @@ class RuleParser {
 
   Rule parse_word(const Style& style) const;
 
+  /// Likewise, with as many units as there are heads: `quantity` names their count.
+  Rule parse_heads(const Style& style, std::string_view quantity, const std::string& path,
+                   const Document& document) const;
+
   /// The section `experts`, except its keys.
   DealRule parse_experts(const JsonObject& section) const;
 

@@ -69,6 +69,17 @@ bool is_other_field(std::string_view name) {
   return std::find(other_fields.begin(), other_fields.end(), name) != other_fields.end();
 }
 
+/// The quantity that counts the heads of an attention projection, by its key; empty: it is none.
+std::string_view heads_of(std::string_view key) {
+  const std::size_t dot = key.rfind('.');
+  const bool of_attention = dot != std::string_view::npos && key.substr(0, dot).ends_with("attn");
+  const std::string_view name = key.substr(dot + 1);
+  if (!of_attention) return {};
+  if (name == "k_proj" || name == "v_proj") return "kv_heads";
+  const std::array<std::string_view, 4> query{"q_proj", "o_proj", "q_b_proj", "kv_b_proj"};
+  return std::ranges::count(query, name) != 0 ? "query_heads" : std::string_view();
+}
+
 /// In a plan, every name is a key, so a field would be mistaken for one.
 void refuse_fields_among_keys(const JsonObject& plan, const std::string& cause) {
   for (const auto& item : plan.value().items()) {
@@ -128,7 +139,7 @@ class Builder {
           style.for_activations || std::count(optional.begin(), optional.end(), item.key()) != 0;
       add(set_.matcher,
           {.name = item.key(), .path = path, .optional = may_be_absent, .in_plan = true},
-          parser_.parse_word(style));
+          parse_key(item.key(), style, path));
     }
     for (const auto& item : plan.value().items()) add_stored(item.key(), plan);
   }
@@ -197,6 +208,15 @@ class Builder {
       const bool optional = entry.flag("optional", false);
       add(set_.matcher, {.name = name, .path = entry.path("match"), .optional = optional}, rule);
     }
+  }
+
+  /// A plan does not say how many heads a projection has, which must stay whole unless the plan
+  /// gathers what it gives.
+  Rule parse_key(const std::string& key, const Style& style, const std::string& path) const {
+    const std::string_view heads = heads_of(key);
+    const bool keeps_heads = style.word == "colwise" || style.word == "rowwise";
+    if (heads.empty() || !keeps_heads) return parser_.parse_word(style);
+    return parser_.parse_heads(style, heads, path, document_);
   }
 
   /// What the files have in place of a fused parameter, unless the plan has keys for that, too.

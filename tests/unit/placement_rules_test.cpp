@@ -195,16 +195,35 @@ TEST_CASE("unmatched tensors are replicated or an error", "[placement]") {
 }
 
 TEST_CASE("a plan can be pasted bare, or come in a config.json", "[placement]") {
-  const TensorInfo q = tensor("model.layers.0.self_attn.q_proj.weight", {8, 8});
-  const std::string words = R"({"layers.*.self_attn.q_proj": "colwise"})";
-  CHECK_FALSE(is_replicated(parse(words), q));
-  CHECK_FALSE(is_replicated(parse(R"({"tp_plan": )" + words + "}"), q));
+  const TensorInfo up = tensor("model.layers.0.mlp.up_proj.weight", {8, 8});
+  const std::string words = R"({"layers.*.mlp.up_proj": "colwise"})";
+  CHECK_FALSE(is_replicated(parse(words), up));
+  CHECK_FALSE(is_replicated(parse(R"({"tp_plan": )" + words + "}"), up));
   CHECK_FALSE(is_replicated(
-      parse(R"({"model_type": "x", "rope": {"a": [1]}, "base_model_tp_plan": )" + words + "}"), q));
-  CHECK_FALSE(is_replicated(parse(R"({"architectures": ["X"], "tp_plan": )" + words + "}"), q));
+      parse(R"({"model_type": "x", "rope": {"a": [1]}, "base_model_tp_plan": )" + words + "}"),
+      up));
+  CHECK_FALSE(is_replicated(parse(R"({"architectures": ["X"], "tp_plan": )" + words + "}"), up));
   CHECK(contains(config_error(R"({"model_type": "x", "base_model_tp_plan": null})"),
                  "no tensor-parallel plan"));
-  CHECK(is_replicated(TpPlan::replicate_all(), q));
+  CHECK(is_replicated(TpPlan::replicate_all(), up));
+}
+
+TEST_CASE("a plan's attention projections keep heads whole", "[placement]") {
+  const std::string plan = R"({"layers.*.self_attn.k_proj": "colwise",
+                               "layers.*.self_attn.o_proj": "rowwise",
+                               "layers.*.attn.v_proj": "colwise_gather_output"})";
+  const TensorInfo k = tensor("model.layers.0.self_attn.k_proj.weight", {8, 16});
+  const TensorInfo o = tensor("model.layers.0.self_attn.o_proj.weight", {16, 16});
+  const TensorInfo v = tensor("model.layers.0.attn.v_proj.weight", {8, 16});
+  const TpPlan known = parse(plan, heads);  // 8 query heads, 2 KV heads
+  CHECK(shard(known, k, 1, 2) == Shape{4, 16});
+  CHECK(contains(plan_error([&] { known.place(k, 4); }), "ranks that work: 1, 2"));
+  CHECK(shard(known, o, 1, 8) == Shape{16, 2});
+  CHECK(contains(plan_error([&] { known.place(o, 16); }), "ranks that work: 1, 2, 4, 8"));
+  CHECK(shard(known, v, 1, 8) == Shape{1, 16});
+  const TpPlan unknown = parse(plan);
+  CHECK(contains(failure<ConfigError>([&] { unknown.place(k, 2); }).cause,
+                 "config.json does not give 'kv_heads'"));
 }
 
 TEST_CASE("a dimension that does not divide is an error that says what works", "[placement]") {
