@@ -15,6 +15,7 @@ Command add_inspect(CLI::App& parser);
 Command add_plan(CLI::App& parser);
 Command add_load(CLI::App& parser);
 Command add_make(CLI::App& parser);
+Command add_models(CLI::App& parser);
 Command add_probe(CLI::App& parser);
 Command add_rules(CLI::App& parser);
 Command add_simulate(CLI::App& parser);

@@ -132,10 +132,13 @@ OnCluster plan_on_cluster(const std::vector<std::string>& paths, std::uint32_t w
   const TpPlan rules = select_tp_plan(load, checkpoint, world);
   auto targets = select_targets(checkpoint, rules, load, world);
   std::vector<std::string> warnings = open_warnings(checkpoint, rules, load, world);
+  std::vector<TpPlan::Whole> whole;
+  if (world > 1 && !checkpoint.sharded_state) whole = rules.whole(checkpoint.catalog);
   Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), world,
                         planning_for(load.plan, site));
   std::ranges::move(plan.warnings(), std::back_inserter(warnings));
-  return {std::move(plan), std::move(cluster), std::move(site), std::move(warnings)};
+  return {std::move(plan), std::move(cluster), std::move(site), std::move(warnings),
+          std::move(whole)};
 }
 
 std::string text_of(const Cluster& cluster) {

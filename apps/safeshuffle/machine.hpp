@@ -34,6 +34,7 @@ struct OnCluster {
   Cluster cluster;
   Site site;                          ///< what the plan was made by
   std::vector<std::string> warnings;  ///< about the checkpoint and the plan
+  std::vector<TpPlan::Whole> whole;   ///< by the rules, on each of several ranks
 };
 
 /// Plans a load of the checkpoint at `paths` by the costs of the selected machine: a built-in one,

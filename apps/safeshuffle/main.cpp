@@ -25,10 +25,11 @@ void run(int argc, char** argv) {
   set_up_help(parser);
   parser.set_version_flag("--version", SAFESHUFFLE_VERSION, "Show the version");
   parser.require_subcommand(1);
-  const Commands commands{{"inspect", add_inspect(parser)},   {"plan", add_plan(parser)},
-                          {"load", add_load(parser)},         {"make", add_make(parser)},
-                          {"probe", add_probe(parser)},       {"rules", add_rules(parser)},
-                          {"simulate", add_simulate(parser)}, {"bench", add_bench(parser)}};
+  const Commands commands{{"inspect", add_inspect(parser)}, {"plan", add_plan(parser)},
+                          {"load", add_load(parser)},       {"make", add_make(parser)},
+                          {"models", add_models(parser)},   {"probe", add_probe(parser)},
+                          {"rules", add_rules(parser)},     {"simulate", add_simulate(parser)},
+                          {"bench", add_bench(parser)}};
   refuse_missing_values(parser);
   try {
     parser.parse(argc, argv);

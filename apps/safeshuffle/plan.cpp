@@ -1,8 +1,10 @@
 // safeshuffle plan: what each rank would read, send and keep, without GPU or MPI.
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -93,6 +95,25 @@ Json prediction_json(const Prediction& prediction) {
   return json;
 }
 
+constexpr std::size_t most_named = 4;
+
+std::string whole_line(const std::vector<TpPlan::Whole>& whole) {
+  std::string line;
+  for (const TpPlan::Whole& each : std::span(whole).first(std::min(whole.size(), most_named))) {
+    line += fmt::format("{} {} {}", line.empty() ? "whole on every rank:" : ",",
+                        format_size(each.bytes),
+                        each.key.empty() ? "without a rule" : "by rule \"" + each.key + "\"");
+  }
+  return line + (whole.size() > most_named ? ", ..." : "") + (whole.empty() ? "" : "\n");
+}
+
+Json whole_json(const std::vector<TpPlan::Whole>& whole) {
+  Json json = Json::array();
+  for (const TpPlan::Whole& each : whole)
+    json.push_back({{"rule", each.key}, {"bytes", each.bytes}});
+  return json;
+}
+
 // Printed only after the proof: an unprovable plan is an error.
 void print_json(const OnCluster& planned, const Selection& selection,
                 const std::optional<Prediction>& prediction) {
@@ -107,6 +128,7 @@ void print_json(const OnCluster& planned, const Selection& selection,
             {"proof", "ok"},
             {"warnings", planned.warnings},
             {"placement", pipeline::placement_json(summarize(plan.catalog(), plan.targets()))},
+            {"whole", whole_json(planned.whole)},
             {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
   if (selection.stage) json["pipeline_stage"] = pipeline::stage_json(*selection.stage);
@@ -137,7 +159,8 @@ std::string prediction_text(const Plan& plan, const Prediction& prediction) {
                      static_cast<double>(plan.needed_bytes()) / seconds.total / 1e9);
 }
 
-void print_table(const Plan& plan, const std::optional<Prediction>& prediction) {
+void print_table(const OnCluster& planned, const std::optional<Prediction>& prediction) {
+  const Plan& plan = planned.plan;
   Table table({{"rank"}, {"files"}, {"read"}, {"sent"}, {"received"}, {"kept"}, {"peak device"}});
   for (const RankSummary& rank : plan.ranks()) {
     table.add({std::to_string(rank.rank), std::to_string(rank.files.size()),
@@ -145,12 +168,12 @@ void print_table(const Plan& plan, const std::optional<Prediction>& prediction) 
                format_size(rank.received_bytes), format_size(rank.kept_bytes),
                format_size(rank.peak_device_bytes)});
   }
-  print_result(fmt::format("{}\n{}{} of {} in {}; {} with a window of {}\n", table.text(),
-                           placement_line(summarize(plan.catalog(), plan.targets())),
-                           count(plan.catalog().tensors().size(), "tensor"),
-                           format_size(plan.catalog().tensor_bytes()),
-                           count(plan.catalog().files().size(), "file"),
-                           count(plan.waves(), "wave"), format_binary_size(plan.window())));
+  print_result(fmt::format(
+      "{}\n{}{}{} of {} in {}; {} with a window of {}\n", table.text(),
+      placement_line(summarize(plan.catalog(), plan.targets())), whole_line(planned.whole),
+      count(plan.catalog().tensors().size(), "tensor"), format_size(plan.catalog().tensor_bytes()),
+      count(plan.catalog().files().size(), "file"), count(plan.waves(), "wave"),
+      format_binary_size(plan.window())));
   if (plan.replicas() != 1) {
     print_result(fmt::format("{} of {} each: rank r has shard r mod {}\n",
                              count(plan.replicas(), "replica"), count(plan.replica_size(), "rank"),
@@ -172,7 +195,7 @@ void plan(const PlanCommand& command) {
     prediction = {planned.cluster, predict(plan, planned.site)};
   }
   command.json ? print_json(planned, command.options.selection, prediction)
-               : print_table(plan, prediction);
+               : print_table(planned, prediction);
 }
 
 }  // namespace

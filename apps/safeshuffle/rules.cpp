@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "safeshuffle/loader.hpp"
 
@@ -13,7 +12,6 @@
 #include "output.hpp"
 #include "placement/built_in.hpp"
 #include "shared_options.hpp"
-#include "table.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -26,15 +24,6 @@ struct RulesCommand {
   std::string built_in;
 };
 
-void print_list() {
-  Table table({{"name", Align::left}, {"model_type", Align::left}});
-  for (const BuiltIn& rules : placement::built_in_rules()) {
-    table.add({rules.name, fmt::format("{}", fmt::join(rules.model_types, ", "))});
-  }
-  print_result(
-      fmt::format("{}\nto print one of them: safeshuffle rules --built-in NAME\n", table.text()));
-}
-
 bool is_called(const BuiltIn& rules, const std::string& name) {
   return rules.name == name || std::count(rules.model_types.begin(), rules.model_types.end(), name);
 }
@@ -45,7 +34,7 @@ void print_built_in(const std::string& name) {
     return print_result(rules.document.text);
   }
   throw ConfigError("no built-in rules '" + name +
-                    "'; 'safeshuffle rules' lists the available ones");
+                    "'; 'safeshuffle models' lists the available ones");
 }
 
 void print_rules_of(const RulesCommand& command) {
@@ -61,7 +50,8 @@ void print_rules_of(const RulesCommand& command) {
 
 void rules(const RulesCommand& command) {
   if (!command.built_in.empty()) return print_built_in(command.built_in);
-  command.paths.empty() ? print_list() : print_rules_of(command);
+  if (command.paths.empty()) throw ConfigError("MODEL or --built-in is required");
+  print_rules_of(command);
 }
 
 }  // namespace
@@ -69,8 +59,7 @@ void rules(const RulesCommand& command) {
 Command add_rules(CLI::App& parser) {
   const auto command = std::make_shared<RulesCommand>();
   CLI::App* sub = parser.add_subcommand(
-      "rules",
-      "Print the placement rules of a checkpoint, to save and edit, or list the built-in ones");
+      "rules", "Print the placement rules of a checkpoint, or built-in ones, to save and edit");
   CLI::Option* model = sub->add_option("MODEL", command->paths,
                                        "A directory, an .index.json, or .safetensors files");
   add_tp_plan(*sub, command->tp_plan)->needs(model);

@@ -119,6 +119,14 @@ Quantisation parse_quantisation(const Quantities& quantities) {
   return result;
 }
 
+std::vector<std::string_view> quantisation_methods() {
+  std::vector<std::string_view> methods(methods_transposed.begin(), methods_transposed.end());
+  methods.insert(methods.end(), methods_upright.begin(), methods_upright.end());
+  methods.push_back(
+      "mxfp4");  // its stacked experts have keys of their own: configs/tp/gpt_oss.json
+  return methods;
+}
+
 bool has_quantised_name(const TensorInfo& tensor) {
   const Stored* kind = kind_of(tensor);
   return (kind != nullptr && kind->leaf != "weight") || contains(unsupported, leaf_of(tensor));
@@ -209,7 +217,7 @@ StoredAxis QuantisedLayers::axis_of(const TensorInfo& tensor, std::size_t axis,
 void QuantisedLayers::check_method(const TensorInfo& tensor) const {
   const std::string& method = quantisation_.method;
   const bool is_transposed = contains(transposed, leaf_of(tensor), &Stored::leaf);
-  const bool knows = contains(methods_transposed, method) || contains(methods_upright, method);
+  const bool knows = contains(quantisation_methods(), method);
   if (method.empty()) return;
   if (!knows) {
     fail(tensor,

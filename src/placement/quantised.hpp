@@ -33,6 +33,9 @@ struct Quantisation {
 
 Quantisation parse_quantisation(const Quantities& quantities);
 
+/// The values of `quant_method` whose layers are understood.
+std::vector<std::string_view> quantisation_methods();
+
 /// Whether a tensor of this name is what some method of quantisation stores of a layer.
 bool has_quantised_name(const TensorInfo& tensor);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -105,12 +106,6 @@ bool is_of_unknown_form(const RuleSet& rules, const TensorInfo& tensor) {
   return rules.quantisation.is_given || placement::has_quantised_name(tensor);
 }
 
-/// Whether `cut` has an axis for a tensor that is not called `bias`.
-bool has_axis(const placement::CutRule& cut, const TensorInfo& tensor) {
-  const std::size_t dimensions = tensor.shape.size();
-  return placement::resolve_axis(dimensions == 1 ? cut.bias : cut.weight, dimensions).has_value();
-}
-
 [[noreturn]] void fail_unknown_form(const placement::Key& key, const TensorInfo& tensor) {
   throw PlanError(ErrorRecord{
       .tensor = tensor.name,
@@ -129,7 +124,7 @@ Placement apply_cut(const RuleSet& rules, std::size_t index, const TensorInfo& t
   const auto& cut = std::get<placement::CutRule>(rule);
   const placement::Key& key = rules.keys[index];
   const bool is_quantised = layers.has(tensor);
-  const bool is_unknown = is_of_unknown_form(rules, tensor) && has_axis(cut, tensor);
+  const bool is_unknown = is_of_unknown_form(rules, tensor);
   if (world > 1 && (is_quantised || is_unknown) &&
       !rules.matcher.below(key.name, tensor.name).empty()) {
     if (!is_quantised) fail_unknown_form(key, tensor);
@@ -290,6 +285,21 @@ std::vector<std::string> TpPlan::warnings(const Catalog& catalog, std::uint32_t 
   if (world > 1 && !rules_->is_replicate && !unsplit.empty())
     warnings.push_back(std::move(unsplit));
   return warnings;
+}
+
+std::vector<TpPlan::Whole> TpPlan::whole(const Catalog& catalog) const {
+  std::vector<bool> covering(rules_->rules.size());
+  std::map<std::string, std::uint64_t> bytes;
+  for (const TensorInfo& tensor : catalog.tensors()) {
+    const Choice choice = placement::find_rule(*rules_, tensor.name, covering);
+    const auto* keep = choice ? std::get_if<placement::Keep>(&rules_->rules[*choice]) : nullptr;
+    if (keep != nullptr && keep->kind != Placement::Kind::replicated) continue;
+    if (!choice || keep != nullptr) bytes[choice ? rules_->keys[*choice].name : ""] += tensor.bytes;
+  }
+  std::vector<Whole> whole;
+  for (const auto& [key, total] : bytes) whole.push_back({key, total});
+  std::ranges::stable_sort(whole, std::greater{}, &Whole::bytes);
+  return whole;
 }
 
 std::vector<bool> TpPlan::in_stage(const Catalog& catalog, PipelineStage stage,

@@ -374,9 +374,10 @@ class Output(unittest.TestCase):
                 self.assertLess(max(map(len, bars)), columns)
 
     def test_rules(self):
-        listed = run("rules")
+        listed = run("models")
         self.assertEqual(listed.returncode, 0, listed.stderr)
         self.assertRegex(listed.stdout, r"(?m)^falcon +falcon, RefinedWeb, RefinedWebModel$")
+        self.assertRegex(listed.stdout, r"(?m)^quantised layers: gptq, awq, ")
         self.assertIn("safeshuffle rules --built-in NAME\n", listed.stdout)
         for name in "llama", "gemma2":
             printed = run("rules", "--built-in", name)
@@ -386,8 +387,9 @@ class Output(unittest.TestCase):
         bare.write_text('{"layers.*.mlp.up_proj": "colwise"}', encoding="utf-8")
         self.assertEqual(json.loads(run("rules", self.model, "--tp-plan", bare).stdout),
                          {"tp_plan": {"layers.*.mlp.up_proj": "colwise"}})
-        self.assert_one_message(run("rules", "--built-in", "bert"), USAGE_ERROR,
-                                "no built-in rules 'bert'")
+        self.assert_one_message(run("rules", "--built-in", "own"), USAGE_ERROR,
+                                "no built-in rules 'own'; 'safeshuffle models' lists")
+        self.assert_one_message(run("rules"), USAGE_ERROR, "MODEL or --built-in is required")
         self.assert_one_message(run("rules", "--tp-plan", bare), USAGE_ERROR, "--tp-plan requires MODEL")
 
     def assert_one_message(self, result, status, message):
@@ -403,7 +405,7 @@ class Output(unittest.TestCase):
         return [["--help"], ["--version"], ["load", "--help"], ["inspect", self.model],
                 ["inspect", self.model, "--json"], ["plan", self.model, "--world", 2],
                 ["plan", self.model, "--world", 2, "--json"], ["load", self.model],
-                ["rules"], ["rules", self.model], ["rules", "--built-in", "llama"],
+                ["models"], ["rules", self.model], ["rules", "--built-in", "llama"],
                 ["load", self.model, "--progress", "json"],
                 ["make", made, "--like", "llama-2-70b", "--scale", "0.0001", "--sparse"]]  # fmt: skip
 

@@ -54,14 +54,49 @@ bool contains(std::string_view text, std::string_view part) {
 
 }  // namespace
 
-TEST_CASE("a tensor of a quantised layer whose name no method has is refused", "[placement]") {
-  const std::string quantisation = config(R"("quant_method": "gptq", "bits": 4)");
-  CHECK_NOTHROW(place(gptq, quantisation, 2));
-  for (std::size_t i = 0; i < gptq.size(); ++i) {
-    std::vector<Made> changed = gptq;
-    changed[i].name += "_x";
+TEST_CASE("without any one of the rules for what a method stores, a load is refused",
+          "[placement]") {
+  struct Method {
+    const char* quantisation;
+    std::vector<Made> stored;  // of a layer of 256 × 256
+  };
+  const auto method = GENERATE(
+      Method{R"("quant_method": "gptq", "bits": 4)",
+             {{"qweight", DType::I32, {32, 256}},
+              {"qzeros", DType::I32, {4, 32}},
+              {"scales", DType::F16, {4, 256}},
+              {"g_idx", DType::I32, {256}}}},
+      Method{R"("quant_method": "awq", "bits": 4)",
+             {{"qweight", DType::I32, {256, 32}},
+              {"qzeros", DType::I32, {4, 32}},
+              {"scales", DType::F16, {4, 256}}}},
+      Method{R"("quant_method": "compressed-tensors")",
+             {{"weight_packed", DType::I32, {256, 32}},
+              {"weight_scale", DType::BF16, {256, 4}},
+              {"weight_zero_point", DType::I32, {32, 4}},
+              {"weight_g_idx", DType::I32, {256}},
+              {"weight_shape", DType::I64, {2}}}},
+      Method{R"("quant_method": "fp8", "weight_block_size": [64, 64])",
+             {{"weight", DType::F8_E4M3, {256, 256}}, {"weight_scale_inv", DType::F32, {4, 4}}}},
+      Method{R"("quant_method": "fbgemm_fp8")",
+             {{"weight", DType::F8_E4M3, {256, 256}},
+              {"weight_scale", DType::F32, {256, 1}},
+              {"input_scale_ub", DType::F32, {1}}}},
+      Method{R"("quant_method": "modelopt")",
+             {{"weight", DType::U8, {256, 128}},
+              {"weight_scale", DType::F8_E4M3, {256, 16}},
+              {"weight_scale_2", DType::F32, {1}},
+              {"input_scale", DType::F32, {1}}}});
+  const std::string module = GENERATE("gate_proj.", "down_proj.");
+  std::vector<Made> stored = method.stored;
+  for (Made& made : stored) made.name = "model.layers.0.mlp." + module + made.name;
+  CAPTURE(method.quantisation, module);
+  CHECK_NOTHROW(place(stored, config(method.quantisation), 2));
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    std::vector<Made> changed = stored;
+    changed[i].name += "_x";  // as if the name were in no table
     CAPTURE(changed[i].name);
-    CHECK_THROWS_AS(place(changed, quantisation, 2), PlanError);
+    CHECK_THROWS_AS(place(changed, config(method.quantisation), 2), PlanError);
   }
 }
 

@@ -218,9 +218,9 @@ TEST_CASE("a tensor that belongs to no stage is an error that names it", "[place
     more.push_back(name);
     return failure<PlanError>([&] { names_of(plan, more, {0, 2}); });
   };
-  const ErrorRecord vision = error_of("vision_tower.patch.weight");
+  const ErrorRecord vision = error_of("patches.weight");
   CHECK(vision.file == "a.safetensors");
-  CHECK(vision.tensor == "vision_tower.patch.weight");
+  CHECK(vision.tensor == "patches.weight");
   CHECK(vision.cause.find("belongs to no pipeline stage: no module in the section \"pipeline\" of "
                           "built-in rules 'llama' matches it") == 0);
   CHECK(error_of("model.layers.2.mlp.up_proj.weight")
