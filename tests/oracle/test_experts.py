@@ -166,8 +166,8 @@ class Experts(unittest.TestCase):
 
     def test_errors(self):
         dense, _ = self.write(models.small_llama())
-        self.assert_error(CONFIG_ERROR, 'no tensor of the checkpoint matches any of 3 keys: "layers.*.mlp.experts"', dense, 2)
-        self.assert_error(CONFIG_ERROR, 'no tensor of the checkpoint matches any of 3 keys', dense, 1)
+        self.assert_error(CONFIG_ERROR, 'no tensor of the checkpoint matches any of . keys: "layers.*.mlp.experts"', dense, 2)
+        self.assert_error(CONFIG_ERROR, 'no tensor of the checkpoint matches any of . keys', dense, 1)
         self.assert_error(CONFIG_ERROR, 'replicate: no section "experts"', dense, 2,
                           "--tp-plan", "replicate")
         model, _ = self.write(mixture(models.mixtral, "mixtral", num_local_experts=8))
