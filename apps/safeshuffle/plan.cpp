@@ -96,15 +96,19 @@ Json prediction_json(const Prediction& prediction) {
 }
 
 constexpr std::size_t most_named = 4;
+constexpr std::uint64_t little = 100;  // one percent is not worth a line
 
-std::string whole_line(const std::vector<TpPlan::Whole>& whole) {
+std::string whole_line(const std::vector<TpPlan::Whole>& whole, std::uint64_t all_bytes) {
+  std::uint64_t bytes = 0;
+  for (const TpPlan::Whole& each : whole) bytes += each.bytes;
+  if (bytes <= all_bytes / little) return {};
   std::string line;
   for (const TpPlan::Whole& each : std::span(whole).first(std::min(whole.size(), most_named))) {
     line += fmt::format("{} {} {}", line.empty() ? "whole on every rank:" : ",",
                         format_size(each.bytes),
                         each.key.empty() ? "without a rule" : "by rule \"" + each.key + "\"");
   }
-  return line + (whole.size() > most_named ? ", ..." : "") + (whole.empty() ? "" : "\n");
+  return line + (whole.size() > most_named ? ", ...\n" : "\n");
 }
 
 Json whole_json(const std::vector<TpPlan::Whole>& whole) {
@@ -168,12 +172,13 @@ void print_table(const OnCluster& planned, const std::optional<Prediction>& pred
                format_size(rank.received_bytes), format_size(rank.kept_bytes),
                format_size(rank.peak_device_bytes)});
   }
-  print_result(fmt::format(
-      "{}\n{}{}{} of {} in {}; {} with a window of {}\n", table.text(),
-      placement_line(summarize(plan.catalog(), plan.targets())), whole_line(planned.whole),
-      count(plan.catalog().tensors().size(), "tensor"), format_size(plan.catalog().tensor_bytes()),
-      count(plan.catalog().files().size(), "file"), count(plan.waves(), "wave"),
-      format_binary_size(plan.window())));
+  print_result(fmt::format("{}\n{}{}{} of {} in {}; {} with a window of {}\n", table.text(),
+                           placement_line(summarize(plan.catalog(), plan.targets())),
+                           whole_line(planned.whole, plan.catalog().tensor_bytes()),
+                           count(plan.catalog().tensors().size(), "tensor"),
+                           format_size(plan.catalog().tensor_bytes()),
+                           count(plan.catalog().files().size(), "file"),
+                           count(plan.waves(), "wave"), format_binary_size(plan.window())));
   if (plan.replicas() != 1) {
     print_result(fmt::format("{} of {} each: rank r has shard r mod {}\n",
                              count(plan.replicas(), "replica"), count(plan.replica_size(), "rank"),

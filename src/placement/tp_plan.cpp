@@ -45,8 +45,8 @@ std::optional<placement::Document> built_in_for(const Quantities& quantities) {
 /// Why a config.json selects no built-in rules.
 std::string why_none(const Quantities& quantities, std::string_view config_json) {
   if (config_json.empty()) {
-    return "config.json, which selects the built-in rules, is missing or empty; copy the model's "
-           "config.json next to its files";
+    return "config.json, which selects the built-in rules, is missing or empty (copy the model's "
+           "next to its files)";
   }
   if (!quantities.model_type().empty()) {
     return "no built-in rules for model_type '" + quantities.model_type() +

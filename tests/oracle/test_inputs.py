@@ -337,7 +337,7 @@ class Refused(Inputs):
 
     def config_missing(self, d):
         (d / "config.json").unlink()
-        return CONFIG_ERROR, "config.json.* is missing or empty; copy the model's .*--tp-plan"
+        return CONFIG_ERROR, "config.json.* is missing or empty .copy the model's .*--tp-plan"
 
     def config_of_another_model(self, d):
         (d / "config.json").write_text('{"model_type": "bloom", "n_head": 4}', encoding="utf-8")

@@ -385,8 +385,8 @@ TEST_CASE("a config.json that gives no model type says why", "[placement]") {
     return failure<ConfigError>([&] { TpPlan::automatic(config); }).cause;
   };
   CHECK(
-      cause("").starts_with("config.json, which selects the built-in rules, is missing or empty; "
-                            "copy the model's config.json next to its files; pass a rule file"));
+      cause("").starts_with("config.json, which selects the built-in rules, is missing or empty "
+                            "(copy the model's next to its files); pass a rule file"));
   CHECK(cause("{}").starts_with("config.json has no model_type; pass a rule file"));
   CHECK(cause(R"({"model_type": "own"})")
             .starts_with("no built-in rules for model_type 'own' ('safeshuffle models' lists"));
