@@ -32,25 +32,30 @@ class Capture(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.sources, self.boxes, self.computed = {}, {}, set()
+        self.sources, self.boxes, self.computed = {}, {}, {}
 
     def source(self, name, shape, dtype):
         tensor = torch.empty(shape, dtype=dtype, device="meta")
         self.sources[tensor.untyped_storage()._cdata] = name, tensor
         return tensor
 
-    def name_of(self, value):
+    def name_of(self, value, tensors):
         is_source = isinstance(value, torch.Tensor) and value.is_meta
-        return self.sources.get(value.untyped_storage()._cdata, (None,))[0] if is_source else None
+        return tensors.get(value.untyped_storage()._cdata, (None,))[0] if is_source else None
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func is torch.ops.aten.copy_.default and self.name_of(args[1]):
+        if func is torch.ops.aten.copy_.default and self.name_of(args[1], self.computed):
+            return args[0]
+        if func is torch.ops.aten.copy_.default and self.name_of(args[1], self.sources):
             view = args[1]
-            self.boxes.setdefault(self.name_of(view), []).append([view.storage_offset(), list(view.shape), list(view.stride())])
+            name = self.name_of(view, self.sources)
+            self.boxes.setdefault(name, []).append([view.storage_offset(), list(view.shape), list(view.stride())])
             return args[0]
         result = func(*args, **(kwargs or {}))
-        if not func.is_view and self.name_of(result) is None:
-            self.computed |= {name for name in map(self.name_of, tree_flatten(args)[0]) if name}
+        for value in tree_flatten(args)[0]:
+            name = self.name_of(value, self.sources | self.computed)
+            if name and isinstance(result, torch.Tensor) and self.name_of(result, self.sources) is None:
+                self.computed[result.untyped_storage()._cdata] = name, result
         return result
 
 
@@ -85,10 +90,13 @@ def boxes_of(config, directory, world, rank):
     config.compilation_config.static_forward_context.clear()
     with set_default_torch_dtype(config.model_config.dtype), torch.device("cpu"):
         model = initialize_model(config)
+        if type(model).__name__.startswith("Transformers"):
+            raise ValueError("vLLM has no model of its own")
         capture = Capture()
         with capture:
             model.load_weights(stored(directory, capture))
-    return {name: [] for name in capture.computed} | capture.boxes  # of what is computed on, nothing is known
+    computed = {name for name, _ in capture.computed.values()}
+    return {name: views for name, views in capture.boxes.items() if name not in computed}
 
 
 def check(directory, worlds):
