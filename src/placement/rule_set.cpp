@@ -192,7 +192,11 @@ class Builder {
   void add_entry(const JsonObject& entry) {
     if (!entry.has("where")) return add_rule(entry, parser_.parse_entry(entry), {});
     const JsonObject where(*entry.find("where"), entry.path("where"), document_);
-    for (const std::size_t layer : parser_.parse_layers(where)) {
+    const std::vector<std::size_t> layers = parser_.parse_layers(where);
+    if (layers.empty() && !entry.flag("optional", false)) {
+      entry.fail("where", "config.json has no such layer");
+    }
+    for (const std::size_t layer : layers) {
       const Quantities of_layer = quantities_.at_layer(layer);
       add_rule(entry, RuleParser(of_layer, uneven_).parse_entry(entry), std::to_string(layer));
     }

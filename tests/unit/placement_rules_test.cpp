@@ -290,6 +290,9 @@ TEST_CASE("a rule may be for some layers only, with their own counts", "[placeme
   CHECK(contains(works("layers.1.k.weight"), "4 units, does not"));
   CHECK(contains(works("layers.2.k.weight"), "6 units, does not"));
   CHECK(contains(works("layers.3.v.weight"), "2 units, does not"));
+  CHECK(contains(config_error(R"({"rules": [
+      {"match": "layers.*.k", "where": {"kinds": "full"}, "style": "colwise"}]})"),
+                 "\"rules[0].where\": config.json has no such layer"));
 }
 
 TEST_CASE("an optional rule without its count is an error only where it applies", "[placement]") {
