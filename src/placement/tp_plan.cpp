@@ -106,14 +106,18 @@ bool is_of_unknown_form(const RuleSet& rules, const TensorInfo& tensor) {
   return rules.quantisation.is_given || placement::has_quantised_name(tensor);
 }
 
-[[noreturn]] void fail_unknown_form(const placement::Key& key, const TensorInfo& tensor) {
+[[noreturn]] void fail_unknown_form(const placement::Key& key, const std::string& method,
+                                    const TensorInfo& tensor) {
+  const std::string stored = method.empty() ? "a method of quantisation stores it, that"
+                                            : "it is of the quantisation '" + method + "', that";
   throw PlanError(ErrorRecord{
       .tensor = tensor.name,
       .cause = "\"" + key.name +
-               "\" splits weights and biases, and does not say how this tensor is laid out; if the "
-               "checkpoint is quantised, its method is not supported: pass \"replicate\" as "
-               "tp_plan (--tp-plan), or a rule file with a key that ends in the tensor's own name "
-               "for each kind of tensor"});
+               "\" splits weights and biases, and does not say how this tensor is laid out; if " +
+               stored +
+               " is not supported ('safeshuffle models'): pass \"replicate\" as tp_plan "
+               "(--tp-plan), or a rule file with a key that ends in the tensor's own name for each "
+               "kind of tensor"});
 }
 
 /// A key for a module also covers what a quantisation method stores there, which lies otherwise. A
@@ -127,7 +131,7 @@ Placement apply_cut(const RuleSet& rules, std::size_t index, const TensorInfo& t
   const bool is_unknown = is_of_unknown_form(rules, tensor);
   if (world > 1 && (is_quantised || is_unknown) &&
       !rules.matcher.below(key.name, tensor.name).empty()) {
-    if (!is_quantised) fail_unknown_form(key, tensor);
+    if (!is_quantised) fail_unknown_form(key, rules.quantisation.method, tensor);
     return placement::apply(cut, tensor, layers.form_of(tensor), world);
   }
   Placement placement = placement::apply(rule, tensor, {}, world);
