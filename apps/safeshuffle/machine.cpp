@@ -133,7 +133,9 @@ OnCluster plan_on_cluster(const std::vector<std::string>& paths, std::uint32_t w
   auto targets = select_targets(checkpoint, rules, load, world);
   std::vector<std::string> warnings = open_warnings(checkpoint, rules, load, world);
   std::vector<TpPlan::Whole> whole;
-  if (world > 1 && !checkpoint.sharded_state) whole = rules.whole(checkpoint.catalog);
+  if (world > 1 && !checkpoint.sharded_state) {
+    whole = rules.whole(checkpoint.catalog, targets);
+  }
   Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), world,
                         planning_for(load.plan, site));
   std::ranges::move(plan.warnings(), std::back_inserter(warnings));

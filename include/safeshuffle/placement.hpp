@@ -17,6 +17,8 @@
 
 namespace safeshuffle {
 
+struct Target;
+
 namespace placement {
 struct RuleSet;
 }
@@ -148,14 +150,14 @@ class TpPlan {
   /// of what each of several ranks holds.
   std::vector<std::string> warnings(const Catalog& catalog, std::uint32_t world) const;
 
-  /// Bytes of a catalog's tensors that every rank gets whole, because of one key of the rules.
+  /// Stored bytes of replicated tensors for which the same key of the rules decided.
   struct Whole {
     std::string key;  ///< as in the rules; empty: no key matches
     std::uint64_t bytes = 0;
   };
 
-  /// By key, most bytes first.
-  std::vector<Whole> whole(const Catalog& catalog) const;
+  /// Why some of the targets that these rules made of a catalog are replicated; most bytes first.
+  std::vector<Whole> whole(const Catalog& catalog, const std::vector<Target>& targets) const;
 
   /// Whether each tensor of a catalog, in its order, belongs to a stage of a pipeline. Those that
   /// are not `selected` (as for `place_all`) do not, whatever the rules say. The embedding, or an

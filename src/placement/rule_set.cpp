@@ -282,12 +282,11 @@ RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities, bo
 /// The rules of the built-in file that a file extends.
 RuleSet parse_base(const JsonObject& file, const Quantities& quantities, bool uneven) {
   const std::string name = file.text("extends");
-  for (const BuiltIn& rules : built_in_rules()) {
-    if (rules.name != name) continue;
-    const json root = parse_strict(rules.document);
-    return parse_rule_file({root, "", rules.document}, quantities, uneven);
-  }
-  file.fail("extends", "no built-in rules '" + name + "'; 'safeshuffle models' lists them");
+  const auto base = built_in_document(name);
+  if (!base)
+    file.fail("extends", "no built-in rules '" + name + "'; 'safeshuffle models' lists them");
+  const json root = parse_strict(*base);
+  return parse_rule_file({root, "", *base}, quantities, uneven);
 }
 
 RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities,

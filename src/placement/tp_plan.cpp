@@ -11,6 +11,7 @@
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
+#include "safeshuffle/target.hpp"
 
 #include "core/text.hpp"
 #include "format/foreign_content.hpp"
@@ -221,8 +222,9 @@ TpPlan TpPlan::automatic(std::string_view config_json) {
 
 TpPlan TpPlan::automatic(std::string_view config_json, const Catalog& catalog) {
   const Quantities quantities(config_json);
-  if (built_in_for(quantities)) return automatic(config_json);
-  RuleSet rules = infer(quantities, config_json, catalog);
+  const auto document = built_in_for(quantities);
+  RuleSet rules = document ? placement::parse_rules(*document, quantities)
+                           : infer(quantities, config_json, catalog);
   rules.built_in = true;
   return TpPlan(std::make_shared<const Rules>(Rules{std::move(rules)}));
 }
@@ -291,14 +293,15 @@ std::vector<std::string> TpPlan::warnings(const Catalog& catalog, std::uint32_t 
   return warnings;
 }
 
-std::vector<TpPlan::Whole> TpPlan::whole(const Catalog& catalog) const {
+std::vector<TpPlan::Whole> TpPlan::whole(const Catalog& catalog,
+                                         const std::vector<Target>& targets) const {
   std::vector<bool> covering(rules_->rules.size());
   std::map<std::string, std::uint64_t> bytes;
-  for (const TensorInfo& tensor : catalog.tensors()) {
+  for (const Target& target : targets) {
+    if (target.placement.kind != Placement::Kind::replicated) continue;
+    const TensorInfo& tensor = catalog.tensors()[target.tensor];
     const Choice choice = placement::find_rule(*rules_, tensor.name, covering);
-    const auto* keep = choice ? std::get_if<placement::Keep>(&rules_->rules[*choice]) : nullptr;
-    if (keep != nullptr && keep->kind != Placement::Kind::replicated) continue;
-    if (!choice || keep != nullptr) bytes[choice ? rules_->keys[*choice].name : ""] += tensor.bytes;
+    bytes[choice ? rules_->keys[*choice].name : ""] += tensor.bytes;
   }
   std::vector<Whole> whole;
   for (const auto& [key, total] : bytes) whole.push_back({key, total});

@@ -80,14 +80,24 @@ void check(const Placement& placement, const TensorInfo& tensor, const json& rec
   CHECK((kept(placement, tensor, world) == recorded(record, world)));
 }
 
-}  // namespace
-
-TEST_CASE("every model type is cut as it was when compared with others", "[placement]") {
+/// Calls `visit(record, catalog, rules)` for every recorded model.
+template <class Visit>
+void for_each_model(const Visit& visit) {
   const json all = records();
   for (const auto& [type, record] : all.items()) {
     CAPTURE(type);
-    const Catalog catalog = catalog_of(record);
-    const TpPlan plan = TpPlan::automatic(record.at("config").dump());
+    visit(record, catalog_of(record), TpPlan::automatic(record.at("config").dump()));
+  }
+}
+
+bool is_of_experts(const TensorInfo& tensor) {
+  return tensor.name.find(".experts.") != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("every model type is cut as it was when compared with others", "[placement]") {
+  for_each_model([](const json& record, const Catalog& catalog, const TpPlan& plan) {
     for (const std::uint32_t world : {2U, 4U, 8U}) {
       if (record.value("refused", json::object()).contains(std::to_string(world))) {
         CHECK_THROWS_AS(plan.place_all(catalog, world), PlanError);
@@ -100,43 +110,31 @@ TEST_CASE("every model type is cut as it was when compared with others", "[place
       }
       CHECK(plan.warnings(catalog, world).empty());
     }
-  }
+  });
 }
 
 TEST_CASE("every layer, and all beside them, belongs to a pipeline stage", "[placement]") {
-  const json all = records();
-  for (const auto& [type, record] : all.items()) {
-    CAPTURE(type);
-    const Catalog catalog = catalog_of(record);
-    const TpPlan plan = TpPlan::automatic(record.at("config").dump());
+  for_each_model([](const json&, const Catalog& catalog, const TpPlan& plan) {
     const auto& pipeline = plan.rules().pipeline;
-    if (!pipeline || !pipeline->layers) continue;
+    if (!pipeline || !pipeline->layers) return;
     const std::vector<bool> first = plan.in_stage(catalog, {0, 2});
     const std::vector<bool> last = plan.in_stage(catalog, {1, 2});
     for (std::size_t i = 0; i < first.size(); ++i) CHECK((first[i] || last[i]));
-  }
+  });
 }
 
 TEST_CASE("whole experts can be dealt to the ranks", "[placement]") {
-  const json all = records();
-  for (const auto& [type, record] : all.items()) {
-    CAPTURE(type);
-    const Catalog catalog = catalog_of(record);
-    const TpPlan plan = TpPlan::automatic(record.at("config").dump());
-    const bool has_experts = std::ranges::any_of(catalog.tensors(), [](const TensorInfo& tensor) {
-      return tensor.name.find(".experts.") != std::string::npos;
-    });
-    if (!has_experts) continue;
+  for_each_model([](const json& record, const Catalog& catalog, const TpPlan& plan) {
+    if (std::ranges::none_of(catalog.tensors(), is_of_experts)) return;
     const std::vector<Placement> placements = plan.deal_experts().place_all(catalog, 2);
+    if (record.at("config").contains("quantization_config")) return;  // has scalars
     for (std::size_t i = 0; i < placements.size(); ++i) {
       const TensorInfo& tensor = catalog.tensors()[i];
+      if (!is_of_experts(tensor) || tensor.name.ends_with("e_score_correction_bias")) continue;
       CAPTURE(tensor.name);
-      if (tensor.name.find(".experts.") == std::string::npos) continue;
-      if (tensor.name.ends_with("e_score_correction_bias")) continue;
       const bool is_one = tensor.name.find(".experts.0.") != std::string::npos;
-      if (tensor.shape.empty() || record.at("config").contains("quantization_config")) continue;
       CHECK(placements[i].kind == (is_one ? Placement::Kind::single : Placement::Kind::sharded));
       if (!is_one) CHECK(placements[i].split.axis == 0);
     }
-  }
+  });
 }

@@ -4,6 +4,7 @@
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
 #include "safeshuffle/plan.hpp"
+#include "safeshuffle/target.hpp"
 
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
@@ -404,8 +405,24 @@ bool tells(const std::string& text, const std::string& part) {
 
 Catalog catalog_of(const std::vector<std::string>& names) {
   std::vector<TensorInfo> tensors;
-  for (const std::string& name : names) tensors.push_back(tensor(name, {8, 8}));
+  for (const std::string& name : names) {
+    tensors.push_back(tensor(name, {8, 8}));
+    tensors.back().bytes = 128;
+  }
   return Catalog({{}}, tensors);
+}
+
+TEST_CASE("rules say why targets are replicated, and nothing of what is left out", "[placement]") {
+  const Catalog catalog = catalog_of({"model.embed_tokens.weight", "visual.a.weight",
+                                      "visual.b.weight", "other.weight", "visual.c.weight"});
+  const TpPlan plan = TpPlan::automatic(
+      R"({"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2})");
+  const std::vector<bool> selected{true, true, true, true, false};
+  const auto whole = plan.whole(catalog, stored_targets(plan.place_all(catalog, 2, selected)));
+  REQUIRE(whole.size() == 2);
+  const std::uint64_t each = catalog.tensors()[0].bytes;
+  CHECK((whole[0].key == "visual" && whole[0].bytes == 2 * each));
+  CHECK((whole[1].key.empty() && whole[1].bytes == each));
 }
 
 TEST_CASE("an unknown type is loaded by the rules that know all its names", "[placement]") {
