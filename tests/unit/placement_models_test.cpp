@@ -418,11 +418,11 @@ TEST_CASE("rules say why targets are replicated, and nothing of what is left out
   const TpPlan plan = TpPlan::automatic(
       R"({"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2})");
   const std::vector<bool> selected{true, true, true, true, false};
-  const auto whole = plan.whole(catalog, stored_targets(plan.place_all(catalog, 2, selected)));
-  REQUIRE(whole.size() == 2);
+  const auto replicated = plan.whole(catalog, stored_targets(plan.place_all(catalog, 2, selected)));
+  REQUIRE(replicated.size() == 2);
   const std::uint64_t each = catalog.tensors()[0].bytes;
-  CHECK((whole[0].key == "visual" && whole[0].bytes == 2 * each));
-  CHECK((whole[1].key.empty() && whole[1].bytes == each));
+  CHECK((replicated[0].key == "visual" && replicated[0].bytes == 2 * each));
+  CHECK((replicated[1].key.empty() && replicated[1].bytes == each));
 }
 
 TEST_CASE("an unknown type is loaded by the rules that know all its names", "[placement]") {
