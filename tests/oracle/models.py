@@ -1,14 +1,18 @@
-"""The architectures with built-in rules: every tensor's name, its shape, and what a rank keeps of it as
-vLLM cuts it, written down from vLLM's layers and not from the rules under test."""
+"""Models: every tensor's name, its shape, and what a rank keeps of it. Some families as vLLM cuts them, written down
+from its layers and not from the rules under test; and what scripts/check-models recorded when it compared every type
+with transformers and vLLM."""
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable, Optional
 
 import numpy as np
 
 import checkpoint
 from placement import shard_along
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # (rank, world) → pairs (begin, end) along the cut axis.
 Cut = Callable[[int, int], list]
@@ -27,6 +31,7 @@ class Model:
     name: str
     config: dict
     weights: dict  # name: Weight
+    refused: tuple = ()  # numbers of ranks
 
 
 def shard(tensor, weight, rank, world):
@@ -57,10 +62,6 @@ def kv_heads(heads, head, start=0):
         return [(mine, mine + head)]
 
     return cut
-
-
-def fused(*cuts):
-    return lambda rank, world: [interval for cut in cuts for interval in cut(rank, world)]
 
 
 def column(shape, cut, bias=False):
@@ -134,19 +135,6 @@ def llama(c):
     return _decoder(c, {**_attention(c), **_gated_mlp(c)})
 
 
-def qwen2(c):
-    return _decoder(c, {**_attention(c, bias=True), **_gated_mlp(c)})
-
-
-def qwen3(c):
-    norms = {f"self_attn.{name}_norm": norm(c["head_dim"]) for name in "qk"}
-    return _decoder(c, {**_attention(c), **norms, **_gated_mlp(c)})
-
-
-def gemma(c):
-    return llama(c)
-
-
 def _mixture(module, c, experts, wide, gate, up, down):
     """A router, and numbered experts with these names of projections."""
     hidden = c["hidden_size"]
@@ -189,23 +177,6 @@ def qwen3_moe(c):
         weights = {n: w for n, w in weights.items() if not n.startswith(prefix + "mlp.")}
         weights.update(named(prefix, _gated_mlp(c)))
     return weights
-
-
-def phi3(c):
-    hidden, wide = c["hidden_size"], c["intermediate_size"]
-    heads, kv = c["num_attention_heads"], c["num_key_value_heads"]
-    head = hidden // heads
-    qkv = fused(
-        even(heads, head),
-        kv_heads(kv, head, heads * head),
-        kv_heads(kv, head, (heads + kv) * head),
-    )
-    return _decoder(c, {
-        "self_attn.qkv_proj": column(((heads + 2 * kv) * head, hidden), qkv),
-        "self_attn.o_proj": row((hidden, heads * head), even(heads, head)),
-        "mlp.gate_up_proj": column((2 * wide, hidden), fused(even(wide), even(wide, 1, wide))),
-        "mlp.down_proj": row((hidden, wide), even(wide)),
-    })  # fmt: skip
 
 
 def falcon(c):
@@ -264,39 +235,14 @@ def bloom(c):
     return stack("h.", c["n_layer"], modules, named("", ends))
 
 
-def gpt_neox(c):
-    hidden, wide, heads = c["hidden_size"], c["intermediate_size"], c["num_attention_heads"]
-    modules = {
-        "input_layernorm": norm(hidden, True),
-        "post_attention_layernorm": norm(hidden, True),
-        "attention.query_key_value": _fused_heads(hidden, heads),
-        "attention.dense": row((hidden, hidden), even(heads, hidden // heads), True),
-        "attention": {"bias": Weight((1, 1, 16, 16)), "masked_bias": Weight(())},
-        "attention.rotary_emb": {"inv_freq": Weight((hidden // heads // 2,))},
-        "mlp.dense_h_to_4h": column((wide, hidden), even(wide), True),
-        "mlp.dense_4h_to_h": row((hidden, wide), even(wide), True),
-    }
-    ends = {
-        "gpt_neox.embed_in": vocabulary(c["vocab_size"], hidden),
-        "gpt_neox.final_layer_norm": norm(hidden, True),
-        "embed_out": vocabulary(c["vocab_size"], hidden),
-    }
-    return stack("gpt_neox.layers.", c["num_hidden_layers"], modules, named("", ends))
-
-
 _SMALL = {
     "hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "num_hidden_layers": 2,
     "intermediate_size": 80, "vocab_size": 96,
-}  # fmt: skip
-_QWEN_MOE = {
-    "num_experts": 4, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48,
 }  # fmt: skip
 _FALCON = {
     "model_type": "falcon", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2,
     "vocab_size": 96, "bias": False,
 }  # fmt: skip
-
-
 _DTYPES = ("BF16", "F32", "U8")
 
 
@@ -306,6 +252,19 @@ def _model(build, **config):
 
 def small_llama(layers=2):
     return _model(llama, **{**_SMALL, "model_type": "llama", "num_hidden_layers": layers})
+
+
+def small_models():
+    """With two KV heads, so that four ranks share them."""
+    return [
+        small_llama(),
+        _model(llama, **{**_SMALL, "model_type": "qwen3", "tie_word_embeddings": True}),
+        _model(mixtral, **{**_SMALL, "model_type": "mixtral", "num_local_experts": 4}),
+        _model(falcon, **{**_FALCON, "new_decoder_architecture": True, "multi_query": True,
+                          "num_kv_heads": 2}),
+        _model(bloom, model_type="bloom", n_embed=64, num_attention_heads=8, n_layer=2,
+               vocab_size=96),
+    ]  # fmt: skip
 
 
 def write(directory, model):
@@ -326,102 +285,40 @@ def write(directory, model):
     return tensors
 
 
-# By quantisation: what config.json says of it; every tensor of a linear layer by dtype, and what its axes
-# count: so many of the layer's outputs or inputs for an element. None: the tensor does not follow the layer.
-_OUT, _IN = (("out", 1), ("in", 1))
-_GROUP = 32
-_QUANTISED = [
-    ({"quant_method": "gptq", "bits": 4, "group_size": _GROUP}, {
-        "qweight": ("I32", ("in", 8), _OUT), "qzeros": ("I32", ("in", _GROUP), ("out", 8)),
-        "scales": ("F16", ("in", _GROUP), _OUT), "g_idx": ("I32", _IN)}),
-    ({"quant_method": "gptq", "bits": 4, "group_size": _GROUP, "desc_act": True}, {
-        "qweight": ("I32", ("in", 8), _OUT), "qzeros": ("I32", (None, 8), ("out", 8)),
-        "scales": ("F16", (None, 8), _OUT), "g_idx": ("I32", _IN)}),
-    ({"quant_method": "awq", "bits": 4, "group_size": _GROUP}, {
-        "qweight": ("I32", _IN, ("out", 8)), "qzeros": ("I32", ("in", _GROUP), ("out", 8)),
-        "scales": ("F16", ("in", _GROUP), _OUT)}),
-    ({"quant_method": "compressed-tensors"}, {
-        "weight_packed": ("I32", _OUT, ("in", 8)), "weight_scale": ("BF16", _OUT, ("in", _GROUP)),
-        "weight_zero_point": ("I32", ("out", 8), ("in", _GROUP)), "weight_shape": ("I64", (None, 2))}),
-    ({"quant_method": "compressed-tensors"}, {
-        "weight": ("F8_E4M3", _OUT, _IN), "weight_scale": ("BF16", _OUT, (None, 1))}),
-    ({"quant_method": "fp8"}, {
-        "weight": ("F8_E4M3", _OUT, _IN), "weight_scale": ("F32",), "input_scale": ("F32", (None, 1))}),
-    ({"quant_method": "fp8", "weight_block_size": [_GROUP, _GROUP]}, {
-        "weight": ("F8_E4M3", _OUT, _IN), "weight_scale_inv": ("F32", ("out", _GROUP), ("in", _GROUP))}),
-    ({"quant_method": "modelopt"}, {
-        "weight": ("U8", _OUT, ("in", 2)), "weight_scale": ("F8_E4M3", _OUT, ("in", 16)),
-        "weight_scale_2": ("F32",), "input_scale": ("F32",)}),
-]  # fmt: skip
+def _recorded_cut(extent, parts):
+    """`parts`: by number of ranks, in how many equal units the axis is cut, or each rank's [begin, length]."""
+
+    def cut(rank, world):
+        kept = parts.get(str(world), world)
+        if isinstance(kept, int):
+            unit, mine = extent // kept, rank * kept // world
+            return [(mine * unit, (mine + 1) * unit)]
+        return [(begin, begin + length) for begin, length in kept[rank]]
+
+    return cut
 
 
-def _divided(cut, by):
-    def divided(rank, world):
-        pairs = cut(rank, world)
-        assert all(begin % by == 0 and end % by == 0 for begin, end in pairs)
-        return [(begin // by, end // by) for begin, end in pairs]
-
-    return divided
+def _recorded_weight(dtype, shape, axis=None, parts=None):
+    """As tests/unit/models_test.cpp describes a record."""
+    if axis is None:
+        return Weight(tuple(shape), dtype=dtype)
+    return Weight(tuple(shape), axis, _recorded_cut(shape[axis], parts or {}), dtype)
 
 
-def _stored(weight, dtype, axes):
-    """A tensor of a quantised layer, by the weight that the layer would have."""
-    extents = {"out": weight.shape[0], "in": weight.shape[1]}
-    shape = tuple(by if of is None else extents[of] // by for of, by in axes)
-    for axis, (of, by) in enumerate(axes):
-        if of == ("out", "in")[weight.axis] and weight.cut is not None:
-            return Weight(shape, axis, _divided(weight.cut, by), dtype)
-    return Weight(shape, dtype=dtype)
+def _recorded(name, record):
+    quantised = "quantization_config" in record["config"]
+    dtypes = record.get("dtypes", {})
+    weights = {
+        tensor: _recorded_weight(dtypes.get(tensor, "F32" if quantised else None), *box)
+        for tensor, box in record["tensors"].items()
+    }
+    return Model(name, record["config"], weights, tuple(map(int, record.get("refused", {}))))
 
 
-def _quantised(model, method, layout):
-    """The same model with its linear layers quantised."""
-    weights = {}
-    for name, weight in model.weights.items():
-        module, _, kind = name.rpartition(".")
-        if kind == "weight" and module.endswith("_proj"):
-            for leaf, (dtype, *axes) in layout.items():
-                weights[f"{module}.{leaf}"] = _stored(weight, dtype, axes)
-        else:
-            weights[name] = weight
-    return Model(f"{model.name}, {method}", {**model.config, "quantization_config": method}, weights)
-
-
-def small_quantised():
-    sizes = {"hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 8, "head_dim": 32}
-    mixture = {"num_experts": 2, "moe_intermediate_size": 256}
-    models = []
-    for i, (method, layout) in enumerate(_QUANTISED):
-        config = {**_SMALL, **sizes, "num_hidden_layers": 1}
-        if i % 2 == 0:
-            model = _model(qwen3_moe, **{**config, **mixture, "model_type": "qwen3_moe"})
-        else:
-            model = _model(llama, **{**config, "model_type": "llama"})
-        models.append(_quantised(model, method, layout))
-    return models
-
-
-def small_models():
-    """One of every architecture, with two KV heads (so that four ranks share them) where it can."""
-    old = {**_FALCON, "new_decoder_architecture": False}
-    return [
-        small_llama(),
-        _model(llama, **{**_SMALL, "model_type": "mistral", "num_key_value_heads": 4}),
-        _model(qwen2, **{**_SMALL, "model_type": "qwen2", "tie_word_embeddings": True}),
-        _model(qwen3, **{**_SMALL, "model_type": "qwen3", "head_dim": 16}),
-        _model(gemma, **{**_SMALL, "model_type": "gemma", "num_key_value_heads": 1,
-                         "head_dim": 16, "tie_word_embeddings": True}),
-        _model(mixtral, **{**_SMALL, "model_type": "mixtral", "num_local_experts": 4}),
-        _model(qwen2_moe, **{**_SMALL, **_QWEN_MOE, "model_type": "qwen2_moe"}),
-        _model(qwen3_moe, **{**_SMALL, **_QWEN_MOE, "model_type": "qwen3_moe", "head_dim": 16,
-                             "mlp_only_layers": [1]}),
-        _model(phi3, **{**_SMALL, "model_type": "phi3"}),
-        _model(falcon, **{**_FALCON, "new_decoder_architecture": True, "multi_query": True,
-                          "num_kv_heads": 2}),
-        # The first generation ignores num_kv_heads, which published files have all the same.
-        _model(falcon, **{**old, "multi_query": True, "num_kv_heads": 8}),
-        _model(falcon, **{**old, "multi_query": False, "bias": True}),
-        _model(bloom, model_type="bloom", n_embed=64, num_attention_heads=8, n_layer=2,
-               vocab_size=96),
-        _model(gpt_neox, **{**_SMALL, "model_type": "gpt_neox"}),
-    ]  # fmt: skip
+def recorded_models():
+    """The first type of every file of rules, and all that are quantised."""
+    records = json.loads((ROOT / "tests/unit/models.json").read_text(encoding="utf-8"))
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(ROOT.glob("configs/tp/*.json"))]
+    types = [next((t for t in rules["model_types"] if t in records), None) for rules in files]
+    quantised = [name for name, record in records.items() if "quantization_config" in record["config"]]
+    return [_recorded(name, records[name]) for name in [*filter(None, types), *quantised]]
