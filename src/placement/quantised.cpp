@@ -51,15 +51,17 @@ constexpr std::array upright{
     Stored{"input_scale_ub", {}},
 };
 
-constexpr std::array<std::string_view, 3> methods_transposed{"gptq", "awq", "auto-round"};
-constexpr std::array<std::string_view, 4> methods_upright{"compressed-tensors", "fp8", "fbgemm_fp8",
-                                                          "modelopt"};
+constexpr std::array<std::string_view, 6> methods_transposed{
+    "gptq", "gptq_marlin", "awq", "awq_marlin", "auto-round", "inc"};
+constexpr std::array<std::string_view, 5> methods_upright{"compressed-tensors", "fp8", "fbgemm_fp8",
+                                                          "modelopt", "modelopt_fp4"};
 
-/// Of methods that are not supported: bitsandbytes, HQQ, EETQ, AQLM, ExLlamaV2, SqueezeLLM.
-constexpr std::array<std::string_view, 15> unsupported{
+/// Of methods that are not supported: bitsandbytes, HQQ, EETQ, AQLM, ExLlamaV2, SqueezeLLM, MLX.
+constexpr std::array<std::string_view, 16> unsupported{
     "absmax",        "quant_map", "nested_absmax", "nested_quant_map", "SCB",
     "weight_format", "W_q",       "W_s",           "weight_scales",    "codes",
-    "codebooks",     "q_weight",  "q_scale",       "q_groups",         "lookup_table"};
+    "codebooks",     "q_weight",  "q_scale",       "q_groups",         "lookup_table",
+    "biases"};
 
 constexpr std::uint64_t block_of_deepseek = 128;
 constexpr std::uint64_t word = 32;  // bits of what values are packed into
@@ -101,6 +103,28 @@ std::uint64_t positive(const json& value) {
   return value.is_number_unsigned() ? value.get<std::uint64_t>() : 0;
 }
 
+std::array<std::uint64_t, 2> parse_block(const json& value) {
+  if (!value.is_array() || value.size() != 2) return {};
+  return {positive(value[0]), positive(value[1])};
+}
+
+/// Whether what is said of some layers says this, too.
+bool gives_order(const json& layers) {
+  return layers.is_object() && layers.contains("desc_act");
+}
+
+/// Of compressed-tensors, where a group of layers has one; else `otherwise`.
+std::array<std::uint64_t, 2> block_of_groups(const json& groups,
+                                             std::array<std::uint64_t, 2> otherwise) {
+  for (const json& group : groups) {
+    const json weights = group.is_object() ? group.value("weights", json()) : json();
+    if (weights.is_object() && weights.contains("block_structure")) {
+      return parse_block(weights["block_structure"]);
+    }
+  }
+  return otherwise;
+}
+
 }  // namespace
 
 Quantisation parse_quantisation(const Quantities& quantities) {
@@ -108,14 +132,19 @@ Quantisation parse_quantisation(const Quantities& quantities) {
   const json* section = quantities.section("quantization_config");
   if (section == nullptr) return result;
   result.is_given = true;
+  bool bits_vary = false;
   for (const auto& [name, value] : section->items()) {
     if (name == "quant_method" && value.is_string()) result.method = value.get<std::string>();
     if (name == "bits") result.bits = positive(value);
     if (name == "desc_act") result.permuted = value == true;
-    if (name == "weight_block_size" && value.size() == result.block.size() && value.is_array()) {
-      result.block = {positive(value[0]), positive(value[1])};
+    if (name == "weight_block_size") result.block = parse_block(value);
+    if (name == "config_groups") result.block = block_of_groups(value, result.block);
+    if ((name == "dynamic" || name == "extra_config") && !value.empty()) {
+      bits_vary = true;
+      result.order_varies |= std::ranges::any_of(value, gives_order);
     }
   }
+  if (bits_vary) result.bits = 0;
   return result;
 }
 
@@ -140,6 +169,8 @@ QuantisedLayers::QuantisedLayers(const Catalog& catalog, Quantisation quantisati
     if (kind == nullptr || kind->leaf == "weight") continue;
     Layer& layer = layers_[layer_of(tensor)];
     layer.has_order |= kind->leaf == "weight_g_idx";
+    layer.may_have_order |= kind->leaf == "g_idx";
+    layer.has_words |= kind->leaf == "qweight";
   }
   if (layers_.empty()) return;
   for (const TensorInfo& tensor : catalog.tensors()) {
@@ -168,6 +199,10 @@ StoredForm QuantisedLayers::form_of(const TensorInfo& tensor) const {
   check_method(tensor);
   const Stored& kind = *kind_of(tensor);
   const Layer& layer = layers_.find(layer_of(tensor))->second;
+  if (contains(transposed, kind.leaf, &Stored::leaf) && !layer.has_words) {
+    fail(tensor, "its layer has no \"qweight\" of GPTQ or AWQ: it is quantised by a method that is "
+                 "not supported");
+  }
   StoredForm form{{layer.extents[out], layer.extents[in]}, {}};
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     const auto of_layer = i < kind.axes.size() ? kind.axes[i] : std::nullopt;
@@ -187,6 +222,7 @@ StoredAxis QuantisedLayers::axis_of(const TensorInfo& tensor, std::size_t axis,
   const std::uint64_t whole = layer.extents[of_layer];
   if (extent == whole) return {of_layer};
   if (kind.by_group && of_layer == in && (quantisation_.permuted || layer.has_order)) return {};
+  if (kind.by_group && of_layer == in && layer.may_have_order && extent > 1) check_order(tensor);
   std::uint64_t block = kind.by_group ? quantisation_.block[of_layer] : 0;
   const bool fits_deepseek = core::ceil_div(whole, block_of_deepseek) == extent;
   if (block == 0 && kind.leaf == "weight_scale_inv" && fits_deepseek) block = block_of_deepseek;
@@ -212,6 +248,16 @@ StoredAxis QuantisedLayers::axis_of(const TensorInfo& tensor, std::size_t axis,
              " outputs, but config.json says \"bits\": " + std::to_string(quantisation_.bits));
   }
   return result;
+}
+
+void QuantisedLayers::check_order(const TensorInfo& tensor) const {
+  if (quantisation_.is_given && !quantisation_.order_varies) return;
+  fail(tensor,
+       quantisation_.is_given
+           ? "whether it is cut depends on \"desc_act\", which \"dynamic\" in the "
+             "\"quantization_config\" of config.json gives for some layers only"
+           : "whether it is cut depends on \"desc_act\", and config.json has no "
+             "\"quantization_config\"; put there what quantize_config.json has");
 }
 
 void QuantisedLayers::check_method(const TensorInfo& tensor) const {

@@ -26,9 +26,11 @@ namespace safeshuffle::placement {
 struct Quantisation {
   bool is_given = false;  ///< there is such a section
   std::string method;
-  std::array<std::uint64_t, 2> block{};  ///< `weight_block_size`, out × in; 0: not in blocks
+  /// `weight_block_size` or `block_structure`, out × in; 0: not in blocks
+  std::array<std::uint64_t, 2> block{};
   std::uint64_t bits = 0;                ///< 0: not given
   bool permuted = false;                 ///< `desc_act`: inputs belong to groups in any order
+  bool order_varies = false;             ///< some layers have a `desc_act` of their own
 };
 
 Quantisation parse_quantisation(const Quantities& quantities);
@@ -75,11 +77,14 @@ class QuantisedLayers {
   struct Layer {
     std::array<std::uint64_t, 2> extents{};  ///< out, in: the longest axis that counts it
     bool has_order = false;                  ///< groups of inputs are listed, not consecutive
+    bool may_have_order = false;             ///< they are listed, and may be consecutive
+    bool has_words = false;                  ///< there is a `qweight`
   };
 
   StoredAxis axis_of(const TensorInfo& tensor, std::size_t axis, std::uint32_t of_layer,
                      const Layer& layer) const;
   void check_method(const TensorInfo& tensor) const;
+  void check_order(const TensorInfo& tensor) const;
 
   Quantisation quantisation_;
   std::map<std::string_view, Layer> layers_;

@@ -148,6 +148,10 @@ std::optional<std::uint64_t> Quantities::kv_heads() const {
   return find("query_heads");
 }
 
+bool Quantities::counts_kv_heads() const {
+  return first_of({"num_key_value_heads", "num_kv_heads"}).has_value();
+}
+
 // Falcon's first generation ignores num_kv_heads: it has either one KV head or one per query head.
 // RefinedWeb is the second generation's type from before the flag existed.
 std::optional<std::uint64_t> Quantities::falcon_kv_heads() const {

@@ -38,6 +38,9 @@ class Quantities {
   /// is not a positive integer.
   std::optional<std::uint64_t> find(std::string_view name) const;
 
+  /// Whether `kv_heads` is of a field of its own; otherwise it is as many as `query_heads`.
+  bool counts_kv_heads() const;
+
   /// `tie_word_embeddings`: whether the output head is the embedding; none if config.json does not
   /// say. Throws ConfigError.
   std::optional<bool> tied() const;

@@ -130,9 +130,18 @@ Split checked_split(const TensorInfo& tensor, std::uint32_t world,
   return split;
 }
 
+/// See CutRule::uncut.
+std::uint32_t turn_if_transposed(const CutRule& cut, std::uint32_t axis, const Shape& shape) {
+  const auto last = static_cast<std::uint32_t>(shape.size() - 1);
+  if (!cut.uncut || shape[axis] != *cut.uncut || shape.size() < 2) return axis;
+  const std::uint32_t other = axis == last ? last - 1 : last;
+  return shape[other] == *cut.uncut ? axis : other;
+}
+
 Placement apply_cut(const CutRule& cut, const TensorInfo& tensor, std::uint32_t world) {
   const Dim dim = is_bias(tensor) ? cut.bias : cut.weight;
-  const auto axis = resolve_axis(dim, tensor.shape.size());
+  auto axis = resolve_axis(dim, tensor.shape.size());
+  if (axis && !is_bias(tensor)) axis = turn_if_transposed(cut, *axis, tensor.shape);
   if (axis) {
     return {.kind = Placement::Kind::sharded,
             .split = checked_split(tensor, world, [&](std::uint32_t ranks) {

@@ -34,6 +34,10 @@ struct CutRule {
   Sharing sharing;      ///< `units` may be `per_element`
   std::vector<PartRule> parts;
   bool covering = false;  ///< scales: Packing::covering
+
+  /// If given: a weight whose cut axis has so many elements, and whose other one of the last two has
+  /// not, is stored transposed, and is cut along that one.
+  std::optional<std::uint64_t> uncut = std::nullopt;
 };
 
 /// The whole tensor, on every rank (replicated), on one (single) or on none (dropped).

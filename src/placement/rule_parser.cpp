@@ -141,7 +141,7 @@ Rule RuleParser::parse_entry(const JsonObject& entry) const {
 
 /// Why a count of an entry, or of its parts, has no value; none if all have one.
 std::optional<ErrorRecord> RuleParser::unknown_count(const JsonObject& entry) const {
-  for (const char* field : {"units", "groups", "size"}) {
+  for (const char* field : {"units", "groups", "size", "uncut"}) {
     const json* value = entry.find(field);
     if (value == nullptr) continue;
     const std::string names = unknown_names(*value);
@@ -171,7 +171,7 @@ std::string RuleParser::unknown_names(const json& value) const {
 Rule RuleParser::parse_known(const JsonObject& entry) const {
   if (entry.has("place")) return parse_place(entry);
   entry.allow_only({"match", "where", "optional", "style", "dim", "units", "groups",
-                    "replicate_units", "uneven", "parts", "covering"});
+                    "replicate_units", "uneven", "parts", "covering", "uncut"});
   if (entry.has("style") == entry.has("dim")) {
     entry.fail("style", R"(a rule has exactly one of "style", "dim" and "place")");
   }
@@ -196,6 +196,7 @@ CutRule RuleParser::parse_cut(const JsonObject& entry) const {
     cut.sharing.units = per_element;
   }
   cut.covering = entry.flag("covering", false);
+  if (entry.has("uncut")) cut.uncut = parse_units(entry, "uncut");
   if (entry.has("parts")) cut.parts = parse_parts(entry, uneven);
   cut.sharing = parse_sharing(entry, uneven);
   // Without units of its own, a fused tensor is one unit that all ranks share, part by part.

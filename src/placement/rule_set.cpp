@@ -31,6 +31,10 @@ const std::vector<std::string>& default_prefixes() {
                                                  "language_model.model",
                                                  "model.language_model",
                                                  "model.text_model",
+                                                 "language_model.backbone",
+                                                 "language.model",
+                                                 "llm",
+                                                 "llm.model",
                                                  "thinker",
                                                  "thinker.model"};
   return prefixes;
@@ -394,6 +398,7 @@ RuleSet parse_rules(Document document, const Quantities& quantities) {
   const json root = parse_strict(document);
   RuleSet set = parse_form({root, "", document}, quantities);
   set.document = std::move(document);
+  set.assumes_kv_heads = !quantities.counts_kv_heads();
   set.quantisation = parse_quantisation(quantities);
   return set;
 }

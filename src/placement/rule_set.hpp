@@ -40,6 +40,7 @@ struct RuleSet {
   Matcher experts{{}};
   bool deals_experts = false;
 
+  bool assumes_kv_heads = false;  ///< config.json does not count them: as many as query heads
   Quantisation quantisation;
   std::optional<Pipeline> pipeline;
   std::optional<Compose> compose;

@@ -107,6 +107,11 @@ bool is_of_unknown_form(const RuleSet& rules, const TensorInfo& tensor) {
   return rules.quantisation.is_given || placement::has_quantised_name(tensor);
 }
 
+/// Such as a scale of the whole layer.
+bool is_scalar(const TensorInfo& tensor) {
+  return std::ranges::all_of(tensor.shape, [](std::uint64_t extent) { return extent == 1; });
+}
+
 [[noreturn]] void fail_unknown_form(const placement::Key& key, const std::string& method,
                                     const TensorInfo& tensor) {
   const std::string stored = method.empty() ? "a method of quantisation stores it, that"
@@ -132,6 +137,7 @@ Placement apply_cut(const RuleSet& rules, std::size_t index, const TensorInfo& t
   const bool is_unknown = is_of_unknown_form(rules, tensor);
   if (world > 1 && (is_quantised || is_unknown) &&
       !rules.matcher.below(key.name, tensor.name).empty()) {
+    if (!is_quantised && is_scalar(tensor)) return {};
     if (!is_quantised) fail_unknown_form(key, rules.quantisation.method, tensor);
     return placement::apply(cut, tensor, layers.form_of(tensor), world);
   }
@@ -188,6 +194,23 @@ std::string unsplit_warning(const std::map<std::string, std::uint64_t>& whole,
   return "whole on every rank, because no rule matches: weights of " + std::to_string(bytes) +
          " of " + std::to_string(all_bytes) + " bytes, of which '" + most->first + "' has " +
          std::to_string(most->second);
+}
+
+/// Without a count of KV heads, there are taken to be as many as query heads.
+void check_kv_heads(const Catalog& catalog) {
+  constexpr std::string_view key = ".self_attn.k_proj.";
+  constexpr std::string_view query = ".self_attn.q_proj.";
+  for (const TensorInfo& tensor : catalog.tensors()) {
+    const std::size_t at = tensor.name.rfind(key);
+    if (at == std::string::npos) continue;
+    std::string name = tensor.name;
+    const TensorInfo* other = catalog.find(name.replace(at, key.size(), query));
+    if (other == nullptr || other->shape == tensor.shape) continue;
+    throw ConfigError(ErrorRecord{
+        .tensor = tensor.name,
+        .cause = "config.json does not give the number of KV heads (num_key_value_heads), which "
+                 "are fewer than query heads: their projections differ in shape"});
+  }
 }
 
 void check_world(std::uint32_t world) {
@@ -259,6 +282,7 @@ std::vector<Placement> TpPlan::place_all(const Catalog& catalog, std::uint32_t w
                                          const std::vector<bool>& selected, Extent extent) const {
   check_world(world);
   const std::vector<Choice> choices = choose_rules(*rules_, catalog, extent);
+  if (world > 1 && rules_->built_in && rules_->assumes_kv_heads) check_kv_heads(catalog);
   const QuantisedLayers layers(catalog, rules_->quantisation);
   std::vector<Placement> placements;
   placements.reserve(choices.size());

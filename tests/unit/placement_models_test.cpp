@@ -425,6 +425,41 @@ TEST_CASE("rules say why targets are replicated, and nothing of what is left out
   CHECK((replicated[1].key.empty() && replicated[1].bytes == each));
 }
 
+TEST_CASE("KV heads that config.json does not count are not taken for query heads", "[placement]") {
+  const std::string layer = "model.layers.0.self_attn.";
+  const TpPlan plan = TpPlan::automatic(R"({"model_type": "llama", "num_attention_heads": 8})");
+  const auto place = [&](std::uint64_t rows, std::uint32_t world) {
+    const Catalog catalog = testing::make_catalog({{{"model.embed_tokens.weight", DType::F32, {64, 64}},
+                                                    {layer + "q_proj.weight", DType::F32, {64, 64}},
+                                                    {layer + "k_proj.weight", DType::F32, {rows, 64}}}});
+    return plan.place_all(catalog, world);
+  };
+  CHECK_NOTHROW(place(64, 8));
+  CHECK_NOTHROW(place(16, 1));
+  const ErrorRecord record = failure<ConfigError>([&] { place(16, 2); });
+  CHECK(record.tensor == layer + "k_proj.weight");
+  CHECK(tells(record.cause, "num_key_value_heads"));
+}
+
+TEST_CASE("stacked experts are cut along the axis that is not the hidden one", "[placement]") {
+  struct Row {
+    Shape up, down;
+    std::uint32_t up_axis, down_axis;
+  };
+  const auto row = GENERATE(Row{{4, 64, 96}, {4, 48, 64}, 2, 1},   // as published
+                            Row{{4, 96, 64}, {4, 64, 48}, 1, 2},   // as transformers computes
+                            Row{{4, 64, 64}, {4, 64, 64}, 2, 1});  // as published, of equal sizes
+  const std::string experts = "model.language_model.layers.0.mlp.experts.";
+  const Catalog catalog = testing::make_catalog(
+      {{{experts + "gate_up_proj", DType::BF16, row.up}, {experts + "down_proj", DType::BF16, row.down}}});
+  const auto placements =
+      TpPlan::automatic(R"({"model_type": "qwen3_vl_moe", "text_config": {"hidden_size": 64,
+          "model_type": "qwen3_vl_moe_text", "num_attention_heads": 4, "num_key_value_heads": 2}})")
+          .place_all(catalog, 2, {}, TpPlan::Extent::part);
+  CHECK(placements[0].split.axis == row.up_axis);
+  CHECK(placements[1].split.axis == row.down_axis);
+}
+
 TEST_CASE("an unknown type is loaded by the rules that know all its names", "[placement]") {
   const std::string config =
       R"({"model_type": "own", "num_attention_heads": 4, "num_key_value_heads": 2})";

@@ -93,6 +93,7 @@ TEST_CASE("without any one of the rules for what a method stores, a load is refu
   CAPTURE(method.quantisation, module);
   CHECK_NOTHROW(place(stored, config(method.quantisation), 2));
   for (std::size_t i = 0; i < stored.size(); ++i) {
+    if (stored[i].shape == Shape{1}) continue;  // whole, whatever it is
     std::vector<Made> changed = stored;
     changed[i].name += "_x";  // as if the name were in no table
     CAPTURE(changed[i].name);
@@ -110,6 +111,36 @@ TEST_CASE("config.json and the files must say the same of quantisation", "[place
                Row{R"("quant_method": "fp8")", "method of config.json, 'fp8', stores no tensors"},
                Row{R"("quant_method": "gptq", "bits": 8)", R"(8 words for 64 outputs)"});
   CHECK(contains(refusal(gptq, config(row.quantisation)), row.message));
+}
+
+TEST_CASE("scales of GPTQ are not cut without knowing the order of the inputs", "[placement]") {
+  const std::string own = R"("dynamic": {"+:.*down_proj": {"desc_act": true}})";
+  CHECK(contains(refusal(gptq, ""), "put there what quantize_config.json has"));
+  CHECK(contains(refusal(gptq, config(R"("quant_method": "gptq", )" + own)), "for some layers"));
+  const std::string bits = R"("bits": 8, "dynamic": {"+:.*gate_proj": {"bits": 4}})";
+  CHECK_NOTHROW(place(gptq, config(R"("quant_method": "gptq", )" + bits), 2));
+}
+
+TEST_CASE("scales without what they scale are of no known method", "[placement]") {
+  const std::vector<Made> mlx{{layer + "scales", DType::F16, {256, 4}},
+                              {layer + "weight", DType::U32, {256, 32}}};
+  CHECK(contains(refusal(mlx, ""), "no \"qweight\""));
+}
+
+TEST_CASE("a single element beside a quantised weight is whole on every rank", "[placement]") {
+  std::vector<Made> stored = fp8(512);
+  stored.push_back({layer + "k_scale", DType::F32, {1}});
+  CHECK(place(stored, config(R"("quant_method": "fp8")"), 2)[2].kind ==
+        Placement::Kind::replicated);
+}
+
+TEST_CASE("blocks of compressed-tensors have the size of their group", "[placement]") {
+  const std::vector<Made> stored{{layer + "weight", DType::F8_E4M3, {512, 2880}},
+                                 {layer + "weight_scale", DType::BF16, {4, 23}}};
+  const std::string groups =
+      R"("config_groups": {"group_0": {"weights": {"block_structure": [128, 128]}}})";
+  CHECK(contains(refusal(stored, ""), "do not fit the 2880"));
+  CHECK_NOTHROW(place(stored, config(groups), 2));
 }
 
 TEST_CASE("blocks of a quantised layer are not parted", "[placement]") {
@@ -143,7 +174,7 @@ TEST_CASE("tensors that do not fit the layer are refused", "[placement]") {
   CHECK(contains(refusal(changed, ""), "do not fit the 96"));
   changed = gptq;
   changed[1].shape = {4, 8, 3};
-  CHECK(contains(refusal(changed, ""), "more dimensions"));
+  CHECK(contains(refusal(changed, config(R"("quant_method": "gptq")")), "more dimensions"));
   std::vector<Made> blocks = fp8(512);
   blocks[1].shape = {3, 2};
   CHECK(contains(refusal(blocks, ""), "do not fit the 512"));
