@@ -15,6 +15,9 @@ struct EmbeddedFile {
 /// configs/tp/*.json; defined by the build.
 std::span<const EmbeddedFile> embedded_tp_rules();
 
+/// configs/defaults.json alone; likewise.
+std::span<const EmbeddedFile> embedded_defaults();
+
 /// configs/machines/*.json; likewise.
 std::span<const EmbeddedFile> embedded_machines();
 

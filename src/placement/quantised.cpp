@@ -51,17 +51,17 @@ constexpr std::array upright{
     Stored{"input_scale_ub", {}},
 };
 
-constexpr std::array<std::string_view, 6> methods_transposed{
-    "gptq", "gptq_marlin", "awq", "awq_marlin", "auto-round", "inc"};
+constexpr std::array<std::string_view, 6> methods_transposed{"gptq",       "gptq_marlin", "awq",
+                                                             "awq_marlin", "auto-round",  "inc"};
 constexpr std::array<std::string_view, 5> methods_upright{"compressed-tensors", "fp8", "fbgemm_fp8",
                                                           "modelopt", "modelopt_fp4"};
 
 /// Of methods that are not supported: bitsandbytes, HQQ, EETQ, AQLM, ExLlamaV2, SqueezeLLM, MLX.
 constexpr std::array<std::string_view, 16> unsupported{
-    "absmax",        "quant_map", "nested_absmax", "nested_quant_map", "SCB",
-    "weight_format", "W_q",       "W_s",           "weight_scales",    "codes",
-    "codebooks",     "q_weight",  "q_scale",       "q_groups",         "lookup_table",
-    "biases"};
+    "absmax",        "quant_map",     "nested_absmax", "nested_quant_map",
+    "SCB",           "weight_format", "W_q",           "W_s",
+    "weight_scales", "codes",         "codebooks",     "q_weight",
+    "q_scale",       "q_groups",      "lookup_table",  "biases"};
 
 constexpr std::uint64_t block_of_deepseek = 128;
 constexpr std::uint64_t word = 32;  // bits of what values are packed into
@@ -200,8 +200,9 @@ StoredForm QuantisedLayers::form_of(const TensorInfo& tensor) const {
   const Stored& kind = *kind_of(tensor);
   const Layer& layer = layers_.find(layer_of(tensor))->second;
   if (contains(transposed, kind.leaf, &Stored::leaf) && !layer.has_words) {
-    fail(tensor, "its layer has no \"qweight\" of GPTQ or AWQ: it is quantised by a method that is "
-                 "not supported");
+    fail(tensor,
+         "its layer has no \"qweight\" of GPTQ or AWQ: it is quantised by a method that is "
+         "not supported");
   }
   StoredForm form{{layer.extents[out], layer.extents[in]}, {}};
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -252,12 +253,11 @@ StoredAxis QuantisedLayers::axis_of(const TensorInfo& tensor, std::size_t axis,
 
 void QuantisedLayers::check_order(const TensorInfo& tensor) const {
   if (quantisation_.is_given && !quantisation_.order_varies) return;
-  fail(tensor,
-       quantisation_.is_given
-           ? "whether it is cut depends on \"desc_act\", which \"dynamic\" in the "
-             "\"quantization_config\" of config.json gives for some layers only"
-           : "whether it is cut depends on \"desc_act\", and config.json has no "
-             "\"quantization_config\"; put there what quantize_config.json has");
+  fail(tensor, quantisation_.is_given
+                   ? "whether it is cut depends on \"desc_act\", which \"dynamic\" in the "
+                     "\"quantization_config\" of config.json gives for some layers only"
+                   : "whether it is cut depends on \"desc_act\", and config.json has no "
+                     "\"quantization_config\"; put there what quantize_config.json has");
 }
 
 void QuantisedLayers::check_method(const TensorInfo& tensor) const {

@@ -28,9 +28,9 @@ struct Quantisation {
   std::string method;
   /// `weight_block_size` or `block_structure`, out × in; 0: not in blocks
   std::array<std::uint64_t, 2> block{};
-  std::uint64_t bits = 0;                ///< 0: not given
-  bool permuted = false;                 ///< `desc_act`: inputs belong to groups in any order
-  bool order_varies = false;             ///< some layers have a `desc_act` of their own
+  std::uint64_t bits = 0;     ///< 0: not given
+  bool permuted = false;      ///< `desc_act`: inputs belong to groups in any order
+  bool order_varies = false;  ///< some layers have a `desc_act` of their own
 };
 
 Quantisation parse_quantisation(const Quantities& quantities);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/embedded.hpp"
 #include "placement/strict_json.hpp"
 
 namespace safeshuffle::placement {
@@ -16,6 +17,12 @@ constexpr std::uint64_t mxfp4_block = 32;
 const json* member(const json& object, std::string_view name) {
   const auto found = object.find(std::string(name));
   return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+/// By model type, what transformers 5.24 takes where a config does not give a number.
+const json& defaults() {
+  static const json all = json::parse(core::embedded_defaults().front().text);
+  return all;
 }
 
 /// The configs of the language models that a multimodal model's config.json has inside.
@@ -86,10 +93,10 @@ std::optional<std::uint64_t> Quantities::find(std::string_view name) const {
     return first_of({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"});
   }
   if (name == "mxfp4_blocks") {
-    const auto size = count("intermediate_size");
+    const auto size = first_of({"intermediate_size"});
     return size && *size % mxfp4_block == 0 ? std::optional(*size / mxfp4_block) : std::nullopt;
   }
-  return count(name);
+  return first_of({name});
 }
 
 const json* Quantities::field(std::string_view name) const {
@@ -113,6 +120,22 @@ std::optional<std::uint64_t> Quantities::first_of(
     std::initializer_list<std::string_view> names) const {
   for (const std::string_view name : names) {
     if (const auto value = count(name)) return value;
+  }
+  for (const std::string_view name : names) {
+    if (const auto value = default_count(name)) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> Quantities::default_count(std::string_view name) const {
+  for (const json* inner : inner_configs(*config_)) {
+    if (inner->contains(name)) return std::nullopt;
+    const json* type = member(*inner, "model_type");
+    const json* numbers = type != nullptr && type->is_string()
+                              ? member(defaults(), type->get_ref<const std::string&>())
+                              : nullptr;
+    const json* number = numbers == nullptr ? nullptr : member(*numbers, name);
+    if (number != nullptr) return number->get<std::uint64_t>();
   }
   return std::nullopt;
 }

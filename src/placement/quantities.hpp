@@ -17,7 +17,8 @@ namespace safeshuffle::placement {
 
 /// The counts of one config.json. A field is looked up at the top level, then where multimodal
 /// models keep those of their language model: in `text_config`, `llm_config`, `language_config` or
-/// `thinker_config`, which may have a `text_config` in turn. Immutable.
+/// `thinker_config`, which may have a `text_config` in turn. These may lack what transformers has
+/// as the default of their type (configs/defaults.json), since it does not save it. Immutable.
 class Quantities {
  public:
   /// `config_json` may be empty: then nothing is known. Throws ConfigError.
@@ -57,6 +58,7 @@ class Quantities {
  private:
   const nlohmann::json* field(std::string_view name) const;
   std::optional<std::uint64_t> count(std::string_view name) const;
+  std::optional<std::uint64_t> default_count(std::string_view name) const;
   std::optional<std::uint64_t> first_of(std::initializer_list<std::string_view> names) const;
   std::optional<std::uint64_t> kv_heads() const;
   std::optional<std::uint64_t> falcon_kv_heads() const;

@@ -35,8 +35,8 @@ struct CutRule {
   std::vector<PartRule> parts;
   bool covering = false;  ///< scales: Packing::covering
 
-  /// If given: a weight whose cut axis has so many elements, and whose other one of the last two has
-  /// not, is stored transposed, and is cut along that one.
+  /// If given: a weight whose cut axis has so many elements, and whose other one of the last two
+  /// has not, is stored transposed, and is cut along that one.
   std::optional<std::uint64_t> uncut = std::nullopt;
 };
 

@@ -126,6 +126,19 @@ bool is_scalar(const TensorInfo& tensor) {
                "kind of tensor"});
 }
 
+/// A built-in rule is for a linear layer itself, and so not for an adapter in its place.
+void check_depth(const RuleSet& rules, const placement::Key& key, const TensorInfo& tensor) {
+  if (!rules.built_in) return;
+  const std::string_view below = rules.matcher.below(key.name, tensor.name);
+  if (below.find('.') == std::string_view::npos) return;
+  throw PlanError(ErrorRecord{
+      .tensor = tensor.name,
+      .cause = "\"" + key.name + "\" splits a layer, and has no rule for the module '" +
+               std::string(below.substr(0, below.find('.'))) +
+               "' inside it; if that is an adapter, merge it into the layer, or pass a rule file "
+               "(--tp-plan) with a key for it"});
+}
+
 /// A key for a module also covers what a quantisation method stores there, which lies otherwise. A
 /// key that names the tensor itself is taken at its word.
 Placement apply_cut(const RuleSet& rules, std::size_t index, const TensorInfo& tensor,
@@ -133,6 +146,7 @@ Placement apply_cut(const RuleSet& rules, std::size_t index, const TensorInfo& t
   const placement::Rule& rule = rules.rules[index];
   const auto& cut = std::get<placement::CutRule>(rule);
   const placement::Key& key = rules.keys[index];
+  if (world > 1) check_depth(rules, key, tensor);
   const bool is_quantised = layers.has(tensor);
   const bool is_unknown = is_of_unknown_form(rules, tensor);
   if (world > 1 && (is_quantised || is_unknown) &&

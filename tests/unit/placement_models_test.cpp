@@ -429,9 +429,10 @@ TEST_CASE("KV heads that config.json does not count are not taken for query head
   const std::string layer = "model.layers.0.self_attn.";
   const TpPlan plan = TpPlan::automatic(R"({"model_type": "llama", "num_attention_heads": 8})");
   const auto place = [&](std::uint64_t rows, std::uint32_t world) {
-    const Catalog catalog = testing::make_catalog({{{"model.embed_tokens.weight", DType::F32, {64, 64}},
-                                                    {layer + "q_proj.weight", DType::F32, {64, 64}},
-                                                    {layer + "k_proj.weight", DType::F32, {rows, 64}}}});
+    const Catalog catalog =
+        testing::make_catalog({{{"model.embed_tokens.weight", DType::F32, {64, 64}},
+                                {layer + "q_proj.weight", DType::F32, {64, 64}},
+                                {layer + "k_proj.weight", DType::F32, {rows, 64}}}});
     return plan.place_all(catalog, world);
   };
   CHECK_NOTHROW(place(64, 8));
@@ -439,6 +440,32 @@ TEST_CASE("KV heads that config.json does not count are not taken for query head
   const ErrorRecord record = failure<ConfigError>([&] { place(16, 2); });
   CHECK(record.tensor == layer + "k_proj.weight");
   CHECK(tells(record.cause, "num_key_value_heads"));
+}
+
+TEST_CASE("an inner config may lack what its type has by default", "[placement]") {
+  const auto kept = [](const std::string& inner) {  // of what the second of eight ranks has
+    const TpPlan plan =
+        TpPlan::automatic(R"({"model_type": "gemma3", "text_config": )" + inner + "}");
+    const Placement k = plan.place(tensor("model.layers.0.self_attn.k_proj.weight", {1024, 64}), 8);
+    std::vector<Interval> intervals;
+    append_intervals(k.split, 1024, 1, 8, intervals);
+    return intervals;
+  };
+  CHECK(kept(R"({"model_type": "gemma3_text"})") == std::vector<Interval>{{0, 256}});  // 4 heads
+  CHECK(kept(R"({"model_type": "gemma3_text", "num_key_value_heads": 8})") ==
+        std::vector<Interval>{{128, 128}});
+  CHECK_THROWS_AS(TpPlan::automatic(R"({"model_type": "gemma3_text"})")
+                      .place(tensor("model.layers.0.self_attn.k_proj.weight", {1024, 64}), 8),
+                  ConfigError);
+}
+
+TEST_CASE("what stands in place of a layer is not cut as the layer", "[placement]") {
+  const TpPlan plan = TpPlan::automatic(
+      R"({"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2})");
+  const TensorInfo adapter =
+      tensor("model.layers.0.self_attn.q_proj.lora_A.default.weight", {16, 64});
+  CHECK(tells(failure<PlanError>([&] { plan.place(adapter, 2); }).cause, "'lora_A'"));
+  CHECK(plan.place(adapter, 1).kind == Placement::Kind::sharded);
 }
 
 TEST_CASE("stacked experts are cut along the axis that is not the hidden one", "[placement]") {
@@ -450,8 +477,8 @@ TEST_CASE("stacked experts are cut along the axis that is not the hidden one", "
                             Row{{4, 96, 64}, {4, 64, 48}, 1, 2},   // as transformers computes
                             Row{{4, 64, 64}, {4, 64, 64}, 2, 1});  // as published, of equal sizes
   const std::string experts = "model.language_model.layers.0.mlp.experts.";
-  const Catalog catalog = testing::make_catalog(
-      {{{experts + "gate_up_proj", DType::BF16, row.up}, {experts + "down_proj", DType::BF16, row.down}}});
+  const Catalog catalog = testing::make_catalog({{{experts + "gate_up_proj", DType::BF16, row.up},
+                                                  {experts + "down_proj", DType::BF16, row.down}}});
   const auto placements =
       TpPlan::automatic(R"({"model_type": "qwen3_vl_moe", "text_config": {"hidden_size": 64,
           "model_type": "qwen3_vl_moe_text", "num_attention_heads": 4, "num_key_value_heads": 2}})")
