@@ -12,6 +12,7 @@
 #include "output.hpp"
 #include "placement/built_in.hpp"
 #include "shared_options.hpp"
+#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -45,7 +46,9 @@ void print_rules_of(const RulesCommand& command) {
       2 + (checkpoint.sharded_state ? checkpoint.sharded_state->world : 0);
   Options options;
   options.tp_plan = command.tp_plan;
-  print_result(select_tp_plan(options, checkpoint, some_ranks).to_json() + "\n");
+  const TpPlan plan = select_tp_plan(options, checkpoint, some_ranks);
+  print_warnings(plan.warnings(checkpoint.catalog, some_ranks));
+  print_result(plan.to_json() + "\n");
 }
 
 void rules(const RulesCommand& command) {

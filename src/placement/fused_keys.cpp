@@ -19,10 +19,12 @@ constexpr std::array fusions{
     Fusion{"experts.gate_up_proj", "packed_colwise", "experts.*.w1", "colwise"},
     Fusion{"experts.gate_up_proj", "packed_colwise", "experts.*.w3", "colwise"},
     Fusion{"experts.gate_up_proj", "packed_colwise", "input_linear", "packed_colwise"},
+    Fusion{"experts.gate_up_proj", "packed_rowwise", "experts.fc1", "packed_rowwise"},
     Fusion{"experts.up_proj", "colwise", "experts.*.up_proj", "colwise"},
     Fusion{"experts.down_proj", "rowwise", "experts.*.down_proj", "rowwise"},
     Fusion{"experts.down_proj", "rowwise", "experts.*.w2", "rowwise"},
     Fusion{"experts.down_proj", "rowwise", "output_linear", "rowwise"},
+    Fusion{"experts.down_proj", "colwise", "experts.fc2", "colwise"},
 };
 
 constexpr std::array<std::string_view, 3> modules{"mlp", "block_sparse_moe", "feed_forward"};

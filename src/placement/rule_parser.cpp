@@ -76,6 +76,12 @@ Rule RuleParser::parse_word(const Style& style) const {
   return make_rule(cut_by_style(style, uneven_));
 }
 
+Rule RuleParser::parse_stack(const Style& style) const {
+  Rule rule = parse_word(style);
+  if (auto* cut = std::get_if<CutRule>(&rule)) cut->uncut = quantities_.find("hidden_size");
+  return rule;
+}
+
 Rule RuleParser::parse_heads(const Style& style, std::string_view quantity, const std::string& path,
                              const Document& document) const {
   CutRule cut = cut_by_style(style, uneven_);

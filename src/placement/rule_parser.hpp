@@ -27,6 +27,9 @@ class RuleParser {
 
   Rule parse_word(const Style& style) const;
 
+  /// Likewise, for stacked experts, whichever way they are stored.
+  Rule parse_stack(const Style& style) const;
+
   /// Likewise, with as many units as there are heads: `quantity` names their count.
   Rule parse_heads(const Style& style, std::string_view quantity, const std::string& path,
                    const Document& document) const;

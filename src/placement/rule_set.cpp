@@ -84,6 +84,11 @@ std::string_view heads_of(std::string_view key) {
   return std::ranges::count(query, name) != 0 ? "query_heads" : std::string_view();
 }
 
+/// Whether a key of a plan is of stacked experts, which some files have transposed.
+bool is_stack(std::string_view key) {
+  return key.ends_with("experts.gate_up_proj") || key.ends_with("experts.down_proj");
+}
+
 /// In a plan, every name is a key, so a field would be mistaken for one.
 void refuse_fields_among_keys(const JsonObject& plan, const std::string& cause) {
   for (const auto& item : plan.value().items()) {
@@ -223,6 +228,7 @@ class Builder {
   Rule parse_key(const std::string& key, const Style& style, const std::string& path) const {
     const std::string_view heads = heads_of(key);
     const bool keeps_heads = style.word == "colwise" || style.word == "rowwise";
+    if (is_stack(key)) return parser_.parse_stack(style);
     if (heads.empty() || !keeps_heads) return parser_.parse_word(style);
     return parser_.parse_heads(style, heads, path, document_);
   }
