@@ -51,8 +51,8 @@ constexpr std::array upright{
     Stored{"input_scale_ub", {}},
 };
 
-constexpr std::array<std::string_view, 6> methods_transposed{"gptq",       "gptq_marlin", "awq",
-                                                             "awq_marlin", "auto-round",  "inc"};
+constexpr std::array<std::string_view, 6> methods_transposed{"gptq", "awq",         "auto-round",
+                                                             "inc",  "gptq_marlin", "awq_marlin"};
 constexpr std::array<std::string_view, 5> methods_upright{"compressed-tensors", "fp8", "fbgemm_fp8",
                                                           "modelopt", "modelopt_fp4"};
 
