@@ -172,7 +172,10 @@ std::optional<std::uint64_t> Quantities::kv_heads() const {
 }
 
 bool Quantities::counts_kv_heads() const {
-  return first_of({"num_key_value_heads", "num_kv_heads"}).has_value();
+  const auto has = [this](std::string_view name) {
+    return field(name) != nullptr || default_count(name).has_value();  // which may be a list
+  };
+  return has("num_key_value_heads") || has("num_kv_heads");
 }
 
 // Falcon's first generation ignores num_kv_heads: it has either one KV head or one per query head.

@@ -440,6 +440,8 @@ TEST_CASE("KV heads that config.json does not count are not taken for query head
   const ErrorRecord record = failure<ConfigError>([&] { place(16, 2); });
   CHECK(record.tensor == layer + "k_proj.weight");
   CHECK(tells(record.cause, "num_key_value_heads"));
+  CHECK_NOTHROW(TpPlan::from_json(R"({"rules": [{"match": "a", "style": "colwise"}]})",
+                                  R"({"num_kv_heads": [3, 4]})", "rules.json"));  // as OpenELM
 }
 
 TEST_CASE("an inner config may lack what its type has by default", "[placement]") {
