@@ -68,7 +68,6 @@ def put_out(files):
 
 
 SHARES = {"cold": 0, "warm": 1}  # of the pages of files in these states that are in the page cache
-STATES = tuple(SHARES)
 
 
 def touch_memory(size):

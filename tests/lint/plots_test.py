@@ -1,5 +1,4 @@
-"""The plots of safeshuffle bench, scripts/compare and scripts/prediction-error, drawn with whatever Python has
-matplotlib here.
+"""The plots of safeshuffle bench and scripts/compare, drawn with whatever Python has matplotlib here.
 
 usage: plots_test.py SCRIPTS
 
@@ -126,16 +125,6 @@ class OfComparisons(Plots):
             {"samples": results.with_outliers(some), "model": {"bytes": 10**9},
              "systems": [{"name": name} for name in ("ours", "other")]}))
         self.assertEqual(self.draw("lib.comparison.plots"), ["1-bars", "2-bars", "3-bars"])
-
-
-class OfPredictions(Plots):
-    def test_all_experiments_are_in_one(self):
-        experiments = [{"results": [{"case": {"cache": cache}, "seconds": [second, 2 * second],
-                                     "predicted_seconds": {"simulate": [0.9 * second], "plan": [0.8 * second]}}
-                                    for second in seconds]}
-                       for cache, seconds in (("cold", [0.01 * 1.2**at for at in range(30)]), ("warm", [1.0, 1.5]))]
-        outputs.write_text(self.directory / outputs.NAME, json.dumps({"experiments": experiments}))
-        self.assertEqual(self.draw("lib.prediction_plot"), ["errors"])
 
 
 if __name__ == "__main__":
