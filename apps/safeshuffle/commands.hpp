@@ -18,6 +18,5 @@ Command add_make(CLI::App& parser);
 Command add_models(CLI::App& parser);
 Command add_probe(CLI::App& parser);
 Command add_rules(CLI::App& parser);
-Command add_simulate(CLI::App& parser);
 
 }  // namespace safeshuffle::app

@@ -43,6 +43,20 @@ void claim(const std::string& path, const std::string& purpose, std::vector<Use>
   uses.push_back({path, purpose});
 }
 
+// A symbolic link would be replaced instead of its target; a file with the name of a checkpoint's
+// would be loaded as part of it.
+void check_output_name(const fs::path& path) {
+  std::error_code ignored;
+  const std::string name = path.filename().string();
+  std::string cause;
+  if (fs::is_symlink(fs::symlink_status(path, ignored))) {
+    cause = "is a symbolic link; pass the path of the file itself";
+  } else if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) {
+    cause = "has the name of a checkpoint file; choose another name";
+  }
+  if (!cause.empty()) throw ConfigError(ErrorRecord{.file = path.string(), .cause = cause});
+}
+
 void check_distinct(const OutputPaths& paths, const PlannedLoad& planned) {
   std::vector<Use> uses;
   for (const std::string& input : planned.inputs()) {
@@ -69,18 +83,6 @@ void write_text(core::AtomicFile& file, const std::string& text) {
 }
 
 }  // namespace
-
-void check_output_name(const fs::path& path) {
-  std::error_code ignored;
-  const std::string name = path.filename().string();
-  std::string cause;
-  if (fs::is_symlink(fs::symlink_status(path, ignored))) {
-    cause = "is a symbolic link; pass the path of the file itself";
-  } else if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) {
-    cause = "has the name of a checkpoint file; choose another name";
-  }
-  if (!cause.empty()) throw ConfigError(ErrorRecord{.file = path.string(), .cause = cause});
-}
 
 LoadOutputs::LoadOutputs(const OutputPaths& paths, const PlannedLoad& planned,
                          const Communicator& comm, const Options& options)

@@ -1,7 +1,6 @@
 // The files that a load writes, prepared before it reads any tensor.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,10 +12,6 @@
 #include "core/atomic_file.hpp"
 
 namespace safeshuffle::app {
-
-/// Throws ConfigError if `path` is a symbolic link, which writing would replace instead of its
-/// target, or has the name of a checkpoint file, as part of which it would be loaded.
-void check_output_name(const std::filesystem::path& path);
 
 /// An empty path: not requested.
 struct OutputPaths {

@@ -1,7 +1,5 @@
 #include "machine.hpp"
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,17 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "safeshuffle/error.hpp"
-#include "safeshuffle/loader.hpp"
 #include "safeshuffle/probe.hpp"
 
-#include "core/cpus.hpp"
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "option.hpp"
 #include "pipeline/probe_place.hpp"
 #include "plan/cost_fields.hpp"
 #include "shared_options.hpp"
-#include "size.hpp"
 #include "warnings.hpp"
 
 namespace safeshuffle::app {
@@ -69,7 +64,7 @@ MachineModel default_machine(DeviceKind device, std::uint32_t world) {
   machine.description = "no probe of this machine with as many ranks is used";
   machine.device = device;
   machine.ranks_per_node = world;
-  machine.cores = static_cast<unsigned>(core::available_cores());
+  machine.cores = core::available_cores();
   machine.costs = default_costs(device);
   for (const plan::CostField& field : plan::cost_fields) {
     const double cost = machine.costs.*field.value;
@@ -93,11 +88,6 @@ double cached_share(CacheState state, double now) {
   return state == CacheState::now ? now : state == CacheState::warm ? 1 : 0;
 }
 
-PlanOptions planning_for(PlanOptions options, const Site& site) {
-  options.site = site;
-  return options;
-}
-
 }  // namespace
 
 void add_machine_options(CLI::App& parser, MachineOptions& options) {
@@ -119,42 +109,15 @@ void add_machine_options(CLI::App& parser, MachineOptions& options) {
       "What the page cache has of the files: what it has now, nothing, or all");
 }
 
-OnCluster plan_on_cluster(const std::vector<std::string>& paths, std::uint32_t world,
-                          const MachineOptions& options, const Options& load) {
-  Checkpoint checkpoint = open_checkpoint(paths);
-  MachineModel machine = options.machine.empty()
-                             ? this_machine(options.device, world, paths.front())
-                             : named_machine(options.machine);
-  Cluster cluster = make_cluster(std::move(machine), world, options.nodes,
-                                 cached_share(options.cache, checkpoint.cached_share));
-  Site site = site_of(cluster);
-  site.reads_directly = !options.machine.empty() || checkpoint.reads_directly;
-  const TpPlan rules = select_tp_plan(load, checkpoint, world);
-  auto targets = select_targets(checkpoint, rules, load, world);
-  std::vector<std::string> warnings = open_warnings(checkpoint, rules, load, world);
-  std::vector<TpPlan::Whole> whole;
-  if (world > 1 && !checkpoint.sharded_state) {
-    whole = rules.whole(checkpoint.catalog, targets);
-  }
-  Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), world,
-                        planning_for(load.plan, site));
-  std::ranges::move(plan.warnings(), std::back_inserter(warnings));
-  return {std::move(plan), std::move(cluster), std::move(site), std::move(warnings),
-          std::move(whole)};
-}
-
-std::string text_of(const Cluster& cluster) {
-  return fmt::format("on {} of {} ({}), {:.0f} % of the files in the page cache",
-                     count(cluster.nodes, "node"), cluster.machine.name,
-                     cluster.machine.description, 100 * cluster.cached_share);
-}
-
-nlohmann::ordered_json assumptions_json(const MachineModel& machine) {
-  auto json = nlohmann::ordered_json::array();
-  for (const Assumption& each : machine.assumptions) {
-    json.push_back({{"name", each.name}, {"value", each.value}, {"source", each.source}});
-  }
-  return json;
+Place select_place(const MachineOptions& options, const Checkpoint& checkpoint,
+                   const std::string& path, std::uint32_t world) {
+  Place place{options.machine.empty() ? this_machine(options.device, world, path)
+                                      : named_machine(options.machine),
+              {}};
+  place.site = site_on(place.machine, world, options.nodes,
+                       cached_share(options.cache, checkpoint.cached_share));
+  place.site.reads_directly = !options.machine.empty() || checkpoint.reads_directly;
+  return place;
 }
 
 }  // namespace safeshuffle::app

@@ -28,8 +28,7 @@ void run(int argc, char** argv) {
   const Commands commands{{"inspect", add_inspect(parser)}, {"plan", add_plan(parser)},
                           {"load", add_load(parser)},       {"make", add_make(parser)},
                           {"models", add_models(parser)},   {"probe", add_probe(parser)},
-                          {"rules", add_rules(parser)},     {"simulate", add_simulate(parser)},
-                          {"bench", add_bench(parser)}};
+                          {"rules", add_rules(parser)},     {"bench", add_bench(parser)}};
   refuse_missing_values(parser);
   try {
     parser.parse(argc, argv);

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -17,6 +19,7 @@
 
 #include "commands.hpp"
 #include "machine.hpp"
+#include "option.hpp"
 #include "output.hpp"
 #include "pipeline/placement_json.hpp"
 #include "shared_options.hpp"
@@ -39,11 +42,33 @@ struct PlanCommand {
   Options options;
 };
 
-// How long the plan takes, and where.
-struct Prediction {
-  Cluster cluster;
-  StepSeconds seconds;
+struct Planned {
+  Plan plan;
+  Place place;
+  std::vector<std::string> warnings;     // about the checkpoint and the plan
+  std::vector<TpPlan::Whole> whole;      // by the rules, on each of several ranks
+  std::optional<StepSeconds> predicted;  // if asked for
 };
+
+Planned make(const PlanCommand& command) {
+  const std::uint32_t world = command.world;
+  Checkpoint checkpoint = open_checkpoint(command.paths);
+  Place place = select_place(command.machine, checkpoint, command.paths.front(), world);
+  Options options = command.options;
+  options.plan.site = place.site;
+  const TpPlan rules = select_tp_plan(options, checkpoint, world);
+  auto targets = select_targets(checkpoint, rules, options, world);
+  std::vector<std::string> warnings = open_warnings(checkpoint, rules, options, world);
+  std::vector<TpPlan::Whole> whole;
+  if (world > 1 && !checkpoint.sharded_state) {
+    whole = rules.whole(checkpoint.catalog, targets);
+  }
+  Plan plan = make_plan(std::move(checkpoint.catalog), std::move(targets), world, options.plan);
+  std::ranges::move(plan.warnings(), std::back_inserter(warnings));
+  std::optional<StepSeconds> predicted;
+  if (command.predict) predicted = predict(plan, place.site);
+  return {std::move(plan), std::move(place), std::move(warnings), std::move(whole), predicted};
+}
 
 // Without directories; the list of all files has the full paths.
 std::vector<std::string> file_names(const Plan& plan, const RankSummary& rank) {
@@ -77,22 +102,28 @@ Json rank_json(const Plan& plan, const RankSummary& rank) {
           {"peak_device_bytes", rank.peak_device_bytes}};
 }
 
-Json prediction_json(const Prediction& prediction) {
-  const StepSeconds& seconds = prediction.seconds;
-  Json json{{"machine", prediction.cluster.machine.name},
-            {"nodes", prediction.cluster.nodes},
-            {"cached_share", prediction.cluster.cached_share},
-            {"seconds",
-             {{"open", seconds.open},
-              {"allocate", seconds.allocate},
-              {"read", seconds.read},
-              {"host_to_device", seconds.host_to_device},
-              {"pack", seconds.pack},
-              {"exchange", seconds.exchange},
-              {"waves", seconds.waves},
-              {"total", seconds.total}}},
-            {"assumptions", assumptions_json(prediction.cluster.machine)}};
+Json assumptions_json(const MachineModel& machine) {
+  Json json = Json::array();
+  for (const Assumption& each : machine.assumptions) {
+    json.push_back({{"name", each.name}, {"value", each.value}, {"source", each.source}});
+  }
   return json;
+}
+
+Json prediction_json(const Place& place, const StepSeconds& seconds) {
+  return {{"machine", place.machine.name},
+          {"nodes", place.site.nodes},
+          {"cached_share", place.site.cached_share},
+          {"seconds",
+           {{"open", seconds.open},
+            {"allocate", seconds.allocate},
+            {"read", seconds.read},
+            {"host_to_device", seconds.host_to_device},
+            {"pack", seconds.pack},
+            {"exchange", seconds.exchange},
+            {"waves", seconds.waves},
+            {"total", seconds.total}}},
+          {"assumptions", assumptions_json(place.machine)}};
 }
 
 constexpr std::size_t most_named = 4;
@@ -119,8 +150,7 @@ Json whole_json(const std::vector<TpPlan::Whole>& whole) {
 }
 
 // Printed only after the proof: an unprovable plan is an error.
-void print_json(const OnCluster& planned, const Selection& selection,
-                const std::optional<Prediction>& prediction) {
+void print_json(const Planned& planned, const Selection& selection) {
   const Plan& plan = planned.plan;
   Json json{{"world", plan.world()},
             {"replicas", plan.replicas()},
@@ -137,12 +167,13 @@ void print_json(const OnCluster& planned, const Selection& selection,
             {"ranks", Json::array()}};
   if (selection.stage) json["pipeline_stage"] = pipeline::stage_json(*selection.stage);
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
-  if (prediction) json["prediction"] = prediction_json(*prediction);
+  if (planned.predicted) {
+    json["prediction"] = prediction_json(planned.place, *planned.predicted);
+  }
   print_result(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-std::string prediction_text(const Plan& plan, const Prediction& prediction) {
-  const StepSeconds& seconds = prediction.seconds;
+std::string prediction_text(const Plan& plan, const Place& place, const StepSeconds& seconds) {
   Table table({{"seconds", Align::left},
                {"open"},
                {"allocate"},
@@ -158,12 +189,15 @@ std::string prediction_text(const Plan& plan, const Prediction& prediction) {
     cells.push_back(fmt::format("{:.3f}", step));
   }
   table.add(cells);
-  return fmt::format("\n{}{}: {:.2f} GB/s; steps overlap\n", table.text(),
-                     text_of(prediction.cluster),
-                     static_cast<double>(plan.needed_bytes()) / seconds.total / 1e9);
+  return fmt::format(
+      "\n{}on {} of {} ({}), {:.0f} % of the files in the page cache: {:.2f} GB/s; "
+      "steps overlap\n",
+      table.text(), count(place.site.nodes, "node"), place.machine.name, place.machine.description,
+      100 * place.site.cached_share,
+      static_cast<double>(plan.needed_bytes()) / seconds.total / 1e9);
 }
 
-void print_table(const OnCluster& planned, const std::optional<Prediction>& prediction) {
+void print_table(const Planned& planned) {
   const Plan& plan = planned.plan;
   Table table({{"rank"}, {"files"}, {"read"}, {"sent"}, {"received"}, {"kept"}, {"peak device"}});
   for (const RankSummary& rank : plan.ranks()) {
@@ -186,21 +220,16 @@ void print_table(const OnCluster& planned, const std::optional<Prediction>& pred
   }
   print_result(assignment_line(plan.assignment(), plan.assignment_reason()));
   print_result(fmt::format("proof: ok; plan hash: {:016x}\n", plan.hash()));
-  if (prediction) print_result(prediction_text(plan, *prediction));
+  if (planned.predicted) {
+    print_result(prediction_text(plan, planned.place, *planned.predicted));
+  }
 }
 
 void plan(const PlanCommand& command) {
-  const OnCluster planned =
-      plan_on_cluster(command.paths, command.world, command.machine, command.options);
-  const Plan& plan = planned.plan;
-  plan.prove();
+  const Planned planned = make(command);
+  planned.plan.prove();
   print_warnings(planned.warnings);
-  std::optional<Prediction> prediction;
-  if (command.predict) {
-    prediction = {planned.cluster, predict(plan, planned.site)};
-  }
-  command.json ? print_json(planned, command.options.selection, prediction)
-               : print_table(planned, prediction);
+  command.json ? print_json(planned, command.options.selection) : print_table(planned);
 }
 
 }  // namespace
@@ -211,7 +240,7 @@ Command add_plan(CLI::App& parser) {
       "plan", "Show what each rank would read, send and keep, and prove the plan; needs no MPI");
   sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
-  add_world(*sub, command->world);
+  add_count(*sub, "--world", "N", command->world, most_ranks, "Number of ranks")->required();
   sub->add_flag("--json", command->json, "Print JSON");
   add_machine_options(*sub, command->machine);
   sub->add_flag("--predict", command->predict, "Also predict how many seconds each step takes");

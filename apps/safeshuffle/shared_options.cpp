@@ -57,10 +57,6 @@ void add_pipeline_stage(CLI::App& parser, std::optional<PipelineStage>& stage) {
 
 }  // namespace
 
-void add_world(CLI::App& parser, std::uint32_t& world) {
-  add_count(parser, "--world", "N", world, most_ranks, "Number of ranks")->required();
-}
-
 void add_dtype(CLI::App& parser, DTypePolicy& dtype, const std::string& help) {
   add_choice<DTypePolicy>(parser, "--dtype", "TYPE", dtype,
                           {{"keep", DTypePolicy::keep},

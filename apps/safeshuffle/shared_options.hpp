@@ -18,9 +18,6 @@ namespace safeshuffle::app {
 /// More than any group has.
 inline constexpr std::uint32_t most_ranks = 65536;
 
-/// --world.
-void add_world(CLI::App& parser, std::uint32_t& world);
-
 /// --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --replicas, --assign, --window,
 /// --memory-budget.
 void add_plan_options(CLI::App& parser, Options& options);

@@ -9,10 +9,6 @@
 
 namespace safeshuffle::plan {
 
-/// Of one core: finding and opening a file that the page cache has, reading its header and closing
-/// it (docs/results/2026-11-24-scaling.md, 10,000 files).
-inline constexpr double seconds_per_file = 40e-6;
-
 /// From the first read to the last tensor, by the costs of the site, of a schedule that is filled.
 /// Every step of a rank takes its bytes by its rate. Storage works beside the ranks. On the host,
 /// the steps of a rank share its cores and follow one another; on GPUs, they overlap.

@@ -1,21 +1,16 @@
-"""What `plan --predict` and `simulate` print, and scripts/predict-published with them. No test depends on the speed of
-this machine.
+"""What `plan --predict` prints. No test depends on the speed of this machine.
 
-Environment: that of launch.py; SCRIPTS, the directory of scripts.
+Environment: that of launch.py.
 """
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
 from launch import run
 
-USAGE_ERROR, IO_ERROR = 2, 3
+USAGE_ERROR = 2
 
 
 class Prediction(unittest.TestCase):
@@ -82,48 +77,10 @@ class Prediction(unittest.TestCase):
         self.assertEqual(result.returncode, USAGE_ERROR)
         self.assertRegex(result.stderr, r'machine\.json: line \d+, column \d+: "costs\.pack\.source": missing')
 
-    def simulate(self, *options, world=8):
-        return run("simulate", self.model, "--world", world, "--machine", "8xh100", "--cache", "cold", *options)
-
-    def test_a_simulation_moves_the_bytes_of_the_plan(self):
-        simulation = json.loads(self.simulate("--json", "--replicas", 2, world=16).stdout)
-        plan = self.predict_json("--machine", "8xh100", "--cache", "cold", "--replicas", 2, world=16)
-        for key in ("world", "replicas", "assignment", "window", "waves"):
-            self.assertEqual(simulation[key], plan[key])
-        for simulated, planned in zip(simulation["ranks"], plan["ranks"], strict=True):
-            for key in ("rank", "read_bytes", "sent_bytes", "received_bytes"):
-                self.assertEqual(simulated[key], planned[key])
-        self.assertEqual(simulation["assumptions"], plan["prediction"]["assumptions"])
-        self.assertGreaterEqual(simulation["seconds"], 139.0e9 / 2 / 26e9)
-        self.assertEqual(list(simulation["use"]), ["storage", "host", "copies", "network_out", "network_in"])
-
-    def test_the_phases_of_a_rank_add_up(self):
-        simulation = json.loads(self.simulate("--json").stdout)
-        for rank in simulation["ranks"]:
-            self.assertEqual(list(rank["seconds"]), ["open", "read", "host_to_device", "pack", "exchange"])
-            self.assertAlmostEqual(sum(rank["seconds"].values()), simulation["seconds"], delta=1e-3)
-
-    def test_a_thousand_ranks_take_seconds(self):
-        begin = time.monotonic()
-        result = self.simulate("--replicas", 128, world=1024)
-        self.assertIn("onto 1024 ranks in ", result.stdout, result.stderr)
-        self.assertIn("on 128 nodes of 8xh100", result.stdout)
-        self.assertLess(time.monotonic() - begin, 20)
-
-    def test_the_trace_has_every_wave_of_every_rank(self):
-        path = self.root / "trace.json"
-        result = self.simulate("--trace", path)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-        spans = [event for event in events if event["ph"] == "X"]
-        waves = json.loads(self.simulate("--json").stdout)["waves"]
-        self.assertEqual(sum(span["name"].startswith("exchange ") for span in spans), 8 * waves)
-        self.assertEqual({span["pid"] for span in spans}, set(range(8)))
-        self.assertEqual(self.simulate("--trace", self.root / "none" / "x").returncode, IO_ERROR)
-        self.assertEqual(self.simulate("--trace", self.root / "x.safetensors").returncode, USAGE_ERROR)
-
-    def test_the_same_simulation_gives_the_same_text(self):
-        self.assertEqual(self.simulate("--json").stdout, self.simulate("--json").stdout)
+    def test_a_thousand_ranks(self):
+        many = self.predict_json("--machine", "8xh100", "--cache", "cold", "--replicas", 128, world=1024)
+        self.assertEqual(many["prediction"]["nodes"], 128)
+        self.assertEqual(len(many["ranks"]), 1024)
 
     def test_impossible_machines_are_usage_errors(self):
         for options, message in (
@@ -135,38 +92,6 @@ class Prediction(unittest.TestCase):
                 result = self.predict(*options)
                 self.assertEqual(result.returncode, USAGE_ERROR, result.stdout)
                 self.assertIn(message, result.stderr)
-
-
-class Published(unittest.TestCase):
-    SIZES = {"llama-2-7b": 13, "llama-2-13b": 26, "llama-2-70b": 139, "falcon-40b": 84, "bloom-176b": 352,
-             "llama-3.1-405b": 812, "llama-3.1-405b-f8": 406, "qwen2.5-14b": 30, "qwen2.5-32b": 66, "qwen2.5-72b": 145,
-             "qwen3-30b-a3b": 61, "deepseek-r1": 694}  # fmt: skip
-
-    @classmethod
-    def setUpClass(cls):
-        done = subprocess.run([sys.executable, Path(os.environ["SCRIPTS"], "predict-published"), "--command",
-                               os.environ["SAFESHUFFLE"]], capture_output=True, text=True, check=True, timeout=60)
-        cls.published, cls.forecasts = (
-            [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
-            for table in done.stdout.split("\n\n"))
-
-    def test_models_are_as_large_as_the_real_ones(self):
-        sizes = {row[0]: int(row[1]) for row in self.published[2:] + self.forecasts[2:]}
-        self.assertEqual(sizes, self.SIZES)
-
-    def test_differences_are_those_of_predicted_from_published(self):
-        header, _, *rows = self.published
-        published, predicted, difference = map(header.index, ("published", "predicted", "difference"))
-        self.assertGreater(len(rows), 5)
-        for row in rows:
-            ratio = float(row[predicted].split()[0]) / float(row[published].split()[0])
-            self.assertAlmostEqual(int(row[difference].rstrip("%")) / 100, ratio - 1, delta=0.01, msg=row)
-
-    def test_more_nodes_load_the_same_model_faster(self):
-        header, _, *rows = self.forecasts
-        seconds = {(row[0], row[2], row[3], row[4]): float(row[header.index("seconds")]) for row in rows}
-        self.assertLess(seconds["llama-2-70b", "64", "1", "cold"], seconds["llama-2-70b", "8", "1", "cold"] / 7)
-        self.assertGreater(seconds["llama-2-70b", "64", "8", "warm"], seconds["llama-2-70b", "64", "1", "warm"])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
-#include "support/machines.hpp"
 #include "support/placement.hpp"
 
 using namespace safeshuffle;
@@ -19,10 +18,51 @@ using namespace safeshuffle::testing;
 
 namespace {
 
+// Nodes with 4 GPUs and 4 cores: storage 2 GB/s for a rank and 4 for a node, page cache 8 and 16,
+// PCIe 10, packing 100, exchange 20, network of a node 10 GB/s; waves take nothing.
+MachineModel gpu_machine() {
+  MachineModel machine;
+  machine.name = "gpus";
+  machine.device = DeviceKind::cuda;
+  machine.ranks_per_node = 4;
+  machine.cores = 4;
+  machine.costs = {.read_cold_direct_rank = 2e9,
+                   .read_cold_direct_node = 4e9,
+                   .read_warm_rank = 8e9,
+                   .read_warm_node = 16e9,
+                   .pack = 100e9,
+                   .pack_convert = 50e9,
+                   .host_to_device = 10e9,
+                   .exchange = 20e9,
+                   .wave_seconds = 1e-12};
+  machine.network_node = 10e9;
+  return machine;
+}
+
+// A node with 2 cores, measured with 2 ranks: storage 2 GB/s for a rank and 4 for the node, page
+// cache 4 and 6, packing 3, converting 2, exchange 3, first touch 6 GB/s for each rank.
+MachineModel host_machine() {
+  MachineModel machine;
+  machine.name = "host";
+  machine.ranks_per_node = 2;
+  machine.cores = 2;
+  machine.costs = {.read_cold_direct_rank = 2e9,
+                   .read_cold_direct_node = 4e9,
+                   .read_warm_rank = 4e9,
+                   .read_warm_node = 6e9,
+                   .first_touch = 6e9,
+                   .pack = 3e9,
+                   .pack_convert = 2e9,
+                   .exchange = 3e9,
+                   .wave_seconds = 1e-12};
+  return machine;
+}
+
 constexpr std::uint64_t mb = 1'000'000;
 
 // A file of 1000 MB for each of `files`, split along dim 0; in four waves.
-Plan planned(std::size_t files, const Cluster& cluster, DTypePolicy dtype = DTypePolicy::keep) {
+StepSeconds predicted(std::size_t files, std::uint32_t world, const Site& site,
+                      DTypePolicy dtype = DTypePolicy::keep) {
   std::vector<std::vector<Made>> contents;
   for (std::size_t i = 0; i < files; ++i) {
     contents.push_back({{numbered("t", i), DType::F32, {1000, mb / 4}}});
@@ -31,14 +71,9 @@ Plan planned(std::size_t files, const Cluster& cluster, DTypePolicy dtype = DTyp
   options.assignment = Assignment::round_robin;
   options.dtype = dtype;
   options.window = 260 * mb;
-  options.site = site_of(cluster);
-  return make_plan(make_catalog(contents), std::vector<Placement>(files, cut(0, 1000)),
-                   cluster.world, options);
-}
-
-StepSeconds predicted(std::size_t files, const Cluster& cluster,
-                      DTypePolicy dtype = DTypePolicy::keep) {
-  return predict(planned(files, cluster, dtype), site_of(cluster));
+  options.site = site;
+  const std::vector<Placement> placements(files, cut(0, 1000));
+  return predict(make_plan(make_catalog(contents), placements, world, options), site);
 }
 
 void check(double seconds, double expected) {
@@ -78,18 +113,18 @@ std::vector<std::string> without(const std::string& name) {
 }  // namespace
 
 TEST_CASE("each step takes its bytes by its rate, and the longest decides", "[prediction]") {
-  const StepSeconds alone = predicted(1, make_cluster(gpu_machine(), 1, 1, 0));
+  const StepSeconds alone = predicted(1, 1, site_on(gpu_machine(), 1, 1, 0));
   check(alone.read, 0.5);
   check(alone.host_to_device, 0.1);
   check(alone.pack, 0.01);
   CHECK(alone.exchange == 0);
   check(alone.total, 0.5);
   // The disk is shared: 4 GB at 4 GB/s. Each of 4 ranks sends three quarters of 1 GB.
-  const StepSeconds shared = predicted(4, make_cluster(gpu_machine(), 4, 1, 0));
+  const StepSeconds shared = predicted(4, 4, site_on(gpu_machine(), 4, 1, 0));
   check(shared.read, 1);
   check(shared.exchange, 0.0375);
   check(shared.total, 1);
-  const StepSeconds warm = predicted(4, make_cluster(gpu_machine(), 4, 1, 1));
+  const StepSeconds warm = predicted(4, 4, site_on(gpu_machine(), 4, 1, 1));
   check(warm.read, 0.25);
   check(warm.total, 0.25);
 }
@@ -97,7 +132,7 @@ TEST_CASE("each step takes its bytes by its rate, and the longest decides", "[pr
 TEST_CASE("what waves take besides moving data goes on beside storage", "[prediction]") {
   const auto total = [](MachineModel machine, double wave_seconds) {
     machine.costs.wave_seconds = wave_seconds;
-    return predicted(2, make_cluster(machine, 2, 1, 0)).total;
+    return predicted(2, 2, site_on(machine, 2, 1, 0)).total;
   };
   // Of 4 waves. Storage takes 0.5 s; copying on GPUs 0.1 s, all other steps on the host 2/3 s.
   check(total(gpu_machine(), 0.01), 0.5);
@@ -107,46 +142,45 @@ TEST_CASE("what waves take besides moving data goes on beside storage", "[predic
 
 TEST_CASE("storage and the page cache are read at the same time", "[prediction]") {
   // Of 1 GB, a quarter from the page cache at 8 GB/s, the rest from storage at 2.
-  check(predicted(1, make_cluster(gpu_machine(), 1, 1, 0.25)).read, 0.375);
+  check(predicted(1, 1, site_on(gpu_machine(), 1, 1, 0.25)).read, 0.375);
 }
 
 TEST_CASE("on the host, the steps of a rank follow one another", "[prediction]") {
   // 1 GB each: packed 1/3 s, half sent 1/6 s, 1 GB touched 1/6 s; the disk takes 1/2 s beside it.
-  const StepSeconds cold = predicted(2, make_cluster(host_machine(), 2, 1, 0));
+  const StepSeconds cold = predicted(2, 2, site_on(host_machine(), 2, 1, 0));
   check(cold.read, 0.5);
   check(cold.pack, 1.0 / 3);
   check(cold.exchange, 1.0 / 6);
   check(cold.allocate, 1.0 / 6);
   check(cold.total, 2.0 / 3);
-  const StepSeconds converted =
-      predicted(2, make_cluster(host_machine(), 2, 1, 0), DTypePolicy::f16);
+  const StepSeconds converted = predicted(2, 2, site_on(host_machine(), 2, 1, 0), DTypePolicy::f16);
   check(converted.pack, 0.5);
   check(converted.exchange, 1.0 / 12);
 }
 
 TEST_CASE("a rank that reads most of what is cached is not slowed down by idle ones",
           "[prediction]") {
-  const Cluster cluster = make_cluster(host_machine(), 2, 1, 1);
+  const Site site = site_on(host_machine(), 2, 1, 1);
   const auto read = [&](std::uint64_t second) {
     const Catalog catalog =
         make_catalog({{{"t0", DType::U8, {1000, mb}}}, {{"t1", DType::U8, {second, mb}}}});
     PlanOptions options;
     options.assignment = Assignment::round_robin;
     const Plan plan = make_plan(catalog, {cut(0, 1000), cut(0, second)}, 2, options);
-    return predict(plan, site_of(cluster)).read;
+    return predict(plan, site).read;
   };
   check(read(2), 0.25);        // by one rank, at 4 GB/s
   check(read(1000), 2.0 / 6);  // by both, at 6 GB/s
 }
 
 TEST_CASE("rows that lie apart in the page cache take longer than their bytes", "[prediction]") {
-  const Cluster cluster = make_cluster(host_machine(), 2, 1, 1);
+  const Site site = site_on(host_machine(), 2, 1, 1);
   const auto read = [&](std::uint64_t rows, std::uint64_t columns, Assignment assignment) {
     PlanOptions options;
     options.assignment = assignment;
     const Plan plan = make_plan(make_catalog({{{"t", DType::U8, {rows, columns}}}}),
                                 {cut(1, columns)}, 2, options);
-    return predict(plan, site_of(cluster)).read;
+    return predict(plan, site).read;
   };
   // 1 GB: half for each rank and, of rows that are read jointly, half of all for each rank beside
   // it; by both ranks at 6 GB/s, or by one at 4.
@@ -158,28 +192,35 @@ TEST_CASE("rows that lie apart in the page cache take longer than their bytes", 
 
 TEST_CASE("ranks share the cores of their node", "[prediction]") {
   const auto pack = [](std::uint32_t world) {
-    return site_of(make_cluster(host_machine(), world, 1, 0)).costs.pack;
+    return site_on(host_machine(), world, 1, 0).costs.pack;
   };
   check(pack(1), 6e9);  // both cores
   check(pack(2), 3e9);
   check(pack(8), 0.75e9);
   MachineModel large = host_machine();
   large.cores = 16;  // the two ranks have used 4 each
-  CHECK(site_of(make_cluster(large, 1, 1, 0)).costs.pack == 3e9);
-  CHECK(site_of(make_cluster(large, 4, 1, 0)).costs.pack == 3e9);
-  CHECK(site_of(make_cluster(large, 8, 1, 0)).costs.pack == 1.5e9);
+  CHECK(site_on(large, 1, 1, 0).costs.pack == 3e9);
+  CHECK(site_on(large, 4, 1, 0).costs.pack == 3e9);
+  CHECK(site_on(large, 8, 1, 0).costs.pack == 1.5e9);
+}
+
+TEST_CASE("GPUs may share the path from the host", "[prediction]") {
+  MachineModel machine = gpu_machine();
+  machine.host_to_device_node = 24e9;
+  CHECK(site_on(machine, 2, 1, 0).costs.host_to_device == 10e9);
+  CHECK(site_on(machine, 4, 1, 0).costs.host_to_device == 6e9);
 }
 
 TEST_CASE("ranks share the network of their node", "[prediction]") {
-  const Cluster cluster = make_cluster(gpu_machine(), 8, 0, 0);
-  CHECK(cluster.nodes == 2);
+  const Site site = site_on(gpu_machine(), 8, 0, 0);
+  CHECK(site.nodes == 2);
   // 4 of the 7 others are on the other node; a rank gets a quarter of 10 GB/s for that.
-  check(site_of(cluster).costs.exchange, 2.5e9 * 7 / 4);
+  check(site.costs.exchange, 2.5e9 * 7 / 4);
 }
 
-TEST_CASE("a cluster must be possible", "[prediction]") {
-  const auto cause = [](MachineModel machine, std::uint32_t world, std::uint32_t nodes) {
-    return failure<ConfigError>([&] { make_cluster(std::move(machine), world, nodes, 0); }).cause;
+TEST_CASE("there must be enough nodes, with a network between them", "[prediction]") {
+  const auto cause = [](const MachineModel& machine, std::uint32_t world, std::uint32_t nodes) {
+    return failure<ConfigError>([&] { site_on(machine, world, nodes, 0); }).cause;
   };
   CHECK(cause(gpu_machine(), 5, 1) ==
         "5 ranks on 1 node, but the machine gpus has 4 GPUs per node");

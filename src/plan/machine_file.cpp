@@ -17,7 +17,7 @@
 #include "plan/cost_fields.hpp"
 
 namespace safeshuffle {
-namespace simulation {
+namespace plan {
 namespace {
 
 using placement::JsonObject;
@@ -59,7 +59,7 @@ class MachineFile {
     machine_.description = json.text("description");
     machine_.device = parse_device(json);
     machine_.ranks_per_node = count(json, "ranks_per_node");
-    machine_.cores = count(json, "cores");
+    if (machine_.device == DeviceKind::host) machine_.cores = count(json, "cores");
     machine_.host_to_device_node = optional_number(json, "host_to_device_node");
     machine_.network_node = optional_number(json, "network_node");
     parse_costs(json);
@@ -72,7 +72,7 @@ class MachineFile {
     if (value == nullptr) json.fail("costs", "missing");
     const JsonObject costs(*value, "costs", document_);
     for (const auto& item : value->items()) check_name(costs, item.key());
-    for (const plan::CostField& field : plan::cost_fields) {
+    for (const CostField& field : cost_fields) {
       machine_.costs.*field.value = is_needed(field.value, machine_.device)
                                         ? number(costs, field.name)
                                         : optional_number(costs, field.name);
@@ -81,7 +81,7 @@ class MachineFile {
 
   static void check_name(const JsonObject& costs, const std::string& name) {
     const auto known = std::ranges::any_of(
-        plan::cost_fields, [&](const plan::CostField& field) { return field.name == name; });
+        cost_fields, [&](const CostField& field) { return field.name == name; });
     if (!known) costs.fail(name, "unknown field");
   }
 
@@ -119,11 +119,11 @@ class MachineFile {
 };
 
 }  // namespace
-}  // namespace simulation
+}  // namespace plan
 
 MachineModel machine_from_json(std::string_view json, const std::string& name) {
   const placement::Document document{name, std::string(json)};
-  return simulation::MachineFile(document).parse();
+  return plan::MachineFile(document).parse();
 }
 
 std::vector<MachineModel> built_in_machines() {
