@@ -13,7 +13,6 @@
 #include "format/model_files.hpp"
 #include "io/policy.hpp"
 #include "pipeline/limits.hpp"
-#include "pipeline/probe_place.hpp"
 #include "pipeline/selection.hpp"
 #include "pipeline/tp_rules.hpp"
 #include "plan/cost_fields.hpp"
@@ -178,7 +177,7 @@ class Headers {
 
 // What is in the page cache of one node says nothing about the others.
 Site site_of(const Headers& headers, DeviceKind device, const Found& found) {
-  const std::uint32_t nodes = node_count(headers.nodes());
+  const std::uint32_t nodes = core::node_count(headers.nodes());
   return {device,
           nodes,
           nodes == 1 ? headers.cached_share() : 0,

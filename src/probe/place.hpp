@@ -9,7 +9,7 @@
 
 #include "core/wire.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 
 /// The place of a load from `path` by this rank alone, onto a device with that description.
 ProbePlace own_place(const std::string& path, const std::string& device);
@@ -18,12 +18,8 @@ ProbePlace own_place(const std::string& path, const std::string& device);
 void encode(const ProbePlace& place, core::WireWriter& out);
 ProbePlace decode_place(core::WireReader& in);
 
-/// Of the nodes on which the ranks run, by rank; > 0 of them.
-std::uint32_t ranks_per_node(const std::vector<std::string>& hosts);
-std::uint32_t node_count(const std::vector<std::string>& hosts);
-
 /// "host" or the GPU's model, from the description of a device: "host (no GPU)", "NVIDIA H200 at
 /// 0000:1B:00.0".
 std::string device_model(const std::string& description);
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing

@@ -1,10 +1,10 @@
 // The function `probe` of probe.hpp: prepares what the trials share, and runs them.
+#include "safeshuffle/probe.hpp"
+
 #include <algorithm>
 #include <array>
 #include <ctime>
 #include <utility>
-
-#include "safeshuffle/probe.hpp"
 
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
@@ -17,16 +17,16 @@
 #include "io/policy.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/open.hpp"
-#include "pipeline/probe_moves.hpp"
-#include "pipeline/probe_place.hpp"
-#include "pipeline/probe_reads.hpp"
-#include "pipeline/probe_rig.hpp"
-#include "pipeline/probe_turns.hpp"
 #include "pipeline/sharers.hpp"
+#include "probe/moves.hpp"
+#include "probe/place.hpp"
+#include "probe/reads.hpp"
+#include "probe/rig.hpp"
+#include "probe/turns.hpp"
 #include "source/files.hpp"
 
 namespace safeshuffle {
-namespace pipeline {
+namespace probing {
 namespace {
 
 /// How much a probe does.
@@ -79,11 +79,12 @@ std::vector<Intent> exchange_intents(const Communicator& comm, const ProbeOption
     return core::WireWriter()
         .put(std::uint64_t{probe.quick})
         .put(core::host_name())
-        .put(shared_cpus(comm, options))
+        .put(pipeline::shared_cpus(comm, options))
         .put(core::available_memory_bytes())
         .take();
   };
-  for (const std::string& bytes : comm::agree_on(comm.control(), timeout_of(options), mine)) {
+  for (const std::string& bytes :
+       comm::agree_on(comm.control(), pipeline::timeout_of(options), mine)) {
     intents.push_back(decode_intent(bytes));
   }
   for (std::size_t rank = 0; rank < intents.size(); ++rank) {
@@ -107,8 +108,8 @@ Group group_of(const std::vector<Intent>& intents, std::uint32_t rank) {
   std::vector<std::string> hosts;
   for (const Intent& intent : intents) hosts.push_back(intent.host);
   Group group;
-  group.ranks_per_node = ranks_per_node(hosts);
-  group.nodes = node_count(hosts);
+  group.ranks_per_node = core::ranks_per_node(hosts);
+  group.nodes = core::node_count(hosts);
   group.sharers =
       static_cast<std::uint32_t>(std::ranges::count(intents, intents[rank].cpus, &Intent::cpus));
   group.available_bytes =
@@ -163,7 +164,7 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .memory_bytes = extent.memory_bytes / group.ranks_per_node,
                    .moved_bytes = extent.moved_bytes,
                    .most = extent.run,
-                   .timeout = timeout_of(options),
+                   .timeout = pipeline::timeout_of(options),
                    .sample = make_sample(source::files(), catalog, bytes, comm),
                    .engine = {},
                    .reader_threads = reader.threads,
@@ -227,7 +228,7 @@ std::unique_ptr<ProbeRig> prepare_together(const Catalog& catalog, const Communi
                                            const Options& options, const Group& group,
                                            const Extent& extent) {
   std::unique_ptr<ProbeRig> rig;
-  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
+  comm::agree_on(comm.control(), pipeline::timeout_of(options), [&]() -> std::string {
     rig = make_rig(catalog, comm, options, group, extent);
     fit_sample(*rig);
     return {};
@@ -270,17 +271,17 @@ Options load_options(const ProbeOptions& probe) {
 }
 
 }  // namespace
-}  // namespace pipeline
+}  // namespace probing
 
 Probe probe(const std::vector<std::string>& paths, const Communicator& comm,
             const ProbeOptions& probe_options) {
-  using namespace pipeline;
+  using namespace probing;
   const comm::CollectiveCall call(comm);
   const Options options = load_options(probe_options);
   const Group group = group_of(exchange_intents(comm, probe_options, options), comm.rank());
-  const Extent& extent = pipeline::extent(probe_options.quick);
+  const Extent& extent = probing::extent(probe_options.quick);
   const Catalog catalog =
-      open_together(source::files(), paths, options, comm.device(), comm.control())
+      pipeline::open_together(source::files(), paths, options, comm.device(), comm.control())
           .checkpoint.catalog;
   const auto rig = prepare_together(catalog, comm, options, group, extent);
   Trials trials = make_trials_together(*rig);

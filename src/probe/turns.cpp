@@ -1,4 +1,4 @@
-#include "pipeline/probe_turns.hpp"
+#include "probe/turns.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,7 @@
 #include "core/process.hpp"
 #include "core/wire.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 namespace {
 
 std::uint64_t to_number(core::Clock::time_point time) {
@@ -230,4 +230,4 @@ std::vector<Measurement> take_turns(comm::Control& control, std::uint32_t nodes,
   return results;
 }
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing
