@@ -44,22 +44,6 @@ ProbePlace own_place(const std::string& path, const std::string& device) {
           .device = device_model(device)};
 }
 
-void encode(const ProbePlace& place, core::WireWriter& out) {
-  out.put(place.host).put(place.filesystem).put(place.filesystem_device);
-  out.put(place.cpu).put(std::uint64_t{place.cpus}).put(place.device);
-}
-
-ProbePlace decode_place(core::WireReader& in) {
-  ProbePlace place;
-  place.host = in.text();
-  place.filesystem = in.text();
-  place.filesystem_device = in.text();
-  place.cpu = in.text();
-  place.cpus = static_cast<unsigned>(in.number());
-  place.device = in.text();
-  return place;
-}
-
 namespace {
 
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 20;  // of a kept file
@@ -128,13 +112,11 @@ std::optional<KeptProbe> find_probe(const ProbePlace& place, const std::string& 
 ProbePlace place_of(const Communicator& comm, const std::string& path,
                     std::chrono::milliseconds timeout) {
   const comm::CollectiveCall call(comm);
-  core::WireWriter mine;
-  probing::encode(probing::own_place(path, comm.device_handle()->description()), mine);
+  const ProbePlace mine = probing::own_place(path, comm.device_handle()->description());
   std::vector<ProbePlace> places;
   std::vector<std::string> hosts;
-  for (const std::string& bytes : comm::agree(comm.control(), mine.take(), {}, timeout)) {
-    core::WireReader in(bytes);
-    places.push_back(probing::decode_place(in));
+  for (const std::string& bytes : comm::agree(comm.control(), core::to_wire(mine), {}, timeout)) {
+    places.push_back(core::from_wire<ProbePlace>(bytes));
     hosts.push_back(places.back().host);
   }
   ProbePlace place = places.front();

@@ -58,14 +58,8 @@ struct Intent {
   std::uint64_t available_bytes = 0;
 };
 
-Intent decode_intent(std::string_view bytes) {
-  core::WireReader in(bytes);
-  Intent intent;
-  intent.quick = in.number() != 0;
-  intent.host = in.text();
-  intent.cpus = in.text();
-  intent.available_bytes = in.number();
-  return intent;
+auto fields(core::As<Intent> auto& intent) {
+  return std::tie(intent.quick, intent.host, intent.cpus, intent.available_bytes);
 }
 
 std::vector<Intent> exchange_intents(const Communicator& comm, const ProbeOptions& probe,
@@ -76,16 +70,13 @@ std::vector<Intent> exchange_intents(const Communicator& comm, const ProbeOption
       throw ConfigError("the time-out of a probe must be at least " +
                         core::seconds_text(shortest_timeout));
     }
-    return core::WireWriter()
-        .put(std::uint64_t{probe.quick})
-        .put(core::host_name())
-        .put(pipeline::shared_cpus(comm, options))
-        .put(core::available_memory_bytes())
-        .take();
+    return core::to_wire(Intent{probe.quick, core::host_name(),
+                                pipeline::shared_cpus(comm, options),
+                                core::available_memory_bytes()});
   };
   for (const std::string& bytes :
        comm::agree_on(comm.control(), pipeline::timeout_of(options), mine)) {
-    intents.push_back(decode_intent(bytes));
+    intents.push_back(core::from_wire<Intent>(bytes));
   }
   for (std::size_t rank = 0; rank < intents.size(); ++rank) {
     if (intents[rank].quick == intents.front().quick) continue;
@@ -184,42 +175,34 @@ std::string utc_date() {
   return {text.data(), length};
 }
 
-// What a rank knows of its place and machine. `file`: null if there is none.
-std::string description(const ProbeRig& rig, const FileInfo* file) {
-  core::WireWriter out;
-  const std::string path = file == nullptr ? std::string() : file->path;
-  encode(own_place(path, rig.comm.device_handle()->description()), out);
-  out.put(utc_date()).put(std::uint64_t{core::available_cores()}).put(core::memory_bytes());
-  out.put(core::kernel_release()).put(rig.engine);
-  out.put(std::uint64_t{rig.reader_threads}).put(std::uint64_t{copy_threads()});
-  return out.take();
+// What rank 0 knows of its place and machine, the same on all.
+auto description(auto& probe) {
+  return std::tie(probe.place, probe.date, probe.machine.cores, probe.machine.memory_bytes,
+                  probe.machine.kernel, probe.engine, probe.threads, probe.copy_threads);
 }
 
-void describe(Probe& probe, std::string_view description) {
-  core::WireReader in(description);
-  probe.place = decode_place(in);
-  probe.date = in.text();
-  probe.machine.cores = static_cast<unsigned>(in.number());
-  probe.machine.memory_bytes = in.number();
-  probe.machine.kernel = in.text();
-  probe.engine = in.text();
-  probe.threads = static_cast<unsigned>(in.number());
-  probe.copy_threads = static_cast<unsigned>(in.number());
-}
-
-// Rank 0's, the same on all.
 void describe_together(Probe& probe, const ProbeRig& rig) {
-  const FileInfo* const file = rig.files.empty() ? nullptr : &rig.files.front();
-  const auto all =
-      comm::agree_on(rig.comm.control(), rig.timeout, [&] { return description(rig, file); });
-  describe(probe, all.front());
+  const auto describe = [&] {
+    const std::string path = rig.files.empty() ? std::string() : rig.files.front().path;
+    probe.place = own_place(path, rig.comm.device_handle()->description());
+    probe.date = utc_date();
+    probe.machine = {core::available_cores(), core::memory_bytes(), core::kernel_release()};
+    probe.engine = rig.engine;
+    probe.threads = rig.reader_threads;
+    probe.copy_threads = copy_threads();
+    return core::to_wire(description(probe));
+  };
+  const auto all = comm::agree_on(rig.comm.control(), rig.timeout, describe);
+  core::WireReader in(all.front());
+  auto values = description(probe);
+  get(in, values);
 }
 
 std::uint64_t sample_of_all(const ProbeRig& rig) {
-  const auto all = comm::agree(rig.comm.control(),
-                               core::WireWriter().put(rig.sample.bytes()).take(), {}, rig.timeout);
+  const auto all =
+      comm::agree(rig.comm.control(), core::to_wire(rig.sample.bytes()), {}, rig.timeout);
   std::uint64_t sum = 0;
-  for (const std::string& bytes : all) sum += core::WireReader(bytes).number();
+  for (const std::string& bytes : all) sum += core::from_wire<std::uint64_t>(bytes);
   return sum;
 }
 
