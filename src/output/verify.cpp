@@ -359,7 +359,7 @@ void drop_cached(const pipeline::CachedBefore& before, const Communicator& comm,
 std::vector<double> output::verify(const source::Source& source, const TensorSet& model,
                                    const Communicator& comm, const Options& options) {
   const comm::CollectiveCall call(comm);
-  std::optional<CachedBefore> cached;
+  std::optional<pipeline::CachedBefore> cached;
   note_cached(source, model.plan().catalog(), comm, options, cached);
   const auto step = [&](const comm::Heartbeat& beat) {
     pipeline::check_options(options);
