@@ -18,7 +18,7 @@
 #include "commands.hpp"
 #include "machine.hpp"
 #include "output.hpp"
-#include "pipeline/placement_json.hpp"
+#include "output/placement_json.hpp"
 #include "shared_options.hpp"
 #include "size.hpp"
 #include "summary.hpp"
@@ -131,11 +131,11 @@ void print_json(const OnCluster& planned, const Selection& selection,
             {"hash", fmt::format("{:016x}", plan.hash())},
             {"proof", "ok"},
             {"warnings", planned.warnings},
-            {"placement", pipeline::placement_json(summarize(plan.catalog(), plan.targets()))},
+            {"placement", output::placement_json(summarize(plan.catalog(), plan.targets()))},
             {"whole", whole_json(planned.whole)},
             {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
-  if (selection.stage) json["pipeline_stage"] = pipeline::stage_json(*selection.stage);
+  if (selection.stage) json["pipeline_stage"] = output::stage_json(*selection.stage);
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
   if (prediction) json["prediction"] = prediction_json(*prediction);
   print_result(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");

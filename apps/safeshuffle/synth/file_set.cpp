@@ -10,7 +10,7 @@ namespace safeshuffle::synth {
 FileSet::FileSet(std::filesystem::path directory)
     : directory_(std::move(directory)), new_directory_(directory_) {}
 
-pipeline::FileWriter& FileSet::add(const std::string& name, format::HeaderLayout layout) {
+output::FileWriter& FileSet::add(const std::string& name, format::HeaderLayout layout) {
   return writers_.emplace_back(vacant(name), std::move(layout));
 }
 
@@ -25,11 +25,11 @@ std::filesystem::path FileSet::vacant(const std::string& name) const {
 }
 
 void FileSet::commit() {
-  for (pipeline::FileWriter& writer : writers_) writer.flush();
+  for (output::FileWriter& writer : writers_) writer.flush();
   for (core::AtomicFile& text : texts_) text.sync();
-  for (pipeline::FileWriter& writer : writers_) writer.publish();
+  for (output::FileWriter& writer : writers_) writer.publish();
   for (core::AtomicFile& text : texts_) text.publish();
-  for (pipeline::FileWriter& writer : writers_) writer.commit();
+  for (output::FileWriter& writer : writers_) writer.commit();
   for (core::AtomicFile& text : texts_) text.commit();
   new_directory_.keep();
 }

@@ -8,7 +8,7 @@
 
 #include "core/atomic_file.hpp"
 #include "core/new_directory.hpp"
-#include "pipeline/file_writer.hpp"
+#include "output/file_writer.hpp"
 
 namespace safeshuffle::synth {
 
@@ -22,7 +22,7 @@ class FileSet {
 
   /// Adds a file; the reference is valid as long as the set. Throws ConfigError if a file with that
   /// name exists.
-  pipeline::FileWriter& add(const std::string& name, format::HeaderLayout layout);
+  output::FileWriter& add(const std::string& name, format::HeaderLayout layout);
 
   /// Adds a file that contains just `text`. Throws as `add`.
   void add_text(const std::string& name, std::string_view text);
@@ -35,7 +35,7 @@ class FileSet {
 
   std::filesystem::path directory_;
   core::NewDirectory new_directory_;
-  std::list<pipeline::FileWriter> writers_;
+  std::list<output::FileWriter> writers_;
   std::list<core::AtomicFile> texts_;
 };
 

@@ -87,7 +87,7 @@ std::uint64_t tensor_end(const format::HeaderLayout& header, std::size_t tensor)
 // Writes the contents of all files, several at a time. The first failure stops all of them.
 class Filler {
  public:
-  Filler(const Layout& layout, std::vector<pipeline::FileWriter*> writers,
+  Filler(const Layout& layout, std::vector<output::FileWriter*> writers,
          const GenerateOptions& options)
       : layout_(layout),
         writers_(std::move(writers)),
@@ -138,7 +138,7 @@ class Filler {
   }
 
   const Layout& layout_;
-  std::vector<pipeline::FileWriter*> writers_;
+  std::vector<output::FileWriter*> writers_;
   const GenerateOptions& options_;
   std::uint64_t total_;
   std::mutex mutex_;
@@ -151,7 +151,7 @@ Generated write(const Layout& layout, const std::filesystem::path& directory,
                 const GenerateOptions& options) {
   FileSet files(directory);
   Generated result{.files = layout.files.size(), .tensor_bytes = tensor_bytes(layout)};
-  std::vector<pipeline::FileWriter*> writers;
+  std::vector<output::FileWriter*> writers;
   for (const LayoutFile& file : layout.files) {
     writers.push_back(&files.add(file.name, header_of(layout, file)));
     result.file_bytes += writers.back()->layout().file_size;
@@ -159,7 +159,7 @@ Generated write(const Layout& layout, const std::filesystem::path& directory,
   files.add_text("config.json", layout.config);
   files.add_text(index_name, index_of(layout));
   if (options.sparse) {
-    for (pipeline::FileWriter* writer : writers) writer->extend();
+    for (output::FileWriter* writer : writers) writer->extend();
   } else {
     check_space(directory, result.file_bytes);
     Filler(layout, writers, options).run();

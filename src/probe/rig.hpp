@@ -14,11 +14,11 @@
 #include "core/cpus.hpp"
 #include "device/device.hpp"
 #include "io/reader.hpp"
-#include "pipeline/sample.hpp"
 #include "plan/schedule.hpp"
+#include "probe/sample.hpp"
 #include "source/source.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 
 /// Pieces of device memory, as many as a load has slabs.
 struct ProbeSlabs {
@@ -52,4 +52,4 @@ struct ProbeRig {
   void touch_slabs();
 };
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing

@@ -7,7 +7,7 @@
 
 #include "placement/document.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 
 /// What is read back from it.
 struct ProbeText {
@@ -20,4 +20,4 @@ struct ProbeText {
 /// Throws ConfigError, see costs_from_probe.
 ProbeText parse_probe(const placement::Document& document);
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing

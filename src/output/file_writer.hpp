@@ -9,7 +9,7 @@
 #include "core/atomic_file.hpp"
 #include "format/layout_header.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::output {
 
 /// Writes one file that appears under its name complete or, as an AtomicFile, not at all. Not
 /// thread-safe.
@@ -41,4 +41,4 @@ class FileWriter {
   std::uint64_t unflushed_ = 0;
 };
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::output

@@ -1,4 +1,4 @@
-#include "pipeline/probe_json.hpp"
+#include "probe/json.hpp"
 
 #include <cmath>
 #include <limits>
@@ -12,7 +12,7 @@
 #include "plan/cost_fields.hpp"
 
 namespace safeshuffle {
-namespace pipeline {
+namespace probing {
 namespace {
 
 using placement::JsonObject;
@@ -146,14 +146,14 @@ ProbeText parse_probe(const placement::Document& document) {
           parse_costs(object(json, "costs"))};
 }
 
-}  // namespace pipeline
+}  // namespace probing
 
 Costs costs_from_probe(std::string_view json, const std::string& name) {
-  return pipeline::parse_probe({name, std::string(json)}).costs;
+  return probing::parse_probe({name, std::string(json)}).costs;
 }
 
 std::string to_json(const Probe& probe) {
-  using namespace pipeline;
+  using namespace probing;
   nlohmann::ordered_json json{{"schema_version", schema_version},
                               {"version", probe.version},
                               {"date", probe.date},

@@ -2,10 +2,10 @@
 // GPU, the exchange.
 #pragma once
 
-#include "pipeline/probe_rig.hpp"
-#include "pipeline/probe_turns.hpp"
+#include "probe/rig.hpp"
+#include "probe/turns.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 
 /// Threads that copy host memory: as many as pack.
 unsigned copy_threads();
@@ -17,4 +17,4 @@ void add_move_trials(ProbeRig& rig, Trials& trials);
 /// Connects the transport, which no trial does. Collective. Throws TransportError, TimeoutError.
 void connect(ProbeRig& rig);
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing

@@ -13,7 +13,7 @@
 
 #include "source/source.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 
 /// Consecutive bytes of one file.
 struct SampleRange {
@@ -59,4 +59,4 @@ class Sample {
   std::vector<SampleRange> ranges_;
 };
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing

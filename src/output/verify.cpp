@@ -1,6 +1,6 @@
 // Verification: compares every byte a rank holds with the files. Of the load's data it uses only
 // the catalog and the placements; no schedule, no pack items, no vector code, no reader.
-#include "pipeline/verify.hpp"
+#include "output/verify.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -356,10 +356,10 @@ void drop_cached(const pipeline::CachedBefore& before, const Communicator& comm,
 
 }  // namespace
 
-std::vector<double> pipeline::verify(const source::Source& source, const TensorSet& model,
-                                     const Communicator& comm, const Options& options) {
+std::vector<double> output::verify(const source::Source& source, const TensorSet& model,
+                                   const Communicator& comm, const Options& options) {
   const comm::CollectiveCall call(comm);
-  std::optional<CachedBefore> cached;
+  std::optional<pipeline::CachedBefore> cached;
   note_cached(source, model.plan().catalog(), comm, options, cached);
   const auto step = [&](const comm::Heartbeat& beat) {
     pipeline::check_options(options);
@@ -378,7 +378,7 @@ std::vector<double> pipeline::verify(const source::Source& source, const TensorS
 
 std::vector<double> verify(const TensorSet& model, const Communicator& comm,
                            const Options& options) {
-  return pipeline::verify(source::files(), model, comm, options);
+  return output::verify(source::files(), model, comm, options);
 }
 
 }  // namespace safeshuffle

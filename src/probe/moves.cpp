@@ -1,4 +1,4 @@
-#include "pipeline/probe_moves.hpp"
+#include "probe/moves.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -21,7 +21,7 @@
 #include "device/host/memory.hpp"
 #include "io/policy.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 namespace {
 
 using Of = Measurement::Of;
@@ -285,4 +285,4 @@ void connect(ProbeRig& rig) {
               rig.timeout, [] {});
 }
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing

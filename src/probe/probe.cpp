@@ -1,10 +1,10 @@
 // The function `probe` of probe.hpp: prepares what the trials share, and runs them.
+#include "safeshuffle/probe.hpp"
+
 #include <algorithm>
 #include <array>
 #include <ctime>
 #include <utility>
-
-#include "safeshuffle/probe.hpp"
 
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
@@ -17,16 +17,16 @@
 #include "io/policy.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/open.hpp"
-#include "pipeline/probe_moves.hpp"
-#include "pipeline/probe_place.hpp"
-#include "pipeline/probe_reads.hpp"
-#include "pipeline/probe_rig.hpp"
-#include "pipeline/probe_turns.hpp"
 #include "pipeline/sharers.hpp"
+#include "probe/moves.hpp"
+#include "probe/place.hpp"
+#include "probe/reads.hpp"
+#include "probe/rig.hpp"
+#include "probe/turns.hpp"
 #include "source/files.hpp"
 
 namespace safeshuffle {
-namespace pipeline {
+namespace probing {
 namespace {
 
 /// How much a probe does.
@@ -58,14 +58,8 @@ struct Intent {
   std::uint64_t available_bytes = 0;
 };
 
-Intent decode_intent(std::string_view bytes) {
-  core::WireReader in(bytes);
-  Intent intent;
-  intent.quick = in.number() != 0;
-  intent.host = in.text();
-  intent.cpus = in.text();
-  intent.available_bytes = in.number();
-  return intent;
+auto fields(core::As<Intent> auto& intent) {
+  return std::tie(intent.quick, intent.host, intent.cpus, intent.available_bytes);
 }
 
 std::vector<Intent> exchange_intents(const Communicator& comm, const ProbeOptions& probe,
@@ -76,15 +70,13 @@ std::vector<Intent> exchange_intents(const Communicator& comm, const ProbeOption
       throw ConfigError("the time-out of a probe must be at least " +
                         core::seconds_text(shortest_timeout));
     }
-    return core::WireWriter()
-        .put(std::uint64_t{probe.quick})
-        .put(core::host_name())
-        .put(shared_cpus(comm, options))
-        .put(core::available_memory_bytes())
-        .take();
+    return core::to_wire(Intent{probe.quick, core::host_name(),
+                                pipeline::shared_cpus(comm, options),
+                                core::available_memory_bytes()});
   };
-  for (const std::string& bytes : comm::agree_on(comm.control(), timeout_of(options), mine)) {
-    intents.push_back(decode_intent(bytes));
+  for (const std::string& bytes :
+       comm::agree_on(comm.control(), pipeline::timeout_of(options), mine)) {
+    intents.push_back(core::from_wire<Intent>(bytes));
   }
   for (std::size_t rank = 0; rank < intents.size(); ++rank) {
     if (intents[rank].quick == intents.front().quick) continue;
@@ -107,8 +99,8 @@ Group group_of(const std::vector<Intent>& intents, std::uint32_t rank) {
   std::vector<std::string> hosts;
   for (const Intent& intent : intents) hosts.push_back(intent.host);
   Group group;
-  group.ranks_per_node = ranks_per_node(hosts);
-  group.nodes = node_count(hosts);
+  group.ranks_per_node = core::ranks_per_node(hosts);
+  group.nodes = core::node_count(hosts);
   group.sharers =
       static_cast<std::uint32_t>(std::ranges::count(intents, intents[rank].cpus, &Intent::cpus));
   group.available_bytes =
@@ -163,7 +155,7 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .memory_bytes = extent.memory_bytes / group.ranks_per_node,
                    .moved_bytes = extent.moved_bytes,
                    .most = extent.run,
-                   .timeout = timeout_of(options),
+                   .timeout = pipeline::timeout_of(options),
                    .sample = make_sample(source::files(), catalog, bytes, comm),
                    .engine = {},
                    .reader_threads = reader.threads,
@@ -183,42 +175,34 @@ std::string utc_date() {
   return {text.data(), length};
 }
 
-// What a rank knows of its place and machine. `file`: null if there is none.
-std::string description(const ProbeRig& rig, const FileInfo* file) {
-  core::WireWriter out;
-  const std::string path = file == nullptr ? std::string() : file->path;
-  encode(own_place(path, rig.comm.device_handle()->description()), out);
-  out.put(utc_date()).put(std::uint64_t{core::available_cores()}).put(core::memory_bytes());
-  out.put(core::kernel_release()).put(rig.engine);
-  out.put(std::uint64_t{rig.reader_threads}).put(std::uint64_t{copy_threads()});
-  return out.take();
+// What rank 0 knows of its place and machine, the same on all.
+auto description(auto& probe) {
+  return std::tie(probe.place, probe.date, probe.machine.cores, probe.machine.memory_bytes,
+                  probe.machine.kernel, probe.engine, probe.threads, probe.copy_threads);
 }
 
-void describe(Probe& probe, std::string_view description) {
-  core::WireReader in(description);
-  probe.place = decode_place(in);
-  probe.date = in.text();
-  probe.machine.cores = static_cast<unsigned>(in.number());
-  probe.machine.memory_bytes = in.number();
-  probe.machine.kernel = in.text();
-  probe.engine = in.text();
-  probe.threads = static_cast<unsigned>(in.number());
-  probe.copy_threads = static_cast<unsigned>(in.number());
-}
-
-// Rank 0's, the same on all.
 void describe_together(Probe& probe, const ProbeRig& rig) {
-  const FileInfo* const file = rig.files.empty() ? nullptr : &rig.files.front();
-  const auto all =
-      comm::agree_on(rig.comm.control(), rig.timeout, [&] { return description(rig, file); });
-  describe(probe, all.front());
+  const auto describe = [&] {
+    const std::string path = rig.files.empty() ? std::string() : rig.files.front().path;
+    probe.place = own_place(path, rig.comm.device_handle()->description());
+    probe.date = utc_date();
+    probe.machine = {core::available_cores(), core::memory_bytes(), core::kernel_release()};
+    probe.engine = rig.engine;
+    probe.threads = rig.reader_threads;
+    probe.copy_threads = copy_threads();
+    return core::to_wire(description(probe));
+  };
+  const auto all = comm::agree_on(rig.comm.control(), rig.timeout, describe);
+  core::WireReader in(all.front());
+  auto values = description(probe);
+  get(in, values);
 }
 
 std::uint64_t sample_of_all(const ProbeRig& rig) {
-  const auto all = comm::agree(rig.comm.control(),
-                               core::WireWriter().put(rig.sample.bytes()).take(), {}, rig.timeout);
+  const auto all =
+      comm::agree(rig.comm.control(), core::to_wire(rig.sample.bytes()), {}, rig.timeout);
   std::uint64_t sum = 0;
-  for (const std::string& bytes : all) sum += core::WireReader(bytes).number();
+  for (const std::string& bytes : all) sum += core::from_wire<std::uint64_t>(bytes);
   return sum;
 }
 
@@ -227,7 +211,7 @@ std::unique_ptr<ProbeRig> prepare_together(const Catalog& catalog, const Communi
                                            const Options& options, const Group& group,
                                            const Extent& extent) {
   std::unique_ptr<ProbeRig> rig;
-  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
+  comm::agree_on(comm.control(), pipeline::timeout_of(options), [&]() -> std::string {
     rig = make_rig(catalog, comm, options, group, extent);
     fit_sample(*rig);
     return {};
@@ -270,17 +254,17 @@ Options load_options(const ProbeOptions& probe) {
 }
 
 }  // namespace
-}  // namespace pipeline
+}  // namespace probing
 
 Probe probe(const std::vector<std::string>& paths, const Communicator& comm,
             const ProbeOptions& probe_options) {
-  using namespace pipeline;
+  using namespace probing;
   const comm::CollectiveCall call(comm);
   const Options options = load_options(probe_options);
   const Group group = group_of(exchange_intents(comm, probe_options, options), comm.rank());
-  const Extent& extent = pipeline::extent(probe_options.quick);
+  const Extent& extent = probing::extent(probe_options.quick);
   const Catalog catalog =
-      open_together(source::files(), paths, options, comm.device(), comm.control())
+      pipeline::open_together(source::files(), paths, options, comm.device(), comm.control())
           .checkpoint.catalog;
   const auto rig = prepare_together(catalog, comm, options, group, extent);
   Trials trials = make_trials_together(*rig);

@@ -5,7 +5,7 @@
 
 #include "safeshuffle/target.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::output {
 
 /// {"partitioned": {"tensors": 561, "bytes": 1489305600}, "replicated": …, "single": …, "dropped":
 /// …}
@@ -14,4 +14,4 @@ nlohmann::ordered_json placement_json(const PlacementSummary& summary);
 /// {"index": 0, "count": 4}
 nlohmann::ordered_json stage_json(const PipelineStage& stage);
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::output

@@ -1,4 +1,4 @@
-#include "pipeline/probe_turns.hpp"
+#include "probe/turns.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -9,17 +9,14 @@
 #include "core/process.hpp"
 #include "core/wire.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle {
+
+static auto fields(core::As<Residency> auto& residency) {
+  return std::tie(residency.sample, residency.before, residency.after);
+}
+
+namespace probing {
 namespace {
-
-std::uint64_t to_number(core::Clock::time_point time) {
-  const std::chrono::nanoseconds since_epoch = time.time_since_epoch();
-  return static_cast<std::uint64_t>(since_epoch.count());
-}
-
-core::Clock::time_point to_time(std::uint64_t number) {
-  return core::Clock::time_point(std::chrono::nanoseconds(number));
-}
 
 /// A run, and where and when it was made.
 struct NodeRun {
@@ -28,30 +25,10 @@ struct NodeRun {
   Run run;
 };
 
-std::string encode(const NodeRun& made) {
-  const Run& run = made.run;
-  core::WireWriter out;
-  out.put(made.node).put(made.elapsed).put(run.bytes).put(to_number(run.begin));
-  out.put(to_number(run.end)).put(std::uint64_t{run.times}).put(run.obstacle);
-  out.put(std::uint64_t{run.residency.has_value()});
-  const Residency residency = run.residency.value_or(Residency());
-  return out.put(residency.sample).put(residency.before).put(residency.after).take();
-}
-
-NodeRun decode(std::string_view bytes) {
-  core::WireReader in(bytes);
-  NodeRun made;
-  made.node = in.text();
-  made.elapsed = in.real();
-  made.run.bytes = in.number();
-  made.run.begin = to_time(in.number());
-  made.run.end = to_time(in.number());
-  made.run.times = static_cast<std::uint32_t>(in.number());
-  made.run.obstacle = in.text();
-  const bool has_residency = in.number() != 0;
-  const Residency residency{in.number(), in.number(), in.number()};
-  if (has_residency) made.run.residency = residency;
-  return made;
+auto fields(core::As<NodeRun> auto& made) {
+  auto& run = made.run;
+  return std::tie(made.node, made.elapsed, run.bytes, run.begin, run.end, run.times, run.residency,
+                  run.obstacle);
 }
 
 Residency sum(Residency a, const Residency& b) {
@@ -119,10 +96,10 @@ class Series {
     const auto runs = share_runs(options, start);
     Together all;
     for (std::uint32_t rank = 0; rank < runs.size(); ++rank) {
-      if (takes_part(rank)) all.add(decode(runs[rank]));
+      if (takes_part(rank)) all.add(core::from_wire<NodeRun>(runs[rank]));
     }
     note(all);
-    return decode(runs.front()).elapsed;
+    return core::from_wire<NodeRun>(runs.front()).elapsed;
   }
 
   Measurement finish() {
@@ -139,7 +116,7 @@ class Series {
                                       const core::Clock::time_point start) {
     const auto run = [&] {
       const Run mine = takes_part(control_.rank()) ? trial_.run() : Run();
-      return encode({core::node_id(), core::seconds_since(start), mine});
+      return core::to_wire(NodeRun{core::node_id(), core::seconds_since(start), mine});
     };
     if (!trial_.is_collective()) return comm::agree_on(control_, options.timeout, run);
     return comm::agree(control_, run(), {}, options.timeout);
@@ -230,4 +207,5 @@ std::vector<Measurement> take_turns(comm::Control& control, std::uint32_t nodes,
   return results;
 }
 
-}  // namespace safeshuffle::pipeline
+}  // namespace probing
+}  // namespace safeshuffle

@@ -15,7 +15,7 @@
 #include "comm/control/control.hpp"
 #include "core/deadline.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 
 /// What one rank did in one run.
 struct Run {
@@ -84,4 +84,4 @@ std::vector<Measurement> take_turns(comm::Control& control, std::uint32_t nodes,
 /// Pure; `values` is not empty.
 Spread spread_of(std::vector<double> values);
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing

@@ -4,13 +4,13 @@
 
 #include "safeshuffle/probe.hpp"
 
-#include "pipeline/probe_json.hpp"
 #include "plan/cost_fields.hpp"
+#include "probe/json.hpp"
 
 namespace safeshuffle {
 
 MachineModel machine_from_probe(std::string_view json, const std::string& name) {
-  const pipeline::ProbeText probe = pipeline::parse_probe({name, std::string(json)});
+  const probing::ProbeText probe = probing::parse_probe({name, std::string(json)});
   MachineModel machine;
   machine.name = name;
   machine.description = "probe of " + probe.place.host + ", " + probe.date;

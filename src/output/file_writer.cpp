@@ -1,4 +1,4 @@
-#include "pipeline/file_writer.hpp"
+#include "output/file_writer.hpp"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 #include "core/arithmetic.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::output {
 namespace {
 
 /// Maximum data not yet written to storage, in bytes, so that a flush takes seconds, not minutes.
@@ -60,4 +60,4 @@ void FileWriter::commit() {
   file_.commit();
 }
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::output

@@ -1,4 +1,4 @@
-#include "pipeline/sample.hpp"
+#include "probe/sample.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,7 @@
 #include "core/page.hpp"
 #include "core/page_cache.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 namespace {
 
 /// Pages of a sample that may be other than they should: others use the files as well, such as
@@ -142,4 +142,4 @@ std::string Sample::make_warm() const {
   return "the page cache keeps only " + share_text(*cached, bytes());
 }
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing

@@ -28,7 +28,7 @@
 #include "core/system_call.hpp"
 #include "core/wire.hpp"
 #include "format/sharded_state.hpp"
-#include "pipeline/file_writer.hpp"
+#include "output/file_writer.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/tensor_state.hpp"
 #include "placement/join_shards.hpp"
@@ -90,7 +90,7 @@ format::HeaderLayout layout(const std::vector<const TensorView*>& views, const T
   return format::layout_header(specs, metadata(views, model), core::page_bytes);
 }
 
-void write_tensor(pipeline::FileWriter& writer, std::size_t index, const TensorSet& model,
+void write_tensor(output::FileWriter& writer, std::size_t index, const TensorSet& model,
                   TensorView view, std::vector<std::byte>& buffer, const comm::Heartbeat& beat) {
   const std::uint64_t total = view.bytes;
   for (std::uint64_t done = 0; done < total; done += view.bytes, view.data += view.bytes) {
@@ -102,12 +102,12 @@ void write_tensor(pipeline::FileWriter& writer, std::size_t index, const TensorS
   }
 }
 
-std::unique_ptr<pipeline::FileWriter> write_file(const TensorSet& model, const fs::path& path,
-                                                 const comm::Heartbeat& beat) {
+std::unique_ptr<output::FileWriter> write_file(const TensorSet& model, const fs::path& path,
+                                               const comm::Heartbeat& beat) {
   const auto views = in_file_order(model);
   format::HeaderLayout header;
   comm::beat_during(beat, [&] { header = layout(views, model); });
-  auto writer = std::make_unique<pipeline::FileWriter>(path, std::move(header));
+  auto writer = std::make_unique<output::FileWriter>(path, std::move(header));
   std::vector<std::byte> buffer;
   for (std::size_t i = 0; i < views.size(); ++i) {
     write_tensor(*writer, i, model, *views[i], buffer, beat);
@@ -242,7 +242,7 @@ class ShardedOutput::State {
 
   void write(const TensorSet& model) {
     const comm::CollectiveCall call(comm_);
-    std::unique_ptr<pipeline::FileWriter> writer;
+    std::unique_ptr<output::FileWriter> writer;
     comm::agree_with_heartbeat(comm_.control(), timeout(),
                                [&](const comm::Heartbeat& beat) -> std::string {
                                  check_model(model);

@@ -9,10 +9,10 @@
 
 #include "source/source.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::output {
 
 /// As safeshuffle::verify, for a model that was loaded from `source`.
 std::vector<double> verify(const source::Source& source, const TensorSet& model,
                            const Communicator& comm, const Options& options);
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::output

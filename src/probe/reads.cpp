@@ -1,4 +1,4 @@
-#include "pipeline/probe_reads.hpp"
+#include "probe/reads.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -11,9 +11,9 @@
 #include "core/text.hpp"
 #include "device/host/memory.hpp"
 #include "io/policy.hpp"
-#include "pipeline/probe_moves.hpp"
+#include "probe/moves.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 namespace {
 
 constexpr std::chrono::microseconds poll_patience{1000};
@@ -225,4 +225,4 @@ void fit_sample(ProbeRig& rig) {
   rig.reader_threads = run.path().threads;
 }
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing

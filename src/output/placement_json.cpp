@@ -1,8 +1,8 @@
-#include "pipeline/placement_json.hpp"
+#include "output/placement_json.hpp"
 
 #include <nlohmann/json.hpp>
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::output {
 namespace {
 
 nlohmann::ordered_json count_json(const TargetCount& count) {
@@ -22,4 +22,4 @@ nlohmann::ordered_json stage_json(const PipelineStage& stage) {
   return {{"index", stage.index}, {"count", stage.count}};
 }
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::output

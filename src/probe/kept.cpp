@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
-#include <set>
 #include <span>
 #include <sstream>
 
@@ -21,22 +20,14 @@
 #include "core/process.hpp"
 #include "core/wire.hpp"
 #include "device/device.hpp"
-#include "pipeline/probe_json.hpp"
-#include "pipeline/probe_place.hpp"
+#include "probe/json.hpp"
+#include "probe/place.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace safeshuffle {
-namespace pipeline {
-
-std::uint32_t ranks_per_node(const std::vector<std::string>& hosts) {
-  return static_cast<std::uint32_t>(std::ranges::count(hosts, hosts.front()));
-}
-
-std::uint32_t node_count(const std::vector<std::string>& hosts) {
-  return static_cast<std::uint32_t>(std::set<std::string>(hosts.begin(), hosts.end()).size());
-}
+namespace probing {
 
 std::string device_model(const std::string& description) {
   if (description == "host" || description.starts_with("host (")) return "host";
@@ -51,22 +42,6 @@ ProbePlace own_place(const std::string& path, const std::string& device) {
           .cpu = core::cpu_model(),
           .cpus = core::online_cpus(),
           .device = device_model(device)};
-}
-
-void encode(const ProbePlace& place, core::WireWriter& out) {
-  out.put(place.host).put(place.filesystem).put(place.filesystem_device);
-  out.put(place.cpu).put(std::uint64_t{place.cpus}).put(place.device);
-}
-
-ProbePlace decode_place(core::WireReader& in) {
-  ProbePlace place;
-  place.host = in.text();
-  place.filesystem = in.text();
-  place.filesystem_device = in.text();
-  place.cpu = in.text();
-  place.cpus = static_cast<unsigned>(in.number());
-  place.device = in.text();
-  return place;
 }
 
 namespace {
@@ -105,16 +80,16 @@ std::string file_name(const ProbePlace& place) {
 }
 
 }  // namespace
-}  // namespace pipeline
+}  // namespace probing
 
 std::string probe_directory() {
-  const std::string cache = pipeline::home_cache();
+  const std::string cache = probing::home_cache();
   return cache.empty() ? cache : cache + "/safeshuffle/probe";
 }
 
 std::string keep_probe(const Probe& probe, const std::string& directory) {
   core::NewDirectory created(directory);
-  core::AtomicFile file(std::filesystem::path(directory) / pipeline::file_name(probe.place));
+  core::AtomicFile file(std::filesystem::path(directory) / probing::file_name(probe.place));
   const std::string text = to_json(probe) + "\n";
   file.write(0, std::as_bytes(std::span(text)));
   file.commit();
@@ -123,9 +98,9 @@ std::string keep_probe(const Probe& probe, const std::string& directory) {
 }
 
 std::optional<KeptProbe> find_probe(const ProbePlace& place, const std::string& directory) try {
-  const std::string path = (std::filesystem::path(directory) / pipeline::file_name(place)).string();
-  const pipeline::ProbeText text =
-      pipeline::parse_probe({path, core::read_text(path, pipeline::most_bytes)});
+  const std::string path = (std::filesystem::path(directory) / probing::file_name(place)).string();
+  const probing::ProbeText text =
+      probing::parse_probe({path, core::read_text(path, probing::most_bytes)});
   if (text.place != place) return {};
   return KeptProbe{path, text.date, text.costs};
 } catch (const IoError& error) {
@@ -137,18 +112,16 @@ std::optional<KeptProbe> find_probe(const ProbePlace& place, const std::string& 
 ProbePlace place_of(const Communicator& comm, const std::string& path,
                     std::chrono::milliseconds timeout) {
   const comm::CollectiveCall call(comm);
-  core::WireWriter mine;
-  pipeline::encode(pipeline::own_place(path, comm.device_handle()->description()), mine);
+  const ProbePlace mine = probing::own_place(path, comm.device_handle()->description());
   std::vector<ProbePlace> places;
   std::vector<std::string> hosts;
-  for (const std::string& bytes : comm::agree(comm.control(), mine.take(), {}, timeout)) {
-    core::WireReader in(bytes);
-    places.push_back(pipeline::decode_place(in));
+  for (const std::string& bytes : comm::agree(comm.control(), core::to_wire(mine), {}, timeout)) {
+    places.push_back(core::from_wire<ProbePlace>(bytes));
     hosts.push_back(places.back().host);
   }
   ProbePlace place = places.front();
-  place.ranks_per_node = pipeline::ranks_per_node(hosts);
-  place.nodes = pipeline::node_count(hosts);
+  place.ranks_per_node = core::ranks_per_node(hosts);
+  place.nodes = core::node_count(hosts);
   return place;
 }
 

@@ -1,11 +1,11 @@
-#include "pipeline/probe_rig.hpp"
+#include "probe/rig.hpp"
 
 #include "safeshuffle/error.hpp"
 
 #include "core/backoff.hpp"
 #include "core/deadline.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 
 void ProbeRig::await_queue() {
   const core::Deadline deadline(timeout);
@@ -21,4 +21,4 @@ void ProbeRig::touch_slabs() {
   await_queue();
 }
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing

@@ -1,10 +1,10 @@
 // Measuring how fast the loader's reader reads.
 #pragma once
 
-#include "pipeline/probe_rig.hpp"
-#include "pipeline/probe_turns.hpp"
+#include "probe/rig.hpp"
+#include "probe/turns.hpp"
 
-namespace safeshuffle::pipeline {
+namespace safeshuffle::probing {
 
 /// Reading cold and warm, directly and buffered: by one rank, then by all ranks together if there
 /// are several.
@@ -14,4 +14,4 @@ void add_read_trials(ProbeRig& rig, Trials& trials);
 /// notes which engine reads. Throws IoError, TimeoutError.
 void fit_sample(ProbeRig& rig);
 
-}  // namespace safeshuffle::pipeline
+}  // namespace safeshuffle::probing
