@@ -13,8 +13,8 @@
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "option.hpp"
-#include "pipeline/probe_place.hpp"
 #include "plan/cost_fields.hpp"
+#include "probe/place.hpp"
 #include "shared_options.hpp"
 #include "warnings.hpp"
 
@@ -53,7 +53,7 @@ MachineModel named_machine(const std::string& name) try {
 std::optional<KeptProbe> kept_probe(std::uint32_t world, const std::string& path) {
   const std::string directory = probe_directory();
   if (directory.empty()) return {};
-  ProbePlace place = pipeline::own_place(path, "host");
+  ProbePlace place = probing::own_place(path, "host");
   place.ranks_per_node = world;
   return find_probe(place, directory);
 }

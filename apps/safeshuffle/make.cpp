@@ -14,7 +14,6 @@
 #include "size.hpp"
 #include "synth/generate.hpp"
 #include "synth/layout.hpp"
-#include "synth/scale.hpp"
 #include "warnings.hpp"
 
 namespace safeshuffle::app {
@@ -32,25 +31,13 @@ std::string builtin_names() {
   return fmt::format("{}", fmt::join(synth::builtin_layouts(), ", "));
 }
 
-// A layout at the requested scale, and the actual scale.
-struct Scaled {
-  synth::Layout layout;
-  double scale = 1;
-};
-
-Scaled scale_layout(const synth::Layout& original, double scale) {
-  Scaled result{synth::scaled(original, scale)};
-  if (scale != 1) result.scale = synth::scale_of(result.layout, original);
-  return result;
-}
-
 // Not an error: users who request a very small checkpoint often just want the smallest.
-void warn_if_far_off(const Scaled& made, double wanted) {
-  if (std::abs(made.scale - wanted) <= wanted / 3) return;
+void warn_if_far_off(double made, double wanted) {
+  if (std::abs(made - wanted) <= wanted / 3) return;
   print_warnings(
       {fmt::format("scale {:g} cannot be met because dimensions must stay divisible; making scale "
                    "{:.3g} instead",
-                   wanted, made.scale)});
+                   wanted, made)});
 }
 
 std::string text_result(const MakeCommand& command, double scale, const synth::Generated& made) {
@@ -74,16 +61,18 @@ std::string json_result(const MakeCommand& command, double scale, const synth::G
 }
 
 void make(MakeCommand& command) {
-  const Scaled scaled = scale_layout(synth::load_layout(command.layout), command.scale);
-  warn_if_far_off(scaled, command.scale);
+  const synth::Layout layout = synth::load_layout(command.layout, command.scale);
+  const double scale = static_cast<double>(tensor_bytes(layout)) /
+                       static_cast<double>(tensor_bytes(synth::load_layout(command.layout)));
+  warn_if_far_off(scale, command.scale);
   ProgressPrinter printer(command.progress, "writing");
   command.options.progress = [&printer](std::uint64_t done, std::uint64_t total) {
     printer.update(done, total);
   };
-  const synth::Generated made = synth::generate(scaled.layout, command.directory, command.options);
+  const synth::Generated made = synth::generate(layout, command.directory, command.options);
   printer.finish();
-  print_result(command.progress == ProgressStyle::json ? json_result(command, scaled.scale, made)
-                                                       : text_result(command, scaled.scale, made));
+  print_result(command.progress == ProgressStyle::json ? json_result(command, scale, made)
+                                                       : text_result(command, scale, made));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@
 #include "machine.hpp"
 #include "option.hpp"
 #include "output.hpp"
-#include "pipeline/placement_json.hpp"
+#include "output/placement_json.hpp"
 #include "shared_options.hpp"
 #include "size.hpp"
 #include "summary.hpp"
@@ -161,11 +161,11 @@ void print_json(const Planned& planned, const Selection& selection) {
             {"hash", fmt::format("{:016x}", plan.hash())},
             {"proof", "ok"},
             {"warnings", planned.warnings},
-            {"placement", pipeline::placement_json(summarize(plan.catalog(), plan.targets()))},
+            {"placement", output::placement_json(summarize(plan.catalog(), plan.targets()))},
             {"whole", whole_json(planned.whole)},
             {"files", files_json(plan.catalog())},
             {"ranks", Json::array()}};
-  if (selection.stage) json["pipeline_stage"] = pipeline::stage_json(*selection.stage);
+  if (selection.stage) json["pipeline_stage"] = output::stage_json(*selection.stage);
   for (const RankSummary& rank : plan.ranks()) json["ranks"].push_back(rank_json(plan, rank));
   if (planned.predicted) {
     json["prediction"] = prediction_json(planned.place, *planned.predicted);

@@ -61,7 +61,7 @@ std::string phases_table(const Report& report) {
   for (const std::size_t phase : phases) {
     columns.push_back({std::string(name(static_cast<Phase>(phase)))});
   }
-  columns.insert(columns.end(), {{"total"}, {"reading"}, {"hidden"}});
+  columns.push_back({"total"});
   Table table(columns);
   const auto seconds = [digits = decimals(report)](double value) {
     return fmt::format("{:.{}f}", value, digits);
@@ -70,12 +70,17 @@ std::string phases_table(const Report& report) {
     std::vector<std::string> cells{fmt::format("rank {}", rank.rank)};
     for (const std::size_t phase : phases) cells.push_back(seconds(rank.phases[phase]));
     cells.push_back(seconds(rank.total_seconds));
-    cells.push_back(seconds(rank.read_busy_seconds));
-    cells.push_back(seconds(rank.read_hidden_seconds));
     table.add(cells);
   }
-  return table.text() +
-         "reading: time with reads in progress; hidden: part of it that overlapped other work\n";
+  return table.text();
+}
+
+// Of the rank that read longest.
+std::string reading_line(const Report& report) {
+  const auto longest = std::ranges::max_element(report.ranks, {}, &RankReport::read_busy_seconds);
+  if (longest == report.ranks.end() || longest->read_hidden_seconds == 0) return {};
+  return fmt::format("reads in progress for {0:.{2}f} s, {1:.{2}f} s of it beside other work\n",
+                     longest->read_busy_seconds, longest->read_hidden_seconds, decimals(report));
 }
 
 std::string io_path(const Report& report) {
@@ -224,8 +229,8 @@ std::string summary(const Report& report) {
   return bytes_table(report) + "\n" + phases_table(report) + "\n" +
          placement_line(report.placement) +
          assignment_line(report.assignment, report.assignment_reason) + path_line(report) +
-         choices_line(report) + cache_line(report) + fallback_lines(report) + result_line(report) +
-         bottleneck_line(report);
+         choices_line(report) + reading_line(report) + cache_line(report) + fallback_lines(report) +
+         result_line(report) + bottleneck_line(report);
 }
 
 }  // namespace safeshuffle::app

@@ -113,8 +113,8 @@ enum class Numa : std::uint8_t { automatic, off };
 
 /// Progress of a load.
 struct Progress {
-  std::uint64_t bytes = 0;        ///< tensor bytes read in finished waves, over all ranks
-  std::uint64_t total_bytes = 0;  ///< tensor bytes to read, over all ranks
+  std::uint64_t bytes = 0;        ///< the same share of them as of all reads is done
+  std::uint64_t total_bytes = 0;  ///< of the tensors, however often ranks read them
   std::uint64_t wave = 0;         ///< number of finished waves
   std::uint64_t waves = 0;
 };

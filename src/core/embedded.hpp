@@ -21,4 +21,7 @@ std::span<const EmbeddedFile> embedded_defaults();
 /// configs/machines/*.json; likewise.
 std::span<const EmbeddedFile> embedded_machines();
 
+/// configs/layouts/*.json; likewise, in the command only.
+std::span<const EmbeddedFile> embedded_layouts();
+
 }  // namespace safeshuffle::core

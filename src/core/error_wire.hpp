@@ -3,10 +3,20 @@
 
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "safeshuffle/error.hpp"
 
-namespace safeshuffle::core {
+#include "core/wire.hpp"
+
+namespace safeshuffle {
+
+auto fields(core::As<ErrorRecord> auto& record) {
+  return std::tie(record.kind, record.code, record.rank, record.offset, record.file, record.tensor,
+                  record.cause);
+}
+
+namespace core {
 
 /// Encodes and decodes a record, for sending between ranks of the same build. `decode_error` throws
 /// TransportError if the bytes are not a record.
@@ -17,4 +27,5 @@ ErrorRecord decode_error(std::string_view bytes);
 /// made from bad_alloc (memory), a failure of the system (io), or anything else (internal).
 ErrorRecord current_error();
 
-}  // namespace safeshuffle::core
+}  // namespace core
+}  // namespace safeshuffle

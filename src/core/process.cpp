@@ -4,6 +4,7 @@
 #include <array>
 #include <fstream>
 #include <sched.h>
+#include <set>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
@@ -35,6 +36,14 @@ std::string node_id() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   return boot.empty() ? host_name() : boot;
+}
+
+std::uint32_t node_count(const std::vector<std::string>& nodes) {
+  return static_cast<std::uint32_t>(std::set<std::string>(nodes.begin(), nodes.end()).size());
+}
+
+std::uint32_t ranks_per_node(const std::vector<std::string>& nodes) {
+  return static_cast<std::uint32_t>(std::ranges::count(nodes, nodes.front()));
 }
 
 unsigned available_cores() noexcept {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace safeshuffle::core {
 
@@ -18,6 +19,11 @@ std::string host_name();
 /// Identifies the node: equal in all its processes, even in containers, and different on every
 /// other node. The host's name if the kernel provides no identifier.
 std::string node_id();
+
+/// How many nodes ranks run on, and how many ranks on the first. `nodes`: the name or id of each
+/// rank's, > 0 of them.
+std::uint32_t node_count(const std::vector<std::string>& nodes);
+std::uint32_t ranks_per_node(const std::vector<std::string>& nodes);
 
 /// Cores this process may run on, at least 1.
 unsigned available_cores() noexcept;

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
@@ -77,5 +80,77 @@ class WireReader {
 
   std::string_view bytes_;
 };
+
+/// Of functions that take records of this type, constant or not.
+template <class T, class Record>
+concept As = std::is_same_v<std::remove_const_t<T>, Record>;
+
+template <class T>
+concept WireNumber = std::is_integral_v<T> || std::is_enum_v<T>;
+
+/// Puts numbers, texts, points in time, optional and repeated values, tuples, and records: of
+/// these, the values to which `fields(record)`, found by argument-dependent lookup, refers
+/// (std::tie).
+template <class T>
+void put(WireWriter& out, const T& value) {
+  if constexpr (WireNumber<T>) {
+    out.put(static_cast<std::uint64_t>(value));
+  } else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::string>) {
+    out.put(value);
+  } else if constexpr (requires { value.time_since_epoch(); }) {
+    put(out, value.time_since_epoch().count());
+  } else if constexpr (requires { value.has_value(); }) {
+    put(out, value.has_value());
+    if (value) put(out, *value);
+  } else if constexpr (requires { value.size(); }) {
+    put(out, value.size());
+    for (const auto& each : value) put(out, each);
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    std::apply([&](const auto&... each) { (put(out, each), ...); }, value);
+  } else {
+    put(out, fields(value));
+  }
+}
+
+/// Gets what `put` has put.
+template <class T>
+void get(WireReader& in, T& value) {
+  if constexpr (WireNumber<T>) {
+    value = static_cast<T>(in.number());
+  } else if constexpr (std::is_same_v<T, double>) {
+    value = in.real();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    value = in.text();
+  } else if constexpr (requires { value.time_since_epoch(); }) {
+    value = T(typename T::duration(in.number()));
+  } else if constexpr (requires { value.has_value(); }) {
+    if (in.number() != 0) get(in, value.emplace());
+  } else if constexpr (requires { value.emplace_back(); }) {
+    for (std::uint64_t left = in.number(); left > 0; --left) get(in, value.emplace_back());
+  } else if constexpr (requires { value.size(); }) {
+    in.number();
+    for (auto& each : value) get(in, each);
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    std::apply([&](auto&... each) { (get(in, each), ...); }, value);
+  } else {
+    auto values = fields(value);
+    get(in, values);
+  }
+}
+
+template <class T>
+std::string to_wire(const T& value) {
+  WireWriter out;
+  put(out, value);
+  return out.take();
+}
+
+template <class T>
+T from_wire(std::string_view bytes) {
+  WireReader in(bytes);
+  T value{};
+  get(in, value);
+  return value;
+}
 
 }  // namespace safeshuffle::core

@@ -57,13 +57,14 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
       packer_(device_->make_packer(*queue_)),
       planner_(schedule_, comm.rank()),
       first_complete_(plan::first_complete_wave(schedule_)),
+      planned_bytes_(read_bytes(plan)),
       last_report_(core::Clock::now()) {
   reader_.open(buffers_);
   for (std::uint32_t wave = 0; wave < std::min(schedule_.slabs, schedule_.waves); ++wave) {
     transfers_.push_back(plan_transfers(wave));
   }
   progress_.waves = schedule_.waves;
-  progress_.total_bytes = read_bytes(plan);
+  progress_.total_bytes = plan.needed_bytes();
 }
 
 void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
@@ -269,7 +270,12 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
 }
 
 void Executor::finish_wave(std::uint32_t wave) {
-  if (options_.on_progress) progress_.bytes += plan::wave_bytes(schedule_, wave);
+  if (options_.on_progress) {
+    read_bytes_ += plan::wave_bytes(schedule_, wave);
+    const double share = static_cast<double>(read_bytes_) / static_cast<double>(planned_bytes_);
+    progress_.bytes =
+        static_cast<std::uint64_t>(share * static_cast<double>(progress_.total_bytes));
+  }
   ++progress_.wave;
   if (wave == first_complete_) first_tensor_seconds_ = clock_.elapsed();
   report();

@@ -104,6 +104,8 @@ class Executor {
   std::unique_ptr<device::Packer> packer_;
   plan::TransferPlanner planner_;
   const std::uint32_t first_complete_;  // wave
+  const std::uint64_t planned_bytes_;   // to be read by all ranks
+  std::uint64_t read_bytes_ = 0;        // of these, in finished waves
   std::deque<Transfers> transfers_;     // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
   Progress progress_;

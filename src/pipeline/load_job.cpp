@@ -68,27 +68,9 @@ struct Intent {
   bool drops_cache_behind = false;
 };
 
-std::string encode(const Intent& intent) {
-  return core::WireWriter()
-      .put(intent.plan_hash)
-      .put(intent.cpus)
-      .put(intent.memory.node)
-      .put(intent.memory.host)
-      .put(intent.memory.available)
-      .put(std::uint64_t{intent.drops_cache_behind})
-      .take();
-}
-
-Intent decode_intent(std::string_view bytes) {
-  core::WireReader in(bytes);
-  Intent intent;
-  intent.plan_hash = in.number();
-  intent.cpus = in.text();
-  intent.memory.node = in.text();
-  intent.memory.host = in.text();
-  intent.memory.available = in.number();
-  intent.drops_cache_behind = in.number() != 0;
-  return intent;
+auto fields(core::As<Intent> auto& intent) {
+  return std::tie(intent.plan_hash, intent.cpus, intent.memory.node, intent.memory.host,
+                  intent.memory.available, intent.drops_cache_behind);
 }
 
 // Every plan is proved before it is used.
@@ -100,15 +82,16 @@ std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
                         std::to_string(comm.size()));
     }
     plan.prove();
-    return encode({plan.hash(),
-                   shared_cpus(comm, options),
-                   {core::node_id(), core::host_name(), core::available_memory_bytes()},
-                   options.drop_cache_behind});
+    return core::to_wire(
+        Intent{plan.hash(),
+               shared_cpus(comm, options),
+               {core::node_id(), core::host_name(), core::available_memory_bytes()},
+               options.drop_cache_behind});
   };
   std::vector<Intent> intents;
   for (const std::string& bytes :
        comm::agree_on_computation(comm.control(), timeout_of(options), prove)) {
-    intents.push_back(decode_intent(bytes));
+    intents.push_back(core::from_wire<Intent>(bytes));
   }
   return intents;
 }
@@ -207,7 +190,7 @@ Report make_report(const Plan& plan, const std::vector<std::string>& warnings,
   report.warnings = warnings;
   report.placement = summarize(plan.catalog(), plan.targets());
   for (const std::string& bytes : rank_reports) {
-    report.ranks.push_back(decode_rank_report(bytes));
+    report.ranks.push_back(core::from_wire<RankReport>(bytes));
     report.seconds = std::max(report.seconds, report.ranks.back().total_seconds);
   }
   return report;
@@ -278,7 +261,7 @@ TensorSet hand_over(const Plan& plan, const std::vector<std::string>& warnings,
       RankReport mine = rank_report(plan.ranks()[comm.rank()], comm, executor, clock);
       mine.cached_share = allocated.cached_share;
       mine.cache = cache;
-      encoded = pipeline::encode(mine);
+      encoded = core::to_wire(mine);
     });
     return encoded;
   };

@@ -13,7 +13,6 @@
 #include "format/model_files.hpp"
 #include "io/policy.hpp"
 #include "pipeline/limits.hpp"
-#include "pipeline/probe_place.hpp"
 #include "pipeline/selection.hpp"
 #include "pipeline/tp_rules.hpp"
 #include "plan/cost_fields.hpp"
@@ -22,6 +21,12 @@
 #include "source/header_reader.hpp"
 
 namespace safeshuffle {
+
+static auto fields(core::As<Costs> auto& costs) {
+  return std::apply([&](const auto&... field) { return std::tie(costs.*field.value...); },
+                    plan::cost_fields);
+}
+
 namespace pipeline {
 namespace {
 
@@ -35,33 +40,10 @@ struct Found {
 };
 
 // All but the index, which rank 0 alone checks.
-std::string encode(const Found& found) {
-  core::WireWriter out;
-  for (const plan::CostField& field : plan::cost_fields) out.put(found.costs.*field.value);
-  out.put(found.costs_origin).put(std::uint64_t{found.reads_directly});
-  out.put(found.rules_json).put(found.listing.config_path).put(found.listing.config_json);
-  out.put(found.listing.index_path).put(found.listing.directory);
-  out.put(std::uint64_t{found.listing.warnings.size()});
-  for (const std::string& warning : found.listing.warnings) out.put(warning);
-  for (const std::string& file : found.listing.files) out.put(file);
-  return out.take();
-}
-
-Found decode_found(const std::string& bytes) {
-  core::WireReader in(bytes);
-  Found found;
-  for (const plan::CostField& field : plan::cost_fields) found.costs.*field.value = in.real();
-  found.costs_origin = in.text();
-  found.reads_directly = in.number() != 0;
-  found.rules_json = in.text();
-  found.listing.config_path = in.text();
-  found.listing.config_json = in.text();
-  found.listing.index_path = in.text();
-  found.listing.directory = in.text();
-  found.listing.warnings.resize(in.number());
-  for (std::string& warning : found.listing.warnings) warning = in.text();
-  while (!in.at_end()) found.listing.files.push_back(in.text());
-  return found;
+auto fields(core::As<Found> auto& found) {
+  return std::tie(found.costs, found.costs_origin, found.reads_directly, found.rules_json,
+                  found.listing.config_path, found.listing.config_json, found.listing.index_path,
+                  found.listing.directory, found.listing.warnings, found.listing.files);
 }
 
 // Errors other than a refusal will recur when the file is read, and are reported then.
@@ -178,7 +160,7 @@ class Headers {
 
 // What is in the page cache of one node says nothing about the others.
 Site site_of(const Headers& headers, DeviceKind device, const Found& found) {
-  const std::uint32_t nodes = node_count(headers.nodes());
+  const std::uint32_t nodes = core::node_count(headers.nodes());
   return {device,
           nodes,
           nodes == 1 ? headers.cached_share() : 0,
@@ -207,19 +189,14 @@ void leave_adapters_out(const format::Listing& listing, Checkpoint& checkpoint) 
 // Empty if there is nothing to tell.
 std::string encode(const format::IndexFindings& findings) {
   if (findings.copies.empty() && findings.mismatches.empty()) return {};
-  core::WireWriter out;
-  out.put(std::uint64_t{findings.copies.size()});
-  for (const std::uint32_t copy : findings.copies) out.put(std::uint64_t{copy});
-  for (const ErrorRecord& mismatch : findings.mismatches) out.put(core::encode(mismatch));
-  return out.take();
+  return core::to_wire(std::tie(findings.copies, findings.mismatches));
 }
 
 format::IndexFindings decode_findings(const std::string& bytes) {
-  core::WireReader in(bytes);
   format::IndexFindings findings;
-  findings.copies.resize(in.number());
-  for (std::uint32_t& copy : findings.copies) copy = static_cast<std::uint32_t>(in.number());
-  while (!in.at_end()) findings.mismatches.push_back(core::decode_error(in.text()));
+  auto values = std::tie(findings.copies, findings.mismatches);
+  core::WireReader in(bytes);
+  get(in, values);
   return findings;
 }
 
@@ -242,12 +219,12 @@ Opened open_together(const source::Source& source, const std::vector<std::string
                 options.plan.site.costs, options.plan.site.costs_origin};
     found.reads_directly = reads_directly(source, found.listing.files.front(), options);
     std::string encoded;
-    comm::beat_during(beat, [&] { encoded = encode(found); });
+    comm::beat_during(beat, [&] { encoded = core::to_wire(found); });
     index = std::move(found.listing.index);
     return encoded;
   };
   const auto told = comm::agree_with_heartbeat(control, timeout, find);
-  Found found = decode_found(told.front());
+  auto found = core::from_wire<Found>(told.front());
   found.listing.index = std::move(index);
 
   std::vector<std::uint64_t> inodes(found.listing.files.size());

@@ -1,15 +1,36 @@
-// Encodes reports for sending them between ranks.
+// What ranks send each other of their reports, see core/wire.hpp.
 #pragma once
 
-#include <string>
-#include <string_view>
+#include <tuple>
 
 #include "safeshuffle/report.hpp"
 
-namespace safeshuffle::pipeline {
+#include "core/wire.hpp"
 
-/// For sending between ranks of the same build.
-std::string encode(const RankReport& rank);
-RankReport decode_rank_report(std::string_view bytes);
+namespace safeshuffle {
 
-}  // namespace safeshuffle::pipeline
+auto fields(core::As<ReadChoice> auto& choice) {
+  return std::tie(choice.direct, choice.reason, choice.bytes);
+}
+
+auto fields(core::As<CacheUse> auto& cache) {
+  return std::tie(cache.planned, cache.before, cache.after, cache.dropped, cache.unknown);
+}
+
+auto fields(core::As<Span> auto& span) {
+  return std::tie(span.track, span.name, span.begin, span.seconds);
+}
+
+auto fields(core::As<RankReport> auto& rank) {
+  return std::tie(rank.rank, rank.host, rank.device, rank.cores, rank.phases, rank.total_seconds,
+                  rank.cpu_seconds, rank.first_tensor_seconds, rank.read_busy_seconds,
+                  rank.read_hidden_seconds, rank.read_bytes, rank.sent_bytes, rank.received_bytes,
+                  rank.kept_bytes, rank.peak_device_bytes, rank.transport_device_bytes,
+                  rank.packer_device_bytes, rank.peak_pinned_bytes, rank.peak_resident_bytes,
+                  rank.peak_mapped_bytes, rank.io_path, rank.direct_bytes, rank.buffered_bytes,
+                  rank.gds_bytes, rank.in_place_bytes, rank.cached_share, rank.read_choices,
+                  rank.cache, rank.reader_threads, rank.reader_chunk, rank.reader_cpus,
+                  rank.fallback_files, rank.fallbacks, rank.spans);
+}
+
+}  // namespace safeshuffle

@@ -271,12 +271,10 @@ class Output(unittest.TestCase):
         """A checkpoint of so many small tensors."""
         model, layout = self.root / f"of-{tensors}", self.root / f"of-{tensors}.json"
         layout.write_text(json.dumps({
-            "name": "many", "source": "made up", "config": {"layers": tensors // 2, "width": 32},
-            "dtypes": {"default": "BF16"}, "widths": ["width"], "layers": "layers",
-            "tensors": {"model.layers.*.self_attn.q_proj.weight": ["width", "width"],
-                        "model.layers.*.input_layernorm.weight": ["width"]},
-            "files": {"name": "model-{index}-of-{count}.safetensors",
-                      "starts": ["model.layers.0.self_attn.q_proj.weight"]}}))
+            "config": {}, "layers": tensors // 2,
+            "tensors": {"model.layers.{layer}.self_attn.q_proj.weight": ["BF16", 32, 32],
+                        "model.layers.{layer}.input_layernorm.weight": ["BF16", 32]},
+            "files": {"name": "model.safetensors", "starts": ["model.layers.0.self_attn.q_proj.weight"]}}))
         made = run("make", model, "--like", layout, "--sparse")
         self.assertEqual(made.returncode, 0, made.stderr)
         return model

@@ -19,7 +19,7 @@ constexpr std::uint64_t marks[] = {0, (std::uint64_t{1} << 31) - 1, std::uint64_
 
 /// Zeros, mostly a hole in the file, and some ones.
 void write_sparse(const std::string& path) {
-  pipeline::FileWriter writer(path, format::layout_header({{"large", DType::U8, {size}}}));
+  output::FileWriter writer(path, format::layout_header({{"large", DType::U8, {size}}}));
   writer.extend();
   const std::byte one{1};
   for (const std::uint64_t mark : marks) writer.write(0, mark, {&one, 1});

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "output/verify.hpp"
 #include "pipeline/load_job.hpp"
-#include "pipeline/verify.hpp"
 #include "source/files.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
@@ -67,13 +67,13 @@ TEST_CASE("a source that is no filesystem is found, loaded and verified", "[load
 
   pipeline::LoadJob job(memory, {model.path()}, comm, options);
   const TensorSet loaded = job.run();
-  pipeline::verify(memory, loaded, comm, options);
+  output::verify(memory, loaded, comm, options);
   std::string file = source::read_text(memory, model_file(model.path(), 0), largest_file);
   file.back() ^= 1;
   memory.put(model_file(model.path(), 0), file);
   std::optional<ErrorRecord> wrong;
   try {
-    pipeline::verify(memory, loaded, comm, options);
+    output::verify(memory, loaded, comm, options);
   } catch (const VerificationError& error) {
     wrong = error.record();
   }

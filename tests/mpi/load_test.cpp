@@ -205,10 +205,12 @@ TEST_CASE("the report is the same on all ranks and its phases add up", "[load]")
   CHECK(report.ranks[comm.rank()].cpu_seconds <= cpu_elapsed);
 }
 
-TEST_CASE("progress grows up to the total", "[load]") {
+TEST_CASE("progress grows up to the bytes of the tensors, however often they are read", "[load]") {
   const SharedModel model(plain_model(7));
   const Communicator& comm = shared_group();
-  const Plan plan = model.plan(with_window(8192));
+  PlanOptions how = with_window(8192);
+  how.assignment = GENERATE(Assignment::round_robin, Assignment::sliced);
+  const Plan plan = model.plan(how);
   std::vector<Progress> seen;
   Options options;
   options.on_progress = [&](const Progress& progress) { seen.push_back(progress); };

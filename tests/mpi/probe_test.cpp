@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "core/machine.hpp"
-#include "pipeline/probe_turns.hpp"
+#include "probe/turns.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
 #include "support/shared_model.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
-using pipeline::Run;
-using pipeline::Trial;
-using pipeline::Trials;
+using probing::Run;
+using probing::Trial;
+using probing::Trials;
 using namespace std::chrono_literals;
 
 namespace {
@@ -48,7 +48,7 @@ class Counted final : public Trial {
 
 std::vector<Measurement> take(Trials& trials, const ProbeOptions& options = {}) {
   const auto control = make_world_control();
-  return pipeline::take_turns(*control, 1, trials, {2, 1e9}, options);
+  return probing::take_turns(*control, 1, trials, {2, 1e9}, options);
 }
 
 std::pair<Trials, Counted*> one_trial(Of of) {

@@ -21,7 +21,7 @@ COUNTS = ("read_bytes", "sent_bytes", "received_bytes", "kept_bytes")
 
 
 def shared_layouts():
-    """Where the project's shared facts lie beside the sources, on some machines only."""
+    """Listings of the real models, which lie beside the sources on some machines only."""
     for directory in Path(__file__).resolve().parents:
         if (directory / "shared/data/layouts").is_dir():
             return directory / "shared/data/layouts"
@@ -52,21 +52,13 @@ class Scale(unittest.TestCase):
 class Layouts(Scale):
     """Real models at their true size, from sparse files."""
 
-    def test_shared_layouts(self):
+    def test_layouts(self):
         directory = shared_layouts()
-        if directory is None:
-            self.skipTest("no shared/data/layouts beside the sources")
-        for name in LAYOUTS:
-            with self.subTest(name):
-                layout = json.loads((directory / f"{name}.json").read_text(encoding="utf-8"))
-                model = self.make(directory / f"{name}.json")
-                self.assert_files(model, layout)
-                self.assert_plans(model, LAYOUTS[name](layout["config"]))
-
-    def test_own_layouts(self):
         for name, build in LAYOUTS.items():
             with self.subTest(name):
                 model = self.make(name)
+                if directory is not None:
+                    self.assert_files(model, json.loads((directory / f"{name}.json").read_text(encoding="utf-8")))
                 config = json.loads((model / "config.json").read_text(encoding="utf-8"))
                 self.assert_plans(model, build(config))
 
@@ -78,6 +70,7 @@ class Layouts(Scale):
         return model
 
     def assert_files(self, model, layout):
+        self.assertEqual(json.loads((model / "config.json").read_text(encoding="utf-8")), layout["config"])
         sizes = {path.name: path.stat().st_size for path in model.glob("*.safetensors")}
         self.assertEqual(sizes.keys(), layout["files"].keys())
         known = {name: size for name, size in layout["files"].items() if size is not None}

@@ -11,7 +11,7 @@
 
 #include "safeshuffle/loader.hpp"
 
-#include "pipeline/file_writer.hpp"
+#include "output/file_writer.hpp"
 #include "support/catalogs.hpp"
 #include "support/naive_target.hpp"
 #include "support/pseudo_random.hpp"
@@ -35,7 +35,7 @@ inline void write_model_file(const std::string& path, std::span<const TensorInfo
   format::HeaderLayout layout = format::layout_header(specs, {}, 1);
   if (layout.bytes.size() % 2 == 0) layout = format::layout_header(specs, {{"odd", ""}}, 1);
   if (layout.bytes.size() % 2 == 0) layout = format::layout_header(specs, {{"odd!", ""}}, 1);
-  pipeline::FileWriter writer(path, std::move(layout));
+  output::FileWriter writer(path, std::move(layout));
   for (std::size_t i = 0; i < tensors.size(); ++i)
     writer.write(i, 0, random.bytes(tensors[i].bytes));
   writer.commit();

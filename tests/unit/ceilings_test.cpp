@@ -309,13 +309,13 @@ TEST_CASE("the report has bottleneck and ceilings", "[ceilings]") {
 TEST_CASE("ranks tell each other what is cached", "[ceilings]") {
   RankReport rank = rank_report();
   rank.cached_share = 0.25;
-  CHECK(pipeline::decode_rank_report(pipeline::encode(rank)).cached_share == 0.25);
+  CHECK(core::from_wire<RankReport>(core::to_wire(rank)).cached_share == 0.25);
   rank.cached_share.reset();
-  CHECK_FALSE(pipeline::decode_rank_report(pipeline::encode(rank)).cached_share);
-  CHECK_FALSE(pipeline::decode_rank_report(pipeline::encode(rank)).cache);
+  CHECK_FALSE(core::from_wire<RankReport>(core::to_wire(rank)).cached_share);
+  CHECK_FALSE(core::from_wire<RankReport>(core::to_wire(rank)).cache);
   rank.cache = CacheUse{.planned = 5, .before = 1, .after = 2, .dropped = 3, .unknown = 4};
   rank.fallbacks = {"a"};
-  const RankReport decoded = pipeline::decode_rank_report(pipeline::encode(rank));
+  const RankReport decoded = core::from_wire<RankReport>(core::to_wire(rank));
   CHECK(decoded.fallbacks == rank.fallbacks);
   REQUIRE(decoded.cache);
   CHECK(decoded.cache->planned == 5);

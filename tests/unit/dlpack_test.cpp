@@ -9,7 +9,7 @@
 
 #include "safeshuffle/loader.hpp"
 
-#include "pipeline/file_writer.hpp"
+#include "output/file_writer.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_directory.hpp"
@@ -27,7 +27,7 @@ using Exported = std::unique_ptr<DLManagedTensor, Deleter>;
 TensorSet load_model(const std::vector<format::TensorSpec>& specs) {
   const testing::TemporaryDirectory directory;
   const std::string path = directory / "model.safetensors";
-  pipeline::FileWriter writer(path, format::layout_header(specs, {}));
+  output::FileWriter writer(path, format::layout_header(specs, {}));
   for (std::size_t i = 0; i < specs.size(); ++i) {
     std::uint64_t bit_count = bits(specs[i].dtype);
     for (const std::uint64_t extent : specs[i].shape) bit_count *= extent;

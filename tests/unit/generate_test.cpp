@@ -16,8 +16,6 @@
 #include "core/posix_file.hpp"
 #include "support/catch.hpp"
 #include "synth/contents.hpp"
-#include "synth/file_set.hpp"
-#include "synth/scale.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::synth;
@@ -44,18 +42,15 @@ class Scratch {
 
 Layout small_layout() {
   return parse_layout(R"({
-    "name": "small",
-    "config": {"model_type": "small", "hidden": 64, "layers": 3, "odd": 7},
-    "dtypes": {"default": "BF16", "h.1.scale.bias": "U8", "head.weight": "F32"},
-    "widths": ["hidden"],
-    "layers": "layers",
+    "config": {"model_type": "small", "hidden": 64},
+    "alignment": 1,
+    "layers": 3,
     "tensors": {
-      "embed.weight": ["odd", "hidden"],
-      "h.*.up.weight": ["4 * hidden", "hidden"],
-      "h.*.scale.bias": ["odd"],
-      "head.weight": ["hidden", "odd"]
+      "embed.weight": ["BF16", 7, 64],
+      "h.{layer}.up.weight": ["BF16", 256, 64],
+      "h.{layer}.scale.bias": ["U8", 7],
+      "head.weight": ["F32", 64, 7]
     },
-    "header": {"order": "sorted", "metadata": {"format": "pt"}, "alignment": 1},
     "files": {"name": "p{index}.safetensors", "starts": ["embed.weight", "h.1.up.weight"]}
   })",
                       "small");
@@ -112,16 +107,14 @@ TEST_CASE("a generated checkpoint reads back as its layout", "[synth]") {
   CHECK(index.at("weight_map").size() == catalog.tensors().size());
 }
 
-TEST_CASE("contents depend on the seed and the tensor, not on threads or neighbours", "[synth]") {
+TEST_CASE("contents depend on the seed and the tensor, not on its neighbours", "[synth]") {
   const Scratch scratch;
   const Layout layout = small_layout();
-  generate(layout, scratch / "a", {.seed = 7, .threads = 1});
-  generate(layout, scratch / "b", {.seed = 7, .threads = 4});
-  generate(layout, scratch / "c", {.seed = 8});
+  generate(layout, scratch / "a", {.seed = 7});
+  generate(layout, scratch / "b", {.seed = 8});
   for (const LayoutFile& file : layout.files) {
     const std::string a = text_of(scratch / "a" / file.name);
-    CHECK(a == text_of(scratch / "b" / file.name));
-    CHECK(a != text_of(scratch / "c" / file.name));
+    CHECK(a != text_of(scratch / "b" / file.name));
     const format::HeaderLayout header = header_of(layout, file);
     for (std::size_t t = 0; t + 1 < file.tensors.size(); ++t) {
       std::vector<std::byte> expected(header.file_offset[t + 1] - header.file_offset[t]);
@@ -132,7 +125,7 @@ TEST_CASE("contents depend on the seed and the tensor, not on threads or neighbo
 }
 
 TEST_CASE("contents can be made in pieces", "[synth]") {
-  const DType dtype = GENERATE(DType::BF16, DType::F32, DType::F64, DType::F8_E4M3, DType::I64);
+  const DType dtype = GENERATE(DType::BF16, DType::F32, DType::I64);
   const auto whole = bytes_of(dtype, 1003);
   std::vector<std::byte> pieces(whole.size());
   const Contents contents(0, "tensor", dtype);
@@ -165,21 +158,9 @@ TEST_CASE("16-bit floats are finite, mostly near 1, sometimes beyond F16", "[syn
   CHECK(f16_exponents(30) > all / 50);
 }
 
-TEST_CASE("wider and narrower floats are finite too", "[synth]") {
-  const auto special32 = [](std::uint32_t x) { return (x >> 23 & 0xFF) == 0xFF; };
-  CHECK(count<std::uint32_t>(DType::F32, special32) == 0);
-  CHECK(count<std::uint32_t>(DType::C64, special32) == 0);
-  const auto far64 = [](std::uint64_t x) { return (x >> 52 & 0x7FF) > 1023 + 16; };
-  CHECK(count<std::uint64_t>(DType::F64, far64) == 0);
-  const auto count8 = [](DType dtype, auto predicate) {
-    return count<std::uint8_t>(dtype, predicate);
-  };
-  CHECK(count8(DType::F8_E5M2, [](unsigned b) { return (b & 0x7C) == 0x7C; }) == 0);
-  CHECK(count8(DType::F8_E4M3, [](unsigned b) { return (b & 0x7F) == 0x7F; }) == 0);
-  CHECK(count8(DType::F8_E8M0, [](unsigned b) { return b == 0xFF; }) == 0);
-  CHECK(count8(DType::F8_E4M3FNUZ, [](unsigned b) { return b == 0x80; }) == 0);
-  CHECK(count8(DType::BOOL, [](unsigned b) { return b > 1; }) == 0);
-  CHECK(count8(DType::U8, [](unsigned b) { return b == 0xFF; }) > 0);
+TEST_CASE("F32 is finite too, other types have all values", "[synth]") {
+  CHECK(count<std::uint32_t>(DType::F32, [](auto x) { return (x >> 23 & 0xFF) == 0xFF; }) == 0);
+  CHECK(count<std::uint8_t>(DType::U8, [](unsigned b) { return b == 0xFF; }) > 0);
 }
 
 TEST_CASE("a sparse checkpoint has its true size and takes no space", "[synth]") {
@@ -214,9 +195,9 @@ TEST_CASE("the dtype override works on layouts with declared sizes", "[synth]") 
 TEST_CASE("a directory that holds a checkpoint is left alone", "[synth]") {
   const Scratch scratch;
   generate(small_layout(), scratch / "m", {.sparse = true});
-  const std::string before = text_of(scratch / "m/p00001.safetensors");
+  const std::string before = text_of(scratch / "m/p1.safetensors");
   CHECK_THROWS_AS(generate(small_layout(), scratch / "m"), ConfigError);
-  CHECK(text_of(scratch / "m/p00001.safetensors") == before);
+  CHECK(text_of(scratch / "m/p1.safetensors") == before);
 
   fs::create_directory(scratch / "n");
   std::ofstream(scratch / "n/config.json") << "mine";
@@ -229,7 +210,7 @@ TEST_CASE("a directory that holds a checkpoint is left alone", "[synth]") {
 TEST_CASE("interrupted work leaves nothing behind", "[synth]") {
   const Scratch scratch;
   struct Interrupted {};
-  GenerateOptions options{.threads = GENERATE(1U, 3U)};
+  GenerateOptions options;
   options.progress = [](std::uint64_t done, std::uint64_t total) {
     if (done > total / 2) throw Interrupted{};
   };
@@ -240,19 +221,15 @@ TEST_CASE("interrupted work leaves nothing behind", "[synth]") {
   CHECK(fs::is_empty(scratch / "old"));
 }
 
-TEST_CASE("files of a set appear together or not at all", "[synth]") {
+TEST_CASE("files appear together or not at all", "[synth]") {
   const Scratch scratch;
-  {
-    FileSet files(scratch / "set");
-    files.add_text("a", "1");
-    files.add_text("b", "2");
-    CHECK_THROWS_AS(files.add_text("../set", "3"), ConfigError);
-    fs::create_directory(scratch / "set/b");
-    CHECK_THROWS_AS(files.commit(), IoError);
-  }
-  CHECK_FALSE(fs::exists(scratch / "set/a"));
-  fs::remove(scratch / "set/b");
-  CHECK(fs::is_empty(scratch / "set"));
+  GenerateOptions options;
+  options.progress = [&](std::uint64_t, std::uint64_t) {
+    fs::create_directories(scratch / "m/config.json");
+  };
+  CHECK_THROWS_AS(generate(small_layout(), scratch / "m", options), IoError);
+  fs::remove(scratch / "m/config.json");
+  CHECK(fs::is_empty(scratch / "m"));
 }
 
 TEST_CASE("progress counts all tensor bytes", "[synth]") {

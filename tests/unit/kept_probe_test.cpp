@@ -7,7 +7,7 @@
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/probe.hpp"
 
-#include "pipeline/probe_place.hpp"
+#include "probe/place.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_directory.hpp"
@@ -118,8 +118,8 @@ TEST_CASE("where probes are kept", "[probe]") {
 }
 
 TEST_CASE("GPUs of one model are one kind of device", "[probe]") {
-  CHECK(pipeline::device_model("host") == "host");
-  CHECK(pipeline::device_model("host (rank 0: no GPU at all)") == "host");
-  CHECK(pipeline::device_model("NVIDIA H200 at 0000:1B:00.0") == "NVIDIA H200");
-  CHECK(pipeline::device_model("A at B at 0000:1B:00.0") == "A at B");
+  CHECK(probing::device_model("host") == "host");
+  CHECK(probing::device_model("host (rank 0: no GPU at all)") == "host");
+  CHECK(probing::device_model("NVIDIA H200 at 0000:1B:00.0") == "NVIDIA H200");
+  CHECK(probing::device_model("A at B at 0000:1B:00.0") == "A at B");
 }

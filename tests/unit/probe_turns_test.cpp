@@ -1,6 +1,4 @@
-// pipeline/probe_turns: runs in turns, obstacles, limits. What fio prints.
-#include "pipeline/probe_turns.hpp"
-
+// probe/turns: runs in turns, obstacles, limits. What fio prints.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -11,11 +9,12 @@
 #include "safeshuffle/error.hpp"
 
 #include "fio.hpp"
+#include "probe/turns.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 
 using namespace safeshuffle;
-using namespace safeshuffle::pipeline;
+using namespace safeshuffle::probing;
 using namespace std::chrono_literals;
 
 namespace {

@@ -1,5 +1,5 @@
-// pipeline/sample: what a probe reads, and whether it is cold or warm.
-#include "pipeline/sample.hpp"
+// probe/sample: what a probe reads, and whether it is cold or warm.
+#include "probe/sample.hpp"
 
 #include <cstdint>
 #include <string>
@@ -13,8 +13,8 @@
 #include "support/sample_file.hpp"
 
 using namespace safeshuffle;
-using pipeline::Sample;
-using pipeline::sample_ranges;
+using probing::Sample;
+using probing::sample_ranges;
 using testing::ScratchDirectory;
 
 namespace {
@@ -27,7 +27,7 @@ std::vector<FileInfo> files_of(const std::vector<std::uint64_t>& sizes) {
   return files;
 }
 
-std::string text(const std::vector<pipeline::SampleRange>& ranges) {
+std::string text(const std::vector<probing::SampleRange>& ranges) {
   std::string result;
   for (const auto& range : ranges) {
     result += std::to_string(range.file) + ":" + std::to_string(range.offset) + "+" +

@@ -10,7 +10,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "format/header.hpp"
-#include "pipeline/file_writer.hpp"
+#include "output/file_writer.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_directory.hpp"
@@ -19,7 +19,7 @@ using namespace safeshuffle;
 using format::HeaderLayout;
 using format::layout_header;
 using format::TensorSpec;
-using pipeline::FileWriter;
+using output::FileWriter;
 using testing::failure;
 using testing::TemporaryDirectory;
 

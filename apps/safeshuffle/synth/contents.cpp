@@ -5,15 +5,25 @@
 #include <cstring>
 #include <functional>
 
-#include "synth/random.hpp"
+// Header-only use of the library, so that nothing is linked.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace safeshuffle::synth {
 namespace {
 
+// Word `index` of the stream of `key`: the SplitMix64 sequence (Steele, Lea, Flood 2014). It
+// depends on both alone, so that any part can be made in any order, by any thread, on any machine.
+constexpr std::uint64_t random_word(std::uint64_t key, std::uint64_t index) noexcept {
+  std::uint64_t z = key + (index + 1) * 0x9E3779B97F4A7C15U;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  return z ^ (z >> 31);
+}
+
 // An IEEE-like type: sign, then exponent, then mantissa.
 template <typename Bits, unsigned MantissaBits>
 struct Float {
-  using Word = Bits;
   static constexpr unsigned exponent_bits = 8 * sizeof(Bits) - 1 - MantissaBits;
   static constexpr Bits mask = (Bits{1} << exponent_bits) - 1;
   static constexpr Bits bias = mask >> 1;
@@ -33,7 +43,7 @@ struct Float {
     return low == 0 ? small : upper;
   }
 
-  static constexpr Bits finite(Bits random) {
+  constexpr Bits operator()(Bits random) const {
     const auto field = static_cast<Bits>(random >> MantissaBits & mask);
     const auto kept = static_cast<Bits>(random & static_cast<Bits>(~(mask << MantissaBits)));
     return static_cast<Bits>(kept | static_cast<Bits>(exponent(field) << MantissaBits));
@@ -43,7 +53,7 @@ struct Float {
 // In blocks, so that the compiler can vectorise the operations on elements.
 template <typename Lane, typename Map>
 void fill_lanes(std::uint64_t key, std::uint64_t offset, std::span<std::byte> destination,
-                Map&& map) {
+                Map map) {
   std::array<std::uint64_t, 512> words;
   std::array<Lane, sizeof(words) / sizeof(Lane)> lanes;
   for (std::size_t at = 0; at < destination.size(); at += sizeof(words)) {
@@ -59,42 +69,16 @@ void fill_lanes(std::uint64_t key, std::uint64_t offset, std::span<std::byte> de
 }  // namespace
 
 Contents::Contents(std::uint64_t seed, std::string_view tensor, DType dtype)
-    : key_(random_key(seed, tensor)), dtype_(dtype) {}
+    : key_(XXH3_64bits_withSeed(tensor.data(), tensor.size(), seed)), dtype_(dtype) {}
 
 void Contents::fill(std::uint64_t offset, std::span<std::byte> destination) const {
-  const auto floats = [&]<typename Type>(Type) {
-    using Bits = typename Type::Word;
-    fill_lanes<Bits>(key_, offset, destination, [](Bits bits) { return Type::finite(bits); });
-  };
-  // Random bytes; if the bits of `mask` equal `pattern`, those of `flip` are inverted.
-  const auto bytes = [&](std::uint8_t mask, std::uint8_t pattern, std::uint8_t flip) {
-    fill_lanes<std::uint8_t>(key_, offset, destination, [=](std::uint8_t byte) {
-      return static_cast<std::uint8_t>(byte ^ ((byte & mask) == pattern ? flip : 0));
-    });
-  };
   switch (dtype_) {
     case DType::F16:
-      return floats(Float<std::uint16_t, 10>{});
+      return fill_lanes<std::uint16_t>(key_, offset, destination, Float<std::uint16_t, 10>{});
     case DType::BF16:
-      return floats(Float<std::uint16_t, 7>{});
+      return fill_lanes<std::uint16_t>(key_, offset, destination, Float<std::uint16_t, 7>{});
     case DType::F32:
-    case DType::C64:
-      return floats(Float<std::uint32_t, 23>{});
-    case DType::F64:
-      return floats(Float<std::uint64_t, 52>{});
-    case DType::F8_E5M2:
-      return bytes(0x7C, 0x7C, 0x40);
-    case DType::F8_E4M3:
-      return bytes(0x7F, 0x7F, 0x01);
-    case DType::F8_E8M0:
-      return bytes(0xFF, 0xFF, 0x80);
-    case DType::F8_E4M3FNUZ:
-    case DType::F8_E5M2FNUZ:
-      return bytes(0xFF, 0x80, 0x80);
-    case DType::BOOL:
-      return fill_lanes<std::uint8_t>(key_, offset, destination, [](std::uint8_t byte) {
-        return static_cast<std::uint8_t>(byte & 1);
-      });
+      return fill_lanes<std::uint32_t>(key_, offset, destination, Float<std::uint32_t, 23>{});
     default:
       return fill_lanes<std::uint64_t>(key_, offset, destination, std::identity{});
   }

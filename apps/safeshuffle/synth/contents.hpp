@@ -12,11 +12,10 @@ namespace safeshuffle::synth {
 
 /// Random data of one tensor, a pure function of (seed, tensor name, type, element index).
 ///
-/// Integers have random bits and BOOL is 0 or 1. Floating-point elements are finite, with random
-/// sign and mantissa. In types of at least five exponent bits and 16 bits in all, most magnitudes
-/// lie between 2^-12 and 2^4; about one in thirty lies outside F16's normal range, if the type has
-/// such values, so that conversions encounter underflow, subnormal numbers and overflow. Smaller
-/// floating-point types have random bits except the patterns of infinity and NaN. Thread-safe.
+/// F16, BF16 and F32 elements are finite, with random sign and mantissa. Most magnitudes lie
+/// between 2^-12 and 2^4; about one in thirty lies outside F16's normal range, if the type has such
+/// values, so that conversions encounter underflow, subnormal numbers and overflow. Other types
+/// have random bits. Thread-safe.
 class Contents {
  public:
   Contents(std::uint64_t seed, std::string_view tensor, DType dtype);

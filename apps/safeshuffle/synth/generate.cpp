@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -11,15 +13,18 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/atomic_file.hpp"
+#include "core/new_directory.hpp"
 #include "core/process.hpp"
 #include "core/thread_pool.hpp"
+#include "output/file_writer.hpp"
 #include "synth/contents.hpp"
-#include "synth/file_set.hpp"
 
 namespace safeshuffle::synth {
 namespace {
 
 constexpr std::size_t chunk_bytes = std::size_t{4} << 20;
+constexpr const char* config_name = "config.json";
 constexpr const char* index_name = "model.safetensors.index.json";
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string cause) {
@@ -31,8 +36,10 @@ void check_vacant(const std::filesystem::path& directory) {
   if (!std::filesystem::exists(directory, error)) return;
   if (!std::filesystem::is_directory(directory, error)) refuse(directory, "not a directory");
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    if (entry.path().extension() == ".safetensors") {
-      refuse(directory, "already holds .safetensors files");
+    const std::filesystem::path& path = entry.path();
+    if (path.extension() == ".safetensors" || path.filename() == config_name ||
+        path.filename() == index_name) {
+      refuse(path, "already exists");
     }
   }
 }
@@ -80,23 +87,48 @@ std::string index_of(const Layout& layout) {
   return index.dump(2) + "\n";
 }
 
-std::uint64_t tensor_end(const format::HeaderLayout& header, std::size_t tensor) {
-  return tensor + 1 < header.file_offset.size() ? header.file_offset[tensor + 1] : header.file_size;
-}
+// The files of a checkpoint, which appear together or not at all.
+class Files {
+ public:
+  Files(const Layout& layout, const std::filesystem::path& directory)
+      : directory_(directory), config_(directory / config_name), index_(directory / index_name) {
+    for (const LayoutFile& file : layout.files) {
+      writers_.emplace_back(directory / file.name, header_of(layout, file));
+    }
+    config_.write(0, std::as_bytes(std::span(layout.config)));
+    const std::string index = index_of(layout);
+    index_.write(0, std::as_bytes(std::span(index)));
+  }
+
+  std::deque<output::FileWriter>& writers() { return writers_; }
+
+  void commit() {
+    for (output::FileWriter& writer : writers_) writer.flush();
+    for (core::AtomicFile* text : {&config_, &index_}) text->sync();
+    for (output::FileWriter& writer : writers_) writer.publish();
+    for (core::AtomicFile* text : {&config_, &index_}) text->publish();
+    for (output::FileWriter& writer : writers_) writer.commit();
+    for (core::AtomicFile* text : {&config_, &index_}) text->commit();
+    directory_.keep();
+  }
+
+ private:
+  core::NewDirectory directory_;
+  std::deque<output::FileWriter> writers_;
+  core::AtomicFile config_;
+  core::AtomicFile index_;
+};
 
 // Writes the contents of all files, several at a time. The first failure stops all of them.
 class Filler {
  public:
-  Filler(const Layout& layout, std::vector<pipeline::FileWriter*> writers,
+  Filler(const Layout& layout, std::deque<output::FileWriter>& writers,
          const GenerateOptions& options)
-      : layout_(layout),
-        writers_(std::move(writers)),
-        options_(options),
-        total_(tensor_bytes(layout)) {}
+      : layout_(layout), writers_(writers), options_(options), total_(tensor_bytes(layout)) {}
 
   void run() {
-    const std::size_t threads = options_.threads != 0 ? options_.threads : core::available_cores();
-    core::ThreadPool helpers(std::min(threads, writers_.size()) - 1);
+    const std::size_t threads = std::min<std::size_t>(core::available_cores(), writers_.size());
+    core::ThreadPool helpers(threads - 1);
     helpers.parallel_for(writers_.size(), [this](std::size_t file) { fill_guarded(file); });
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -104,30 +136,28 @@ class Filler {
  private:
   void fill_guarded(std::size_t file) {
     try {
-      fill(file);
+      fill(layout_.files[file], writers_[file]);
     } catch (...) {
       const std::scoped_lock lock(mutex_);
       if (!failed_.exchange(true)) failure_ = std::current_exception();
     }
   }
 
-  void fill(std::size_t file) {
+  void fill(const LayoutFile& file, output::FileWriter& writer) {
     std::vector<std::byte> buffer(chunk_bytes);
-    for (std::size_t i = 0; i < layout_.files[file].tensors.size(); ++i) {
-      fill_tensor(file, i, buffer);
-    }
-  }
-
-  void fill_tensor(std::size_t file, std::size_t index, std::span<std::byte> buffer) {
-    const format::TensorSpec& tensor = layout_.files[file].tensors[index];
-    const format::HeaderLayout& header = writers_[file]->layout();
-    const std::uint64_t bytes = tensor_end(header, index) - header.file_offset[index];
-    const Contents contents(options_.seed, tensor.name, tensor.dtype);
-    for (std::uint64_t at = 0; at < bytes && !failed_; at += buffer.size()) {
-      const auto chunk = buffer.first(std::min<std::uint64_t>(buffer.size(), bytes - at));
-      contents.fill(at, chunk);
-      writers_[file]->write(index, at, chunk);
-      advance(chunk.size());
+    const format::HeaderLayout& header = writer.layout();
+    for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+      const bool is_last = i + 1 == file.tensors.size();
+      const std::uint64_t end = is_last ? header.file_size : header.file_offset[i + 1];
+      const std::uint64_t bytes = end - header.file_offset[i];
+      const Contents contents(options_.seed, file.tensors[i].name, file.tensors[i].dtype);
+      for (std::uint64_t at = 0; at < bytes && !failed_; at += buffer.size()) {
+        const auto chunk =
+            std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), bytes - at));
+        contents.fill(at, chunk);
+        writer.write(i, at, chunk);
+        advance(chunk.size());
+      }
     }
   }
 
@@ -138,7 +168,7 @@ class Filler {
   }
 
   const Layout& layout_;
-  std::vector<pipeline::FileWriter*> writers_;
+  std::deque<output::FileWriter>& writers_;
   const GenerateOptions& options_;
   std::uint64_t total_;
   std::mutex mutex_;
@@ -147,33 +177,23 @@ class Filler {
   std::atomic<bool> failed_ = false;
 };
 
-Generated write(const Layout& layout, const std::filesystem::path& directory,
-                const GenerateOptions& options) {
-  FileSet files(directory);
-  Generated result{.files = layout.files.size(), .tensor_bytes = tensor_bytes(layout)};
-  std::vector<pipeline::FileWriter*> writers;
-  for (const LayoutFile& file : layout.files) {
-    writers.push_back(&files.add(file.name, header_of(layout, file)));
-    result.file_bytes += writers.back()->layout().file_size;
-  }
-  files.add_text("config.json", layout.config);
-  files.add_text(index_name, index_of(layout));
-  if (options.sparse) {
-    for (pipeline::FileWriter* writer : writers) writer->extend();
-  } else {
-    check_space(directory, result.file_bytes);
-    Filler(layout, writers, options).run();
-  }
-  files.commit();
-  return result;
-}
-
 }  // namespace
 
-Generated generate(const Layout& layout, const std::filesystem::path& directory,
+Generated generate(const Layout& original, const std::filesystem::path& directory,
                    const GenerateOptions& options) {
   check_vacant(directory);
-  return write(with_dtype(layout, options.dtype), directory, options);
+  const Layout layout = with_dtype(original, options.dtype);
+  Files files(layout, directory);
+  Generated made{.files = layout.files.size(), .tensor_bytes = tensor_bytes(layout)};
+  for (const auto& writer : files.writers()) made.file_bytes += writer.layout().file_size;
+  if (options.sparse) {
+    for (output::FileWriter& writer : files.writers()) writer.extend();
+  } else {
+    check_space(directory, made.file_bytes);
+    Filler(layout, files.writers(), options).run();
+  }
+  files.commit();
+  return made;
 }
 
 }  // namespace safeshuffle::synth

@@ -16,7 +16,6 @@ struct GenerateOptions {
   std::uint64_t seed = 0;                 ///< of the contents; see synth/contents.hpp
   bool sparse = false;                    ///< leave holes, which read as zeros and take no space
   DTypePolicy dtype = DTypePolicy::keep;  ///< stores F16, BF16 and F32 tensors as this type instead
-  std::size_t threads = 0;                ///< number of writers, one file each; 0: one per core
 
   /// Called from time to time with the tensor bytes written so far and in total, by one thread at a
   /// time. What it throws stops the work and is rethrown by `generate` after removing all files.

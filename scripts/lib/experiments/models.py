@@ -49,20 +49,17 @@ def dealt(tensors, count, skew):
 
 
 def layout_with_files(sparse, model, command):
-    """A layout in the explicit form, with the tensors of a sparse model in other files."""
-    tensors = [(tensor["name"], tensor["bytes"]) for file in safeshuffle.inspect(sparse, command)["files"]
-               for tensor in file["tensors"]]
-    parts = dealt(tensors, model.files, model.skew)
+    """The tensors of a sparse model in other files."""
+    tensors = {tensor["name"]: tensor for file in safeshuffle.inspect(sparse, command)["files"]
+               for tensor in file["tensors"]}
+    parts = dealt([(name, tensor["bytes"]) for name, tensor in tensors.items()], model.files, model.skew)
     if not all(parts):
         raise NoRoom(f"model '{model.name}': {len(tensors)} tensors cannot be put into {model.files} files")
-    names = [f"model-{at:05}-of-{model.files:05}.safetensors" for at in range(1, model.files + 1)]
     return {
-        "name": model.like,
         "source": f"{model.like}, in other files",
         "config": json.loads((sparse / "config.json").read_text()),
-        "dtypes": {"default": "BF16"},
-        "files": dict.fromkeys(names),
-        "weight_map": {tensor: name for name, part in zip(names, parts) for tensor in part},
+        "tensors": {name: ["BF16", *tensors[name]["shape"]] for part in parts for name in part},
+        "files": {"name": "model-{index:05}-of-{count:05}.safetensors", "starts": [part[0] for part in parts]},
     }
 
 

@@ -1,0 +1,20 @@
+// Measuring what moves data after it has been read: host memory, packing, copies onto and within a
+// GPU, the exchange.
+#pragma once
+
+#include "probe/rig.hpp"
+#include "probe/turns.hpp"
+
+namespace safeshuffle::probing {
+
+/// Threads that copy host memory: as many as pack.
+unsigned copy_threads();
+
+/// What the device and the group have: copies onto the device only if there are any, the exchange
+/// only with several ranks.
+void add_move_trials(ProbeRig& rig, Trials& trials);
+
+/// Connects the transport, which no trial does. Collective. Throws TransportError, TimeoutError.
+void connect(ProbeRig& rig);
+
+}  // namespace safeshuffle::probing
