@@ -1,6 +1,4 @@
-// core: the right to write into a directory.
-#include "core/directory_lock.hpp"
-
+// core: new directories, and the right to write into one.
 #include <cerrno>
 #include <filesystem>
 #include <optional>
@@ -11,7 +9,7 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/new_directory.hpp"
+#include "core/new_files.hpp"
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "support/catch.hpp"
@@ -122,18 +120,12 @@ TEST_CASE("a new directory that is not kept is removed if it is empty", "[core][
     CHECK_FALSE(fs::exists(directory / "old/a/b"));
     CHECK(fs::exists(directory / "old/a/x"));
   }
-  SECTION("not if it is kept") {
-    core::NewDirectory(directory / "old/a/b").keep();
-    CHECK(fs::exists(directory / "old/a/b"));
-  }
-  SECTION("with what another process has created") {
-    const core::NewDirectory mine(directory / "old/a");
-    {
-      core::NewDirectory later(directory / "old/a");
-      CHECK(later.created().empty());
-      later.share(mine.created());
-    }
-    CHECK_FALSE(fs::exists(directory / "old/a"));
+  SECTION("with what another process has created for the same purpose") {
+    const auto missing = core::missing_directories(directory / "old/a/b");
+    CHECK(missing == std::vector<fs::path>{directory / "old/a/b", directory / "old/a"});
+    const core::NewDirectory first(directory / "old/a/b", missing);
+    { const core::NewDirectory last(directory / "old/a/b", missing); }
+    CHECK(fs::is_empty(directory / "old"));
   }
   SECTION("not a link to nowhere") {
     fs::create_symlink("nowhere/else", directory / "link");
