@@ -210,9 +210,11 @@ void NewFile::publish() {
 
 void NewFile::commit() {
   if (stage_ == Stage::writing) publish();
-  const Lock held = lock();
-  stage_ = Stage::committed;
-  forget();
+  {
+    const Lock held = lock();
+    stage_ = Stage::committed;
+    forget();
+  }
   std::error_code ignored;
   fs::remove(earlier_, ignored);
   file_.reset();
@@ -221,9 +223,11 @@ void NewFile::commit() {
 /// Links the earlier file to a second name, so that its first one is never vacant. If there are no
 /// hard links or it belongs to another user, renames it: then, for a moment, it is.
 void NewFile::set_aside() {
-  if (is_vacant(path_) || fs::is_directory(fs::symlink_status(path_))) return;  // not replaceable
-  const fs::path aside = hidden_beside(path_, old_mark);
   std::error_code error;
+  const fs::file_type type = fs::symlink_status(path_, error).type();
+  if (type == fs::file_type::not_found) return;
+  if (type == fs::file_type::directory) return;  // the new file cannot replace it
+  const fs::path aside = hidden_beside(path_, old_mark);
   if (!is_own(path_) || !link(path_, aside)) fs::rename(path_, aside, error);
   if (error) raise_errno(error.value(), path_.string(), "cannot set aside the earlier file");
   earlier_ = aside;

@@ -98,7 +98,7 @@ class Refused(FaultCase):
                                 "cannot create: Read-only file system", faults=[fault])  # fmt: skip
 
     def test_directory_that_one_rank_cannot_write_to(self):
-        fault = {"rank": 2, "call": "open", "path": self.saved, "flags": os.O_CREAT,
+        fault = {"rank": 2, "call": "open", "path": "model-rank-2", "flags": os.O_CREAT,
                  "action": "errno", "value": errno.EACCES}  # fmt: skip
         result = self.load("--save-sharded", self.saved, faults=[NO_READING, fault])
         self.assert_fails(result, 3, f"rank 2: {self.saved / saved_name(2)}", "Permission denied")
