@@ -15,10 +15,12 @@ import tempfile
 import threading
 
 from lib import safeshuffle
-from lib.comparison import placement
+from lib.measure import placement
+from lib.measure.models import Checkpoint
 from lib.python_environment import last_line
 
 TIMEOUT_SECONDS = 1800
+PHASES = ("open", "plan", "allocate", "read", "h2d", "pack", "exchange", "wait")
 SCRIPTS = safeshuffle.ROOT / "scripts"
 
 
@@ -26,26 +28,21 @@ class NotRun(Exception):
     """With the reason."""
 
 
+class Replaced(Exception):
+    """A command is no longer what was measured so far."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
-    model: pathlib.Path
-    files: tuple  # of Path
-    bytes: int  # of tensors, each counted once
+    model: Checkpoint
     ranks: int
     dtype: str
+    cache: str
     command: pathlib.Path  # a safeshuffle, for what is not measured
     scratch: pathlib.Path  # has room for the model
-    cache: str = "warm"
-    device: str = "cpu"
+    options: tuple = ()  # further arguments of `load`
+    device: str = ""  # cpu or cuda, if it must be that
     placement: str = ""  # the file that says what each rank is to end with
-
-
-def with_cache(case, cache):
-    return dataclasses.replace(case, cache=cache)
-
-
-def with_placement(case, path):
-    return dataclasses.replace(case, placement=str(path))
 
 
 def summed(ranks, name):
@@ -69,37 +66,48 @@ def sample(seconds, size, ranks, note=""):
         "peak_anonymous_bytes": summed(ranks, "peak_anonymous_bytes"),
         "resident_before_bytes": summed(ranks, "resident_before_bytes"),
         "read_bytes": summed(ranks, "read_bytes"),
-        "peak_gpu_bytes": None,  # of loads: scripts/compare watches it
         "note": note,
     }
 
 
 def ways_of(report):
-    """How a load was assigned, and read. Reports of older commits, which --against measures, have fewer fields."""
+    """How a load was assigned, and read. Reports of older builds have fewer fields."""
     assigned = [report["assignment"]] if "assignment" in report else []
-    return assigned + sorted({rank["io"]["path"] for rank in report["ranks"]})
+    return ", ".join(assigned + sorted({rank["io"]["path"] for rank in report["ranks"]}))
+
+
+def phase_seconds(ranks):
+    """Averages over the ranks, so that they add up to the average total."""
+    return {f"{phase}_seconds": sum(rank["phases"].get(phase, 0) for rank in ranks) / len(ranks) for phase in PHASES}
+
+
+def state_of(path):
+    """What changes if a file is replaced."""
+    status = pathlib.Path(path).stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class Safeshuffle:
-    """The command with its defaults, under mpirun."""
+    """The command `load`, whose ranks `launch` starts."""
 
     runs_when = ("cold", "warm")
     loads = True
-    settings = "load with its defaults, under mpirun"
+    settings = "load with its defaults, except for what is varied"
 
-    def __init__(self, name="safeshuffle", command=safeshuffle.COMMAND):
-        self.name, self.command = name, command
+    def __init__(self, name="safeshuffle", command=safeshuffle.COMMAND, launch=safeshuffle.launcher):
+        self.name, self.command, self.launch = name, pathlib.Path(command), launch
+        self.state = state_of(command)
 
     def obstacle(self, device, ranks):
         return ""
 
     def versions(self):
-        said = subprocess.run([self.command, "--version"], capture_output=True, text=True, check=True)
-        return {"safeshuffle": said.stdout.split()[-1]}
+        return {"safeshuffle": safeshuffle.run([self.command, "--version"]).split()[-1]}
 
     def save(self, case, directory):
         """The files that each rank saves."""
-        safeshuffle.load(case.model, case.ranks, ["--dtype", case.dtype, "--save-sharded", directory], self.command)
+        safeshuffle.load(case.model.directory, case.ranks, ["--dtype", case.dtype, "--save-sharded", directory],
+                         self.command)
         return placement.saved_files(directory, case.ranks)
 
     def digests(self, case):
@@ -107,18 +115,24 @@ class Safeshuffle:
             return [placement.digests_of(path) for path in self.save(case, directory)]
 
     def run(self, case, prepare):
-        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as directory:
-            prepare()
-            wrapper = ["env", f"PYTHONPATH={SCRIPTS}", sys.executable, "-m", "lib.watched", directory]
-            report = safeshuffle.load(case.model, case.ranks, ["--dtype", case.dtype], self.command, wrapper)
-            watched = [json.loads(path.read_text()) for path in pathlib.Path(directory).iterdir()]
-        on_gpus = not report["device"].startswith("host")
-        if on_gpus != (case.device == "cuda"):
+        report, watched = self.load(case, prepare)
+        if case.device and report["device"].startswith("host") != (case.device == "cpu"):
             raise NotRun(f"loaded onto {report['device']}, the others onto {case.device}")
-        ranks = [rank | {"peak_anonymous_bytes": None, "read_bytes": None} for rank in report["ranks"]]
-        for rank, seen in zip(ranks, watched):
-            rank |= seen
-        return sample(report["seconds"], case.bytes, ranks, ", ".join(ways_of(report)))
+        ranks = [rank | seen for rank, seen in zip(report["ranks"], watched)]
+        return sample(report["seconds"], case.model.bytes, ranks, ways_of(report)) | phase_seconds(ranks) | {
+            "bottleneck": report.get("bottleneck", {}).get("phase")}
+
+    def load(self, case, prepare):
+        """The load report, and what the kernel counted of each rank. All nodes have the directory."""
+        with tempfile.TemporaryDirectory(prefix="watched-", dir=case.scratch) as directory:
+            prepare()
+            wrapper = ["env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", sys.executable, "-m",
+                       "lib.watched", directory]
+            report = safeshuffle.load(case.model.directory, case.ranks, ["--dtype", case.dtype, *case.options],
+                                      self.command, wrapper, self.launch, case.scratch)
+            if state_of(self.command) != self.state:
+                raise Replaced(f"{self.command} was replaced while it was measured: measure again")
+            return report, [json.loads(path.read_text()) for path in pathlib.Path(directory).iterdir()]
 
 
 class Peer:
@@ -146,11 +160,11 @@ class Peer:
 
     def run(self, case, prepare):
         result = self.result(case, prepare, digests=False)
-        return sample(result["seconds"], case.bytes, result["ranks"])
+        return sample(result["seconds"], case.model.bytes, result["ranks"])
 
     def result(self, case, prepare, digests):
         with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as scratch:
-            job = {"peer": self.peer.name, "files": [str(file) for file in case.files], "ranks": case.ranks,
+            job = {"peer": self.peer.name, "files": [str(file) for file in case.model.files], "ranks": case.ranks,
                    "device": case.device, "placement": case.placement, "digests": digests, "scratch": scratch,
                    "result": str(pathlib.Path(scratch, "result.json"))}
             self.drive(job, case, prepare)
@@ -244,8 +258,7 @@ class Fio:
         return "" if shutil.which("fio") else "fio is not installed"
 
     def versions(self):
-        said = subprocess.run(["fio", "--version"], capture_output=True, text=True, check=True)
-        return {"fio": said.stdout.strip().removeprefix("fio-")}
+        return {"fio": safeshuffle.run(["fio", "--version"]).strip().removeprefix("fio-")}
 
     def run(self, case, prepare):
         runs = [self.read(case, job, prepare) for job in FIO_JOBS]
@@ -258,7 +271,7 @@ class Fio:
         """A sample, or why there is none: not every kernel has every engine."""
         lines = ["[global]", "rw=read", "direct=1", "thread=1", "group_reporting=0", f"ioengine={job['ioengine']}",
                  f"bs={job['bs']}", f"iodepth={job.get('iodepth', 1)}", "invalidate=0"]
-        for number, section in enumerate(fio_sections(case.files, job["jobs"])):
+        for number, section in enumerate(fio_sections(case.model.files, job["jobs"])):
             lines += [f"[job{number}]", *(f"{key}={value}" for key, value in section.items())]
         prepare()
         result = subprocess.run(["fio", "--readonly", "--output-format=json", "-"], input="\n".join(lines) + "\n",
@@ -302,8 +315,8 @@ class Probes:
             prepare()
             try:
                 return json.loads(safeshuffle.run([
-                    *self.launch(case.ranks), "env", f"XDG_CACHE_HOME={cache}", case.command, "probe", case.model,
-                    "--quick", "--json", "--progress", "none"]))
+                    *self.launch(case.ranks), "env", f"XDG_CACHE_HOME={cache}", case.command, "probe",
+                    case.model.directory, "--quick", "--json", "--progress", "none"]))
             except safeshuffle.Failed as failed:
                 raise NotRun(f"failed: {failed}") from failed
 
@@ -327,7 +340,7 @@ class ProbedCeiling:
 
     def run(self, case, prepare):
         rate = rate_of_all(self.probes.take(self.name, case, prepare), PROBED[self.name], case.ranks)
-        return sample(case.bytes / rate, case.bytes, [])
+        return sample(case.model.bytes / rate, case.model.bytes, [])
 
 
 def ceilings(launch=safeshuffle.launcher):
