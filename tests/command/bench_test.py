@@ -158,7 +158,8 @@ class Bench(unittest.TestCase):
         self.assertEqual([model["name"] for model in result["models"]], ["model"])
         states = {sample["case"]["cache"] for sample in result["samples"] if sample["case"]["system"] == "safeshuffle"}
         self.assertIn("warm", states)
-        self.assertEqual(done.returncode, 0 if "cold" in states else IO_ERROR, done.stderr)  # in memory, nothing is cold
+        in_memory = "cold" not in states
+        self.assertEqual(done.returncode, IO_ERROR if in_memory else 0, done.stderr)
 
     def test_models_do_not_grow_beyond_the_real_ones(self):
         refused = bench("weak-scaling", "--ranks", 1, 1000, "--out", self.root / "refused")
@@ -211,7 +212,8 @@ class Bench(unittest.TestCase):
         result = self.results(out, "failing")
         self.assertEqual(len(result["samples"]), 2)
         self.assertEqual(sorted(entry["what"] for entry in result["not_run"]),
-                         [f"model, warm, {ranks}, --memory-budget 1MiB, safeshuffle" for ranks in ("1 rank", "2 ranks")])
+                         [f"model, warm, {ranks}, --memory-budget 1MiB, safeshuffle"
+                          for ranks in ("1 rank", "2 ranks")])
         self.assertIn("Not run:", (out / "failing" / "summary.md").read_text())
 
 

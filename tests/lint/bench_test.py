@@ -184,7 +184,8 @@ class Measuring(unittest.TestCase):
         for turns, wanted in ((3, [0]), (4, [0, 3])):
             self.setUp()
             self.take_turns({"load": Stub(), "ceiling": Stub(loads=False)}, turns, 3)
-            self.assertEqual([one["turn"] for one in self.measured.samples if one["case"]["system"] == "ceiling"], wanted)
+            found = [one["turn"] for one in self.measured.samples if one["case"]["system"] == "ceiling"]
+            self.assertEqual(found, wanted)
 
     def test_a_command_that_is_replaced_ends_the_measurement(self):
         with tempfile.NamedTemporaryFile("w") as file:
@@ -198,7 +199,8 @@ class Measuring(unittest.TestCase):
 
 
 def sample(seconds, turn, ranks=2, system="ours", **further):
-    taken = systems.sample(seconds, 10**9, [{"cpu_seconds": 1.0, "read_bytes": 5}, {"cpu_seconds": 2.0, "read_bytes": 6}])
+    each = [{"cpu_seconds": 1.0, "read_bytes": 5}, {"cpu_seconds": 2.0, "read_bytes": 6}]
+    taken = systems.sample(seconds, 10**9, each)
     return {"case": {"cache": "cold", "ranks": ranks, "system": system}, "turn": turn, "position": 0,
             "gigabytes_per_second": 1 / seconds} | taken | further
 
@@ -225,7 +227,8 @@ class Results(unittest.TestCase):
         self.assertEqual(self.summary(samples)[1]["ratio"], {"median": 1.5, "least": 1.0, "most": 2.0})
 
     def test_speed_up_over_the_fewest_ranks(self):
-        found = results.summary(self.SAMPLES, self.CASES, lambda case: case | {"ranks": 2}, lambda ours, base: ours / base)
+        found = results.summary(self.SAMPLES, self.CASES, lambda case: case | {"ranks": 2},
+                                lambda ours, base: ours / base)
         self.assertEqual(found[-1]["ratio"], {"median": 2.0, "least": 2.0, "most": 2.0})
 
     def test_ranks_are_added(self):

@@ -31,7 +31,8 @@ def existing(directory, command):
 
 class Checkpoints:
     def __init__(self, experiment, scratch, command, announce):
-        self.experiment, self.scratch, self.command, self.announce = experiment, pathlib.Path(scratch), command, announce
+        self.experiment, self.scratch = experiment, pathlib.Path(scratch)
+        self.command, self.announce = command, announce
         self.by_name = {model.name: model for model in experiment.models}
         self.made = {}  # by model and scale
 

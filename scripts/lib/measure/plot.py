@@ -21,7 +21,7 @@ class Panel:
 
 
 def roles_of(cases):
-    """The axes along x and of the series: the ranks, if they or systems vary, otherwise the last that does; and the last
+    """The axes along x and of the series: the ranks, if they or systems vary, or else the last that does; and the last
     of the others."""
     axes = varying(cases)
     x = "ranks" if {"ranks", "system"} & set(axes) or not axes else axes[-1]
@@ -109,7 +109,8 @@ def draw_result(result, path):
     if not panels:
         return "nothing was measured"
     try:
-        draw(panels, lambda value: in_words(x, value), lambda value: in_words(series, value) if series else "load", path)
+        draw(panels, lambda value: in_words(x, value),
+             lambda value: in_words(series, value) if series else "load", path)
     except ImportError as error:
         return f"matplotlib cannot be used: {error}"
     return ""

@@ -92,7 +92,8 @@ def summary(samples, cases, base_of, ratio):
 
 def row_of(entry, axes):
     case = [entry["case"].get(axis, UNKNOWN) for axis in axes]
-    return [*("default" if value is None else str(value) for value in case), shown(entry["gigabytes_per_second"]), shown(entry["ratio"]),
+    return [*("default" if value is None else str(value) for value in case),
+            shown(entry["gigabytes_per_second"]), shown(entry["ratio"]),
             *(median(entry[name], digits, unit) for name, digits, unit in COLUMNS.values()),
             entry["bottleneck"] or UNKNOWN]
 
