@@ -119,6 +119,11 @@ def result(title, measured, cases, base_of, ratio, ratio_heading, **further):
             "summary": summary(measured.samples, cases, base_of, ratio)}
 
 
+def system_line(system):
+    versions = ", ".join(f"{name} {version}" for name, version in system["versions"].items())
+    return f"- **{system['name']}**{f' ({versions})' if versions else ''}: {system['settings']}"
+
+
 def markdown(found):
     machine = found["machine"]
     sizes = "; ".join(f"{model['name']}: {model['bytes'] / 1e9:.2f} GB in {model['files']} files"
@@ -128,12 +133,10 @@ def markdown(found):
               f"Linux {machine['kernel']}, {machine['filesystem']}, GPUs: {len(machine['gpus'])}. Commit "
               f"{found['commit']}. Median (least–most).",
               table(found["summary"], found["ratio"]) if found["summary"] else "Nothing was measured."]
-    for system in found["systems"]:
-        versions = ", ".join(f"{name} {version}" for name, version in system["versions"].items())
-        blocks.append(f"- **{system['name']}**{f' ({versions})' if versions else ''}: {system['settings']}")
+    blocks.append("\n".join(map(system_line, found["systems"])))
     if found["not_run"]:
-        blocks.append("Not run:")
-        blocks += [f"- **{entry['what']}**: {entry['reason']}" for entry in found["not_run"]]
+        entries = [f"- **{entry['what']}**: {entry['reason']}" for entry in found["not_run"]]
+        blocks += ["Not run:", "\n".join(entries)]
     return "\n\n".join(blocks) + "\n"
 
 
