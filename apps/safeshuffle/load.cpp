@@ -53,8 +53,7 @@ void add_io_options(CLI::App& parser, Options& options) {
                        {{"auto", IoEngine::automatic},
                         {"posix", IoEngine::posix},
                         {"uring", IoEngine::uring},
-                        {"gds", IoEngine::gds},
-                        {"mmap", IoEngine::mmap}},
+                        {"gds", IoEngine::gds}},
                        "I/O engine");
   add_choice<DirectIo>(
       parser, "--direct", "MODE", options.direct,

@@ -102,7 +102,6 @@ enum class IoEngine : std::uint8_t {
   posix,  ///< threads that call pread
   uring,  ///< direct reads by one thread with io_uring, many in flight; all others as `posix`
   gds,    ///< direct reads straight into GPU memory (cuFile); all others as `posix`
-  mmap,   ///< what is read through the page cache is mapped; direct reads as `posix`
 };
 
 /// Whether reads bypass the page cache (O_DIRECT).
@@ -135,13 +134,7 @@ struct Options {
 
   /// `automatic` is `posix`. Where io_uring is not available, `uring` falls back to `posix`, and so
   /// does `gds` where cuFile is not, on the host, and for files that cuFile rejects; the report
-  /// states it (with `strict`, an error). So does `mmap` for a file that the kernel cannot keep
-  /// from shrinking (a lease, see F_SETLEASE in fcntl(2)): one that this user does not own, that
-  /// another process has open for writing, or on a network filesystem; and where memory cannot be
-  /// locked, because RLIMIT_MEMLOCK is not somewhat more than three windows. In a group of one rank
-  /// on a GPU, without NCCL, `mmap` locks mapped pages for the GPU (cudaHostRegister) during the
-  /// load, so no collective of the caller may run on that GPU meanwhile; if the system or the GPU
-  /// refuses, it copies through pinned memory, which is a fallback, too.
+  /// states it (with `strict`, an error).
   IoEngine io = IoEngine::automatic;
 
   /// `automatic` reads from the page cache what it has, and the rest with O_DIRECT, which is faster

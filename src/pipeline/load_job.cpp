@@ -159,7 +159,6 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.reader_cpus = core::cpu_list(reading.cpus);
   report.reader_threads = reading.threads;
   report.reader_chunk = reading.chunk;
-  report.peak_mapped_bytes = path.most_mapped_bytes;
   report.io_path = path.mode.empty() ? "none" : path.engine + " " + path.mode;
   report.direct_bytes = path.direct_bytes;
   report.buffered_bytes = path.buffered_bytes;

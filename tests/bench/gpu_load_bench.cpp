@@ -36,7 +36,6 @@ struct Setting {
   unsigned window_mib = 0;
   unsigned ring_mib = 0;
   DTypePolicy dtype = DTypePolicy::keep;
-  IoEngine io = IoEngine::automatic;
 };
 
 /// One model, loaded in several ways.
@@ -46,9 +45,8 @@ struct Case {
   std::vector<Setting> settings{{}, {.dtype = DTypePolicy::f16}};
 };
 
-/// By threads, chunk, window and ring: what the defaults could be; and from mapped files. Where the
-/// ring is to be compared, it has at least two slots for each thread, unless it is said to have
-/// less.
+/// By threads, chunk, window and ring: what the defaults could be. Where the ring is to be
+/// compared, it has at least two slots for each thread, unless it is said to have less.
 const std::vector<Setting> sweep{
     {},
     {.dtype = DTypePolicy::f16},
@@ -67,7 +65,6 @@ const std::vector<Setting> sweep{
     {15, 2048, 64},
     {15, 2048, 128},
     {15, 2048, 512},
-    {.io = IoEngine::mmap},
 };
 
 /// More where they are cheap.
@@ -106,7 +103,6 @@ class PinnedCopy {
 
 Options options_of(const Setting& setting) {
   Options options;
-  options.io = setting.io;
   options.plan.dtype = setting.dtype;
   options.threads = setting.threads;
   options.chunk = setting.chunk_kib * std::uint64_t{1024};
@@ -167,8 +163,8 @@ Turns take_turns(const CachedModel& model, const Setting& setting, int repetitio
 
 void print_heading(const char* directory) {
   std::printf("%s: in turns; GB/s are medians. Each case begins with the defaults\n", directory);
-  std::printf("%3s %5s %4s %-6s %7s %5s %6s %5s %6s %6s %6s %6s %6s\n", "GB", "files", "to", "io",
-              "threads", "KiB", "window", "ring", "load", "pinned", "pread", "memcpy", "share");
+  std::printf("%3s %5s %4s %7s %5s %6s %5s %6s %6s %6s %6s %6s\n", "GB", "files", "to", "threads",
+              "KiB", "window", "ring", "load", "pinned", "pread", "memcpy", "share");
 }
 
 void print_case(const Case& which) {
@@ -179,9 +175,8 @@ void print_case(const Case& which) {
 void print_setting(const Setting& setting, const Load& load) {
   const RankReport& rank = load.report.ranks.front();
   std::printf(
-      "%4s %-6s %7u %5llu %6llu %5llu ", setting.dtype == DTypePolicy::keep ? "keep" : "f16",
-      setting.io == IoEngine::mmap ? "mmap" : "auto", rank.reader_threads,
-      static_cast<unsigned long long>(rank.reader_chunk >> 10),
+      "%4s %7u %5llu %6llu %5llu ", setting.dtype == DTypePolicy::keep ? "keep" : "f16",
+      rank.reader_threads, static_cast<unsigned long long>(rank.reader_chunk >> 10),
       static_cast<unsigned long long>(load.report.window / mib),
       static_cast<unsigned long long>((rank.peak_pinned_bytes - rank.packer_device_bytes) / mib));
 }

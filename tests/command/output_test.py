@@ -340,15 +340,6 @@ class Output(unittest.TestCase):
             self.assertEqual(io["path"], "uring direct")
             self.assertIn("uring", rows)
 
-    def test_mappings(self):
-        with kept_in_page_cache(self.model):
-            io, rows, text = self.load_with_engine("mmap")
-        if io["fallbacks"]:  # where nothing may be leased or locked
-            self.assertRegex(text, r"\nfallback: .*mmap")
-        else:
-            self.assertEqual(io["path"], "mmap buffered")
-            self.assertIn("mmap", rows)
-
     def test_exchange_where_mpi_copies_twice(self):
         """Neither Open MPI 4 nor 5 may then read the memory of other processes."""
         components = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma,knem,xpmem"}

@@ -16,7 +16,7 @@ WORDS = {  # options of `load` with a fixed set of values
     "direct": ("auto", "on", "off"),
     "dtype": ("keep", "f16", "bf16", "f32"),
     "experts": ("cut", "parallel"),
-    "io": ("auto", "posix", "uring", "gds", "mmap"),
+    "io": ("auto", "posix", "uring", "gds"),
     "numa": ("auto", "off"),
 }
 RATE = "gigabytes_per_second"

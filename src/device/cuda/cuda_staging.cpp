@@ -46,16 +46,6 @@ std::unique_ptr<DeviceReads> CudaStaging::make_device_reads(
   return make_cufile_reads(session_, memory);
 }
 
-/// Waits, as reads by cuFile do: the threads of other slots go on meanwhile.
-void CudaStaging::copy_mapped(const StagingSlot& slot, std::span<const std::byte> mapped,
-                              std::shared_ptr<const void> owner) {
-  const LockedPages locked(session_, mapped, std::move(owner));
-  const GpuScope scope(session_->gpu());
-  enqueue_copy(slot.device_destination, mapped);
-  record(events_[slot.index], stream_.get());
-  wait_for(events_[slot.index]);
-}
-
 void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {
   std::list<Copy> copy;  // allocated before the copy is enqueued, which must then be waited for
   try {
