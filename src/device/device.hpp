@@ -13,10 +13,8 @@
 
 #include "safeshuffle/device.hpp"
 
-#include "core/arithmetic.hpp"
 #include "core/cpus.hpp"
 #include "core/pack_item.hpp"
-#include "core/page.hpp"
 
 namespace safeshuffle::device {
 
@@ -145,12 +143,6 @@ class DeviceReads {
   /// Why the data passes through host memory nevertheless; empty if that is not known.
   virtual std::string detour() const { return {}; }
 };
-
-/// Pinned memory that a slot of so many bytes takes: a page more, because its data may begin
-/// anywhere in the first one.
-constexpr std::size_t pinned_bytes_of_slot(std::size_t bytes) noexcept {
-  return core::align_up(bytes, core::page_bytes) + core::page_bytes;
-}
 
 /// The way of file data into device memory. No call blocks. Thread-safe. A slot becomes
 /// free by what its user does: by `discard`, and after `commit` when `landed` is called.

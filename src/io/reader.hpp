@@ -119,7 +119,6 @@ struct ReaderOptions {
   DirectIo direct = DirectIo::automatic;
   unsigned threads = 1;
   std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
-  std::uint64_t ring = 0;                        ///< see Options
   bool prefetch = false;  ///< DirectIo::automatic reads all through the page cache
 };
 

@@ -45,7 +45,7 @@ WaveReader::WaveReader(const source::Source& source, const plan::Schedule& sched
       options_(options),
       clock_(clock),
       device_(std::move(device)),
-      place_(io::reading_place(options, *device_, sharers)),
+      place_(io::reading_place(*device_, sharers)),
       reader_options_(io::reader_options(options, place_)),
       batches_(schedule.slabs),
       deadline_(options.timeout),

@@ -3,7 +3,7 @@
 // as many threads (CpuCopies), the lower of which is a limit, too. Under each line, where the
 // load's time goes. The files have just been written and are in the page cache, or in tmpfs, which
 // is checked. What does not fit into the directory is not run, which the table says. Usage:
-// gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_KIB [WINDOW_MIB [RING_MIB]]]]].
+// gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_KIB [WINDOW_MIB]]]].
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -34,7 +34,6 @@ struct Setting {
   unsigned threads = 0;
   unsigned chunk_kib = 0;
   unsigned window_mib = 0;
-  unsigned ring_mib = 0;
   DTypePolicy dtype = DTypePolicy::keep;
 };
 
@@ -45,23 +44,18 @@ struct Case {
   std::vector<Setting> settings{{}, {.dtype = DTypePolicy::f16}};
 };
 
-/// By threads, chunk, window and ring: what the defaults could be. Where the ring is to be
-/// compared, it has at least two slots for each thread, unless it is said to have less.
+/// By threads, chunk and window: what the defaults could be.
 const std::vector<Setting> sweep{
     {},
     {.dtype = DTypePolicy::f16},
-    {15, 512, 256, 16},
-    {15, 512, 256, 32},
-    {15, 1024, 256, 32},
-    {15, 1024, 256, 64},
-    {15, 2048, 256, 32},  // a slot for each thread
-    {15, 2048, 256, 128},
-    {15, 4096, 256, 128},
-    {15, 8192, 256, 256},
+    {15, 512, 256},
+    {15, 1024, 256},
+    {15, 2048, 256},
+    {15, 4096, 256},  // a slot for each thread
     {4, 2048, 256},
     {8, 2048, 256},
     {12, 2048, 256},
-    {16, 2048, 256, 72},
+    {16, 2048, 256},
     {15, 2048, 64},
     {15, 2048, 128},
     {15, 2048, 512},
@@ -106,7 +100,6 @@ Options options_of(const Setting& setting) {
   options.plan.dtype = setting.dtype;
   options.threads = setting.threads;
   options.chunk = setting.chunk_kib * std::uint64_t{1024};
-  options.ring = setting.ring_mib * mib;
   if (setting.window_mib != 0) options.plan.window = setting.window_mib * mib;
   return options;
 }
@@ -257,9 +250,7 @@ std::vector<Case> cases(int argc, char** argv) {
   if (argc > 3) {
     const auto number = [&](int i) { return i < argc ? std::strtoull(argv[i], nullptr, 10) : 0; };
     const auto setting = [&](int i) { return static_cast<unsigned>(number(i)); };
-    return {{std::strtod(argv[2], nullptr),
-             number(3),
-             {{setting(4), setting(5), setting(6), setting(7)}}}};
+    return {{std::strtod(argv[2], nullptr), number(3), {{setting(4), setting(5), setting(6)}}}};
   }
   return {{4, 8, sweep}, {16, 8}, {16, 1}, {1, 8}, {1, 1}, {4, 1}};  // what tells most comes first
 }
@@ -270,8 +261,7 @@ int main(int argc, char** argv) {
   const bool has_size = argc > 3 && std::strtod(argv[2], nullptr) > 0 && std::atoi(argv[3]) > 0;
   if (argc != 2 && !has_size) {
     std::fprintf(stderr,
-                 "usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_KIB [WINDOW_MIB "
-                 "[RING_MIB]]]]]\n");
+                 "usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_KIB [WINDOW_MIB]]]]\n");
     return 2;
   }
   try {

@@ -17,10 +17,9 @@ WORDS = {  # options of `load` with a fixed set of values
     "dtype": ("keep", "f16", "bf16", "f32"),
     "experts": ("cut", "parallel"),
     "io": ("auto", "posix", "uring", "gds"),
-    "numa": ("auto", "off"),
 }
 RATE = "gigabytes_per_second"
-SIZES = ("chunk", "ring", "window", "memory-budget")
+SIZES = ("chunk", "window", "memory-budget")
 NUMBERS = ("threads", "replicas")
 SIZE = re.compile(r"\d+(\.\d+)?([kKMGTP]i?B?|B)?")
 PLOT_AXES = {"lines": ("x", "series"), "bars": ("x", "series"), "phases": ("x",), "heatmap": ("x", "y"),

@@ -9,6 +9,15 @@
 #include "device/cuda/cufile_reads.hpp"
 
 namespace safeshuffle::device {
+namespace {
+
+/// A page more than the slot's data takes, which may begin anywhere in the first one.
+std::size_t pinned_bytes_of_slot(std::size_t bytes) noexcept {
+  return core::align_up(bytes, core::page_bytes) + core::page_bytes;
+}
+
+}  // namespace
+
 CudaStaging::CudaStaging(SharedSession session, std::size_t slot_bytes, std::size_t slots)
     : session_(std::move(session)),
       slot_stride_(pinned_bytes_of_slot(slot_bytes)),
