@@ -50,7 +50,7 @@ Registry& registry() {
 
 }  // namespace
 
-Unfinished::Lock Unfinished::lock() {
+Unfinished::Lock Unfinished::hold() {
   return Lock(registry().mutex);
 }
 
@@ -64,7 +64,7 @@ void Unfinished::forget() noexcept {
 }
 
 void Unfinished::abandon() noexcept {
-  const Lock held = lock();
+  const Lock held = hold();
   roll_back();
   forget();
 }
@@ -188,7 +188,7 @@ NewFile::NewFile(fs::path path) : path_(std::move(path)), hidden_(hidden_beside(
   check_replaceable(path_);
   remove_leftovers(directory_of(path_), [name = path_.filename().string()](
                                             const std::string& other) { return other == name; });
-  const Lock held = lock();
+  const Lock held = hold();
   file_ = create_locked(hidden_.string(), path_.string());
   track();
 }
@@ -196,7 +196,7 @@ NewFile::NewFile(fs::path path) : path_(std::move(path)), hidden_(hidden_beside(
 void NewFile::publish() {
   file_->sync();
   {
-    const Lock held = lock();
+    const Lock held = hold();
     set_aside();
     std::error_code error;
     fs::rename(hidden_, path_, error);
@@ -211,7 +211,7 @@ void NewFile::publish() {
 void NewFile::commit() {
   if (stage_ == Stage::writing) publish();
   {
-    const Lock held = lock();
+    const Lock held = hold();
     stage_ = Stage::committed;
     forget();
   }
@@ -257,25 +257,6 @@ std::vector<fs::path> missing_directories(fs::path path) {
   return found;
 }
 
-NewDirectory::NewDirectory(const fs::path& directory, std::vector<fs::path> missing)
-    : missing_(std::move(missing)) {
-  const Lock held = lock();
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) {
-    roll_back();
-    raise_errno(error.value(), directory.string(), "cannot create the directory");
-  }
-  track();
-}
-
-void NewDirectory::roll_back() noexcept {
-  std::error_code ignored;
-  for (const fs::path& path : missing_) fs::remove(path, ignored);  // fails unless empty
-}
-
-// --- locks ---
-
 namespace {
 
 /// The content of a lock file, one line.
@@ -308,49 +289,59 @@ Holder read_holder(const std::string& path) try {
   return {};
 }
 
-[[noreturn]] void raise_held(const std::string& path, const Holder& holder) {
+[[noreturn]] void raise_held(const fs::path& directory, const Holder& holder) {
   std::string cause = "another process is saving into this directory";
   if (!holder.description.empty()) cause += ": " + holder.description;
-  throw ConfigError(ErrorRecord{.file = directory_of(path).string(), .cause = std::move(cause)});
+  throw ConfigError(ErrorRecord{.file = directory.string(), .cause = std::move(cause)});
 }
 
 }  // namespace
 
-DirectoryLock::DirectoryLock(const fs::path& directory, const std::string& group,
-                             std::uint32_t rank)
-    : DirectoryLock((directory / ".safeshuffle.lock").string()) {
+NewDirectory::NewDirectory(fs::path path, std::vector<fs::path> missing)
+    : path_(std::move(path)),
+      missing_(std::move(missing)),
+      lock_path_((path_ / ".safeshuffle.lock").string()) {
+  const Lock held = hold();
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) {
+    roll_back();
+    raise_errno(error.value(), path_.string(), "cannot create the directory");
+  }
+  track();
+}
+
+std::uint32_t NewDirectory::lock(const std::string& group, std::uint32_t rank) {
   // For a new holder to write who it is; until then, the file may name the last one.
   Deadline patience(std::chrono::seconds(1));
   for (Backoff backoff; !acquire(group, rank); backoff.pause()) {
-    const Holder holder = read_holder(path_);
-    holder_ = holder.rank;
-    if (holder.group == group) return;
+    const Holder holder = read_holder(lock_path_);
+    if (holder.group == group) return holder.rank;
     if (patience.expired()) raise_held(path_, holder);
   }
+  return rank;
 }
 
 /// Whether this object now holds the lock. A holder removes the file before it releases the lock,
 /// so locking a file that no longer exists has no effect.
-bool DirectoryLock::acquire(const std::string& group, std::uint32_t rank) {
-  const Lock held = lock();
-  PosixFile file = PosixFile::open_or_create(path_);
-  if (!file.try_lock() || !file.has_name(path_)) return false;
-  file_ = std::move(file);
-  track();
+bool NewDirectory::acquire(const std::string& group, std::uint32_t rank) {
+  const Lock held = hold();
+  PosixFile file = PosixFile::open_or_create(lock_path_);
+  if (!file.try_lock() || !file.has_name(lock_path_)) return false;
+  lock_ = std::move(file);
   const std::string line =
       group + ' ' + std::to_string(rank) + ' ' + description_of_this_process() + '\n';
-  file_->resize(0);
-  file_->write(0, std::as_bytes(std::span(line)));
-  file_->sync();  // makes it visible to other nodes
-  holder_ = rank;
+  lock_->resize(0);
+  lock_->write(0, std::as_bytes(std::span(line)));
+  lock_->sync();  // makes it visible to other nodes
   return true;
 }
 
-void DirectoryLock::roll_back() noexcept {
-  if (!file_) return;
+void NewDirectory::roll_back() noexcept {
   std::error_code ignored;
-  fs::remove(path_, ignored);
-  file_.reset();
+  if (lock_) fs::remove(lock_path_, ignored);
+  lock_.reset();
+  for (const fs::path& path : missing_) fs::remove(path, ignored);  // fails unless empty
 }
 
 }  // namespace safeshuffle::core

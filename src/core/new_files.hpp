@@ -12,7 +12,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/posix_file.hpp"
@@ -38,7 +37,7 @@ class Unfinished {
   ~Unfinished() = default;
 
   /// Held while anything unfinished changes. Waits for ever once `roll_back_unfinished` was called.
-  static Lock lock();
+  static Lock hold();
 
   /// With the lock held: whether `roll_back_unfinished` is to roll this back.
   void track();
@@ -115,42 +114,28 @@ class NewDirectory final : private Unfinished {
  public:
   /// Ensures that the directory exists. Processes that do so together should all determine what is
   /// missing before the first of them creates it: the last one then finds it empty. Throws IoError.
-  NewDirectory(const std::filesystem::path& directory, std::vector<std::filesystem::path> missing);
-  explicit NewDirectory(const std::filesystem::path& directory)
-      : NewDirectory(directory, missing_directories(directory)) {}
+  NewDirectory(std::filesystem::path path, std::vector<std::filesystem::path> missing);
+  explicit NewDirectory(const std::filesystem::path& path)
+      : NewDirectory(path, missing_directories(path)) {}
   ~NewDirectory() { abandon(); }
 
- private:
-  void roll_back() noexcept override;
-
-  std::vector<std::filesystem::path> missing_;
-};
-
-/// The right to write into a directory, for one group of ranks at a time: a lock on a hidden file
-/// in it, `.safeshuffle.lock`, which names the holder. The kernel releases the lock when the
-/// holding process ends; the unlocked file that may be left is taken over, and finally removed, by
-/// the next holder. Other users of the directory are not locked out. Not thread-safe.
-class DirectoryLock final : private Unfinished {
- public:
-  /// Locks `directory` on behalf of `group`, a random name, unless another rank of the group has
-  /// already done so: ranks on different nodes may or may not see the same directory. Throws
+  /// Locks the directory until destruction on behalf of `group`, a random name, unless another rank
+  /// of the group has already done so: ranks on different nodes may or may not see the same
+  /// directory. Returns the rank that has, the same for all that see the directory. What is locked
+  /// is a hidden file, `.safeshuffle.lock`, which names the holder. The kernel releases the lock
+  /// when the holding process ends; the unlocked file that may be left is taken over, and finally
+  /// removed, by the next holder. Other users of the directory are not locked out. Throws
   /// ConfigError that names the holder if that is another group, and IoError.
-  DirectoryLock(const std::filesystem::path& directory, const std::string& group,
-                std::uint32_t rank);
-  ~DirectoryLock() { abandon(); }
-
-  /// The rank of the group that has locked the directory: the same for all that see it.
-  std::uint32_t holder() const noexcept { return holder_; }
+  std::uint32_t lock(const std::string& group, std::uint32_t rank);
 
  private:
-  explicit DirectoryLock(std::string path) : path_(std::move(path)) {}
-
   bool acquire(const std::string& group, std::uint32_t rank);
   void roll_back() noexcept override;
 
-  std::string path_;
-  std::uint32_t holder_ = 0;
-  std::optional<PosixFile> file_;  // set if this object holds the lock
+  std::filesystem::path path_;
+  std::vector<std::filesystem::path> missing_;
+  std::string lock_path_;
+  std::optional<PosixFile> lock_;  // set if this object holds the lock
 };
 
 }  // namespace safeshuffle::core

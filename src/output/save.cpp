@@ -266,8 +266,8 @@ class ShardedOutput::State {
   void lock(const std::string& group) {
     check_apart_from_source(directory_, plan_.catalog());
     new_directory_.emplace(directory_, missing_);
-    lock_.emplace(directory_, group, comm_.rank());
-    if (lock_->holder() != comm_.rank()) return;
+    holder_ = new_directory_->lock(group, comm_.rank());
+    if (holder_ != comm_.rank()) return;
     core::remove_leftovers(directory_,
                            [](const std::string& name) { return shard_rank(name).has_value(); });
     check_entries(directory_, plan_.replica_size());
@@ -277,7 +277,7 @@ class ShardedOutput::State {
     const auto told = agree_on([&]() -> std::string {
       if (!saves()) return {};
       const core::NewFile trial(path_);
-      return core::to_wire(Prepared{lock_->holder(), free_bytes(directory_)});
+      return core::to_wire(Prepared{holder_, free_bytes(directory_)});
     });
     std::vector<Prepared> ranks;
     for (std::uint32_t rank = 0; rank < plan_.replica_size(); ++rank) {
@@ -305,7 +305,7 @@ class ShardedOutput::State {
   bool written_ = false;
   std::vector<fs::path> missing_;  // before any rank has created a directory
   std::optional<core::NewDirectory> new_directory_;
-  std::optional<core::DirectoryLock> lock_;  // ends before the directory may be removed
+  std::uint32_t holder_ = 0;  // rank that has locked the directory
 };
 
 ShardedOutput::ShardedOutput(fs::path directory, const Plan& plan, const Communicator& comm,

@@ -333,8 +333,8 @@ TEST_CASE("finished files are not rolled back", "[core][new files]") {
 TEST_CASE("what was created for unfinished files goes with them", "[core][new files]") {
   const TemporaryDirectory directory;
   REQUIRE(in_ending_process([&] {
-    const core::NewDirectory created(directory / "a/b");
-    const core::DirectoryLock lock(directory / "a/b", "group", 0);
+    core::NewDirectory created(directory / "a/b");
+    created.lock("group", 0);
     const NewFile x(directory / "a/b/x");
     core::roll_back_unfinished();
     ::_exit(0);
