@@ -33,7 +33,7 @@ if(TARGET safeshuffle_command)
   set(libexec ${CMAKE_INSTALL_LIBEXECDIR}/safeshuffle)
   install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/bench DESTINATION ${libexec}/scripts)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/lib DESTINATION ${libexec}/scripts
-    FILES_MATCHING PATTERN "*.py" PATTERN "*.css" PATTERN __pycache__ EXCLUDE)
+    FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/experiments DESTINATION ${libexec}/configs
     FILES_MATCHING PATTERN "*.json")
 endif()

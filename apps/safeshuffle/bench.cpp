@@ -82,8 +82,7 @@ void run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 Command add_bench(CLI::App& parser) {
-  CLI::App* sub = parser.add_subcommand(
-      "bench", "Run scaling experiments: figures, plots and a page about them");
+  CLI::App* sub = parser.add_subcommand("bench", "Run scaling experiments: figures and plots");
   // The other program has the options, --help included.
   sub->set_help_flag();
   sub->prefix_command();

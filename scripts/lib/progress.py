@@ -10,11 +10,10 @@ def duration(seconds):
 
 
 class Progress:
-    """What is being done, and how long all of it will take; one line, if it is a terminal. `further`: how many steps
-    follow after these, assumed to take as long."""
+    """What is being done, and how long all of it will take; one line, if it is a terminal."""
 
-    def __init__(self, total, further=0):
-        self.total, self.further, self.done, self.begin = total, further, 0, time.monotonic()
+    def __init__(self, total):
+        self.total, self.done, self.begin = total, 0, time.monotonic()
 
     def say(self, line):
         if sys.stderr.isatty():
@@ -30,9 +29,8 @@ class Progress:
     def time_left(self):
         if self.done == 0:
             return ""
-        each, left = (time.monotonic() - self.begin) / self.done, self.total - self.done
-        overall = f", {duration(each * (left + self.further))} in all" if self.further else ""
-        return f"; about {duration(each * left)} left{overall}"
+        each = (time.monotonic() - self.begin) / self.done
+        return f"; about {duration(each * (self.total - self.done))} left"
 
     def finish(self):
         if sys.stderr.isatty():

@@ -2,7 +2,7 @@
 
 usage: python3 -m peers.run JOB
 
-JOB is JSON, as scripts/lib/comparison/systems.py writes it. Once all ranks are ready to load, prints `ready` and waits
+JOB is JSON, as scripts/lib/measure/systems.py writes it. Once all ranks are ready to load, prints `ready` and waits
 for a line; then they load. The result is written to a file that JOB names.
 """
 

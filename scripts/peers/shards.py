@@ -98,6 +98,6 @@ def kept(shard, tensor, owned):
 
 
 def digest(tensor):
-    """Of its bytes; as scripts/lib/comparison/placement.py has it of a saved tensor."""
+    """Of its bytes; as scripts/lib/measure/placement.py has it of a saved tensor."""
     stored = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     return [NAMES[tensor.dtype], list(tensor.shape), hashlib.blake2b(stored.numpy(), digest_size=16).hexdigest()]

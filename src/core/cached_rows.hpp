@@ -1,5 +1,5 @@
 // How rows are read that lie apart from each other in a file that the page cache has, and what that
-// takes. Measured: docs/results/2026-11-22-cached.md, "Rows".
+// takes. Measured: docs/results.md.
 #pragma once
 
 #include <algorithm>

@@ -20,7 +20,7 @@ struct Defaults {
 };
 
 /// Threads that wait for storage need no core, and fewer requests do not keep some disks busy
-/// (docs/results/2026-11-22-reading.md).
+/// (docs/results.md).
 inline constexpr Defaults host_defaults{64 * mebibyte, 8 * mebibyte, 8, 8};
 
 /// Estimates, until they are measured (docs/gpu.md).

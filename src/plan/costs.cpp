@@ -1,4 +1,5 @@
-// Costs where nothing was measured: docs/probe.md sets them beside measurements.
+// Costs where nothing was measured: estimates for one NVMe disk and, with GPUs, NVLink
+// (docs/probe.md).
 #include "safeshuffle/costs.hpp"
 
 #include "plan/cost_fields.hpp"

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -21,18 +20,14 @@ USAGE_ERROR = 2
 IO_ERROR = 3
 TIMEOUT_SECONDS = 60
 EXPERIMENT = {
-    "schema_version": 1,
+    "schema_version": 2,
     "title": "A test",
     "question": "Does it work?",
-    "models": [{"like": "llama-2-7b", "scale": 0.0001, "files": 4, "skew": 3}],
+    "models": [{"like": "llama-2-7b", "scale": 0.0001}],
     "ranks": [1, 2],
     "cache": ["warm"],
     "load": {"assign": ["round-robin"]},
     "turns": 2,
-    "plots": [
-        {"kind": "lines", "title": "Rates", "x": "ranks"},
-        {"kind": "timeline", "title": "Timeline"},
-    ],
 }
 SRUN = """#!/bin/sh
 [ "$1" = --version ] && exec echo slurm 1.2
@@ -105,72 +100,66 @@ class Bench(unittest.TestCase):
     def arguments(self, out, *further):
         return [self.experiment, "--model", self.model, "--dir", self.root, "--out", out, "--no-plots", *further]
 
-    def results(self, out):
-        return json.loads((out / "results.json").read_text())
+    def results(self, out, name="own"):
+        return json.loads((out / name / "results.json").read_text())
 
-    def test_from_an_experiment_to_a_page(self):
-        out = self.root / "page"
+    def test_from_an_experiment_to_its_files(self):
+        out = self.root / "files"
         done = bench(self.experiment, "--dir", self.root, "--out", out, "--no-plots")
-        self.assertEqual((done.returncode, done.stdout), (0, f"{out / 'index.html'}\n"), done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("**A test: Does it work?**", done.stdout)
+        self.assertIn("no plot: it was not asked for", done.stderr)
         result = self.results(out)
         self.assertEqual(len(result["samples"]), 2 * 2)
         [model] = result["models"]
-        self.assertEqual(model["files"], 4)
+        self.assertEqual((model["name"], model["files"]), ("llama-2-7b", 2))
         for sample in result["samples"]:
-            self.assertEqual(sample["assignment"], "round-robin")
-            self.assertEqual(len(sample["ranks"]), sample["case"]["ranks"])
-            self.assertGreater(sample["wall_seconds"], sample["seconds"])
-        [timeline] = result["timelines"]
-        self.assertEqual([rank["rank"] for rank in timeline["ranks"]], [0, 1])
-        with open(out / "results.csv", encoding="utf-8") as file:
+            self.assertTrue(sample["note"].startswith("round-robin, "), sample["note"])
+            phases = sum(value for name, value in sample.items() if name.endswith("_seconds") and name != "cpu_seconds")
+            self.assertLessEqual(phases, 1.01 * sample["seconds"])
+            for name in "cpu_seconds", "peak_resident_bytes", "peak_anonymous_bytes":
+                self.assertGreater(sample[name], 0, name)
+        with open(out / "own" / "results.csv", encoding="utf-8") as file:
             self.assertEqual(len(list(csv.DictReader(file))), len(result["samples"]))
-        page = (out / "index.html").read_text()
-        self.assertIn("<h1>A test</h1>", page)
-        self.assertIn("There are no plots", page)
         self.assertIn(" s left", done.stderr)
 
-    def test_what_was_interrupted_is_continued(self):
-        out = self.root / "continued"
-        command = [os.environ["SAFESHUFFLE"], "bench", *map(str, self.arguments(out, "--turns", 20))]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            end = time.monotonic() + TIMEOUT_SECONDS
-            while not (out / "results.json").exists() and time.monotonic() < end:
-                time.sleep(0.05)
+    def test_what_was_measured_before_an_interruption_is_written(self):
+        out = self.root / "interrupted"
+        command = [os.environ["SAFESHUFFLE"], "bench", *map(str, self.arguments(out, "--turns", 200))]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            for line in process.stderr:
+                if line.startswith("[3/"):
+                    break
             process.send_signal(signal.SIGINT)
+            process.stderr.read()
             self.assertEqual(process.wait(TIMEOUT_SECONDS), 128 + signal.SIGINT)
-        before = self.results(out)["samples"]
-        self.assertTrue(0 < len(before) < 40)
+        self.assertGreaterEqual(len(self.results(out)["samples"]), 2)
         self.assertEqual(list(self.root.glob("safeshuffle-bench-*")), [])  # nothing is left of it
-        done = bench(*self.arguments(out))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(f"which has {len(before)} samples", done.stderr)
-        after = self.results(out)["samples"]
-        self.assertEqual([one["seconds"] for one in after[:len(before)]], [one["seconds"] for one in before])
-        self.assertEqual(len(after), max(4, len(before)))
 
-    def test_other_results_are_not_mixed_in(self):
+    def test_earlier_results_are_replaced_only_if_asked_to(self):
         out = self.root / "other"
         self.assertEqual(bench(*self.arguments(out, "--turns", 1, "--ranks", 1)).returncode, 0)
         refused = bench(*self.arguments(out, "--turns", 1))
         self.assertEqual(refused.returncode, USAGE_ERROR)
-        self.assertIn("has results with another experiment: use another --out, or --fresh", refused.stderr)
+        self.assertIn("results.json has results: use another --out, or --fresh", refused.stderr)
         self.assertEqual(bench(*self.arguments(out, "--turns", 1, "--ranks", 2, "--fresh")).returncode, 0)
         self.assertEqual({sample["case"]["ranks"] for sample in self.results(out)["samples"]}, {2})
 
     def test_experiments_that_vary_models_need_their_own(self):
-        for name in "weak-scaling", "files":
-            refused = bench(name, "--model", self.model, "--out", self.root / "refused")
-            self.assertEqual(refused.returncode, USAGE_ERROR)
-            self.assertIn(f"{name} varies its models: it cannot be run with --model", refused.stderr)
+        refused = bench("weak-scaling", "--model", self.model, "--out", self.root / "refused")
+        self.assertEqual(refused.returncode, USAGE_ERROR)
+        self.assertIn("weak-scaling varies its models: it cannot be run with --model", refused.stderr)
 
     def test_the_scaling_of_an_existing_model(self):
         out = self.root / "existing"
         done = bench("strong-scaling", "--model", self.model, "--quick", "--ranks", 1, "--turns", 1, "--out", out,
                      "--no-plots")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        result = self.results(out)
+        result = self.results(out, "strong-scaling")
         self.assertEqual([model["name"] for model in result["models"]], ["model"])
-        self.assertTrue(result["timelines"])
+        states = {sample["case"]["cache"] for sample in result["samples"] if sample["case"]["system"] == "safeshuffle"}
+        self.assertIn("warm", states)
+        in_memory = "cold" not in states
+        self.assertEqual(done.returncode, IO_ERROR if in_memory else 0, done.stderr)
 
     def test_models_do_not_grow_beyond_the_real_ones(self):
         refused = bench("weak-scaling", "--ranks", 1, 1000, "--out", self.root / "refused")
@@ -183,8 +172,7 @@ class Bench(unittest.TestCase):
         done = bench(failing, self.experiment, "--dir", self.root, "--turns", 1, "--out", out, "--no-plots")
         self.assertEqual(done.returncode, USAGE_ERROR, done.stderr)
         self.assertIn("not all could be run: ", done.stderr)
-        self.assertEqual(done.stdout, f"{out / 'index.html'}\n")
-        self.assertEqual(len(self.results(out / "own")["samples"]), 2)
+        self.assertEqual(len(self.results(out)["samples"]), 2)
 
     def test_on_the_nodes_of_a_hostfile(self):
         """That names this node only."""
@@ -193,8 +181,8 @@ class Bench(unittest.TestCase):
         done = bench(*self.arguments(out, "--turns", 1, "--hostfile", nodes))
         self.assertEqual(done.returncode, 0, done.stderr)
         result = self.results(out)
-        self.assertEqual(result["identity"]["launcher"]["name"], "mpirun --hostfile")
-        self.assertEqual([len(sample["ranks"]) for sample in result["samples"]], [1, 2])
+        self.assertEqual(result["launcher"], "mpirun --hostfile")
+        self.assertEqual([sample["case"]["ranks"] for sample in result["samples"]], [1, 2])
         nodes.write_text("localhost slots=1\n")
         refused = bench(*self.arguments(self.root / "few", "--turns", 1, "--ranks", 2, "--hostfile", nodes))
         self.assertNotEqual(refused.returncode, 0)  # the file is heeded: no more ranks than slots
@@ -212,20 +200,21 @@ class Bench(unittest.TestCase):
             done = bench(*self.arguments(out, "--turns", 1))
         self.assertEqual(done.returncode, 0, done.stderr)
         result = self.results(out)
-        self.assertEqual(result["identity"]["launcher"]["name"], "srun")
-        self.assertEqual([len(sample["ranks"]) for sample in result["samples"]], [1, 2])
+        self.assertEqual(result["launcher"], "srun")
+        self.assertEqual([sample["case"]["ranks"] for sample in result["samples"]], [1, 2])
 
     def test_a_case_that_fails(self):
         out = self.root / "failing"
         experiment = self.root / "failing.json"
-        experiment.write_text(json.dumps(EXPERIMENT | {"load": {"memory-budget": ["1MiB", None]}, "plots": [
-            EXPERIMENT["plots"][0] | {"series": "memory-budget"}]}))
+        experiment.write_text(json.dumps(EXPERIMENT | {"load": {"memory-budget": ["1MiB", None]}}))
         done = bench(experiment, *self.arguments(out, "--turns", 1)[1:])
         self.assertEqual(done.returncode, 7, done.stderr)  # that of the load
-        self.assertEqual(len(self.results(out)["samples"]), 2)
-        self.assertEqual(sorted(entry["what"] for entry in self.results(out)["not_run"]),
-                         ["1 rank, --memory-budget 1MiB", "2 ranks, --memory-budget 1MiB"])
-        self.assertIn("<h3>Not run</h3>", (out / "index.html").read_text())
+        result = self.results(out, "failing")
+        self.assertEqual(len(result["samples"]), 2)
+        self.assertEqual(sorted(entry["what"] for entry in result["not_run"]),
+                         [f"model, warm, {ranks}, --memory-budget 1MiB, safeshuffle"
+                          for ranks in ("1 rank", "2 ranks")])
+        self.assertIn("Not run:", (out / "failing" / "summary.md").read_text())
 
 
 if __name__ == "__main__":

@@ -46,7 +46,6 @@ class Compare(unittest.TestCase):
         done = self.start("--out", out, *options, model=model or ("--model", self.model))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual((out / "summary.md").read_text(), done.stdout)
-        self.assertIn("<h1>Comparison of loaders</h1>", (out / "index.html").read_text())
         with open(out / "results.csv", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         result = json.loads((out / "results.json").read_text())
@@ -56,10 +55,11 @@ class Compare(unittest.TestCase):
     def test_without_the_others(self):
         done, result = self.compare("--environment", self.root / "none", "--only", "safetensors-mmap")
         self.assertIn("**safetensors-mmap**: safetensors is not installed: ", done.stdout)
-        self.assertEqual([(sample["dtype"], sample["turn"]) for sample in result["samples"]],
+        self.assertEqual([(sample["case"]["dtype"], sample["turn"]) for sample in result["samples"]],
                          [("keep", 0), ("keep", 1), ("f16", 0), ("f16", 1)])
         for sample in result["samples"]:
-            self.assertEqual((sample["system"], sample["cache"], sample["ranks"]), ("safeshuffle", "warm", 2))
+            case = sample["case"]
+            self.assertEqual((case["system"], case["cache"], case["ranks"]), ("safeshuffle", "warm", 2))
             self.assertLess(sample["read_bytes"], sample["bytes"] / 100)  # of other files
             for name in "seconds", "cpu_seconds", "gigabytes_per_second", "peak_resident_bytes":
                 self.assertGreater(sample[name], 0, name)
@@ -82,7 +82,8 @@ class Compare(unittest.TestCase):
         made = ("--like", "llama-2-70b", "--scale", "0.0001")
         _, result = self.compare("--only", "fio", "--dtype", "keep", model=made)
         self.assertEqual(len(result["samples"]), 2)
-        self.assertFalse(Path(result["model"]["path"]).exists())
+        self.assertEqual(result["models"][0]["name"], "llama-2-70b")
+        self.assertEqual(list(self.root.glob("safeshuffle-compare-*")), [])
 
     def test_against_an_earlier_commit(self):
         """In a clone of two commits, both of which have been built: they are this command."""
@@ -101,8 +102,17 @@ class Compare(unittest.TestCase):
         result = json.loads((out / "results.json").read_text())
         self.assertEqual(result["commit"], commits[1])
         self.assertEqual([proof["system"] for proof in result["proofs"]], [before])
-        self.assertEqual([sample["system"] for sample in result["samples"]], [after, before, before, after])
-        self.assertEqual([entry["system"] for entry in result["summary"] if entry["times_as_fast"]], [before])
+        self.assertEqual([sample["case"]["system"] for sample in result["samples"]], [after, before, before, after])
+        self.assertEqual([entry["case"]["system"] for entry in result["summary"] if entry["ratio"]], [before])
+
+    def test_against_another_build(self):
+        other = self.root / "build" / "bin" / "safeshuffle"
+        other.parent.mkdir(parents=True)
+        other.symlink_to(os.environ["SAFESHUFFLE"])
+        _, result = self.compare("--against", self.root / "build", "--only", "fio", "--dtype", "keep")
+        self.assertEqual([proof["system"] for proof in result["proofs"]], [f"safeshuffle of {other}"])
+        self.assertEqual({sample["case"]["system"] for sample in result["samples"]},
+                         {"safeshuffle", f"safeshuffle of {other}"})
 
     def commit(self, clone, message):
         """What there is, as a commit of that clone."""
@@ -124,10 +134,11 @@ class Compare(unittest.TestCase):
                   "runai-each"]
         equal = {"ranks": 2, "dtype": "f16", "tensors": 2 * 723}
         self.assertEqual(result["proofs"], [{"system": name} | equal for name in others], done.stdout)
-        first, second = ([sample["system"] for sample in result["samples"] if sample["turn"] == turn] for turn in (0, 1))
+        first, second = ([sample["case"]["system"] for sample in result["samples"] if sample["turn"] == turn]
+                         for turn in (0, 1))
         self.assertEqual(sorted(first), sorted(["safeshuffle", *others]))
         self.assertEqual(second, first[::-1])
-        self.assertEqual([entry["system"] for entry in result["summary"] if entry["times_as_fast"]], others)
+        self.assertEqual([entry["case"]["system"] for entry in result["summary"] if entry["ratio"]], others)
 
 
 if __name__ == "__main__":

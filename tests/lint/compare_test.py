@@ -3,8 +3,6 @@
 usage: compare_test.py SCRIPTS
 """
 
-import csv
-import io
 import json
 import mmap
 import struct
@@ -20,7 +18,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(SCRIPTS))
 
 from lib import page_cache  # noqa: E402
-from lib.comparison import builds, chart, environment, page, placement, results, systems  # noqa: E402
+from lib.measure import builds, environment, measurement, models, placement, systems  # noqa: E402
 from peers.catalog import PEERS  # noqa: E402
 from script_loading import load_script  # noqa: E402
 
@@ -186,119 +184,6 @@ class Placement(Files):
             self.placed({"n": ("U8", [2], b"xy")}, {"n": ("U8", [1], b"x")})
 
 
-def taken(seconds):
-    ranks = [{"cpu_seconds": 1.0, "read_bytes": 5}, {"cpu_seconds": 2.0, "read_bytes": 6}]
-    return systems.sample(seconds, 10**9, ranks)
-
-
-def sample(system, turn, seconds, **case):
-    case = {"dtype": "keep", "cache": "cold", "ranks": 2, "position": 0} | case
-    return results.completed(taken(seconds), turn=turn, system=system, **case)
-
-
-class Figures(unittest.TestCase):
-    def setUp(self):
-        # The other one is slow in the turn in which the first is: what is compared are turns, not medians.
-        self.samples = results.with_outliers([
-            sample("ours", 0, 1.0), sample("other", 0, 2.0), sample("other", 1, 6.0), sample("ours", 1, 4.0),
-            sample("ours", 2, 1.0), sample("other", 2, 1.0), sample("ours", 0, 9.0, cache="warm")])
-        self.summary = results.summary(self.samples, ["ours", "other"])
-
-    def test_ratios_are_of_one_turn(self):
-        cold = results.groups(self.samples)[("keep", "cold", 2)]
-        self.assertEqual(results.ratios(cold, "ours", "other"), [2.0, 1.5, 1.0])
-
-    def test_a_turn_that_one_of_them_lacks_does_not_count(self):
-        cold = [sample for sample in self.samples if (sample["system"], sample["turn"]) != ("other", 1)]
-        self.assertEqual(results.ratios(results.groups(cold)[("keep", "cold", 2)], "ours", "other"), [2.0, 1.0])
-
-    def test_summary(self):
-        ours, other, warm = self.summary
-        self.assertEqual((ours["system"], ours["runs"], ours["times_as_fast"]), ("ours", 3, None))
-        self.assertEqual(ours["gigabytes_per_second"], {"median": 1.0, "least": 0.25, "most": 1.0})
-        self.assertEqual(other["times_as_fast"], {"median": 1.5, "least": 1.0, "most": 2.0})
-        self.assertEqual((warm["cache"], warm["runs"]), ("warm", 1))
-
-    def test_outliers_are_those_of_one_system(self):
-        seconds = [1.0, 1.01, 0.99, 1.02, 3.0]
-        alike = [sample("ours", turn, value) for turn, value in enumerate(seconds)]
-        slower = [sample("other", turn, 3 * value) for turn, value in enumerate(seconds[:4])]
-        marked = results.with_outliers(alike + slower)
-        self.assertEqual([one["outlier"] for one in marked], [False] * 4 + [True] + [False] * 4)
-        self.assertEqual([entry["outliers"] for entry in results.summary(marked, ["ours", "other"])], [1, 0])
-        self.assertIn(",True,3.0,", results.csv_text(marked).splitlines()[5])
-
-    def test_an_interruption_leaves_the_earlier_files(self):
-        with tempfile.TemporaryDirectory() as directory, mock.patch.object(results.outputs.os, "replace",
-                                                                           side_effect=KeyboardInterrupt):
-            path = Path(directory, "results.json")
-            path.write_text("earlier")
-            with self.assertRaises(KeyboardInterrupt):
-                results.write(self.result(), Path(directory))
-            self.assertEqual(path.read_text(), "earlier")
-
-    def test_ranks_are_added(self):
-        self.assertEqual(self.samples[0]["cpu_seconds"], 3.0)
-        self.assertEqual(self.samples[0]["read_bytes"], 11)
-        self.assertIsNone(self.samples[0]["peak_resident_bytes"])  # unknown, not 0
-        self.assertEqual(systems.sample(1.0, 1, [{"peak_resident_bytes": 3}, {"peak_resident_bytes": 4}])
-                         ["peak_resident_bytes_of_one_rank"], 4)
-
-    def test_csv_has_every_sample_and_column(self):
-        rows = list(csv.DictReader(io.StringIO(results.csv_text(self.samples))))
-        self.assertEqual(len(rows), len(self.samples))
-        self.assertEqual(tuple(rows[0]), results.COLUMNS)
-        self.assertEqual((rows[1]["system"], float(rows[1]["seconds"]), rows[1]["turn"]), ("other", 2.0, "0"))
-        self.assertEqual(rows[0]["peak_resident_bytes"], "")
-
-    def result(self):
-        machine = {"cpu": "CPU", "cores": 2, "memory_bytes": 8e9, "kernel": "6", "filesystem": "ext4", "gpus": []}
-        return {
-            "date": "2026-11-23T00:00:00Z", "machine": machine, "commit": "abc",
-            "model": {"files": 3, "bytes": 10**9}, "options": {"turns": 3},
-            "samples": self.samples, "summary": self.summary,
-            "systems": [{"name": "ours", "versions": {"ours": "1.2"}, "settings": "defaults"},
-                        {"name": "other", "versions": {}, "settings": "its own"},
-                        {"name": "fio", "versions": {}, "settings": "direct"}],
-            "not_run": [{"system": "third", "case": "", "reason": "needs a GPU for each rank"}],
-            "proofs": [{"tensors": 7}, {"tensors": 3}],
-        }
-
-    def test_markdown(self):
-        text = results.markdown(self.result())
-        self.assertIn("**cold, 2 ranks, --dtype keep**", text)
-        self.assertIn("| other | 0.50 (0.17–1.00) | 1.50 (1.00–2.00) | 2.000 | 3.00 |", text)
-        self.assertIn("- **third**: needs a GPU for each rank", text)
-        self.assertIn("10 tensors in 2 loads", text)
-
-
-    def test_page(self):
-        text = page.html(self.result(), Path("none"), "no <matplotlib>")
-        self.assertIn("There are no plots: no &lt;matplotlib&gt;.", text)
-        self.assertIn("<h3>cold, 2 ranks, --dtype keep</h3>", text)
-        self.assertIn('<td class="left">other</td><td class="right">0.50 (0.17–1.00)</td>', text)
-        self.assertIn("<b>ours</b> (ours 1.2): defaults", text)
-        self.assertIn("<b>third</b>: needs a GPU for each rank", text)
-        self.assertIn("All 7 samples", text)
-
-    def test_what_is_drawn(self):
-        reads = [sample("fio", turn, seconds) for turn, seconds in enumerate((0.25, 0.5, 1.0))]
-        self.samples = results.with_outliers(reads) + sorted(self.samples, key=lambda one: one["system"])
-        measured = chart.as_measured(self.result())
-        [ceiling] = measured["ceilings"]
-        self.assertEqual((ceiling["system"], ceiling["gigabytes_per_second"]), ("fio", 2.0))  # the median
-        ours, warm, other = measured["summary"]
-        self.assertEqual((ours["case"]["system"], ours["gigabytes_per_second"]["most"]), ("ours", 1.0))
-        self.assertEqual((other["case"]["system"], warm["case"]["system"], warm["case"]["cache"]),
-                         ("other", "ours", "warm"))
-        self.assertEqual(other["cpu_seconds_per_gigabyte"], {"median": 3.0, "least": 3.0, "most": 3.0})
-        self.assertIsNone(other["peak_resident_gigabytes"])  # unknown, not 0
-        drawn = chart.experiment_of(measured)
-        axes = drawn.axes
-        self.assertEqual((axes["system"], axes["cache"], axes["ranks"]), (("ours", "other"), ["cold", "warm"], [2]))
-        self.assertEqual(drawn.plots[0].title, "GB/s by ranks and system, --dtype keep")  # which all loads have
-
-
 class Peers(unittest.TestCase):
     def test_names_are_unique_and_drivers_there(self):
         names = [peer.name for peer in PEERS]
@@ -343,6 +228,11 @@ class Peers(unittest.TestCase):
         self.assertEqual(systems.failure("killed\n"), "killed")
 
 
+def case_of(ranks=2, dtype="keep", size=1):
+    model = models.Checkpoint("m", Path("m"), (), size)
+    return systems.Case(model, ranks, dtype, "warm", Path("safeshuffle"), Path("."))
+
+
 class Fio(Files):
     def files(self, *sizes):
         paths = [self.root / str(number) for number in range(len(sizes))]
@@ -375,7 +265,7 @@ class ProbedCeilings(unittest.TestCase):
         self.ceilings = {system.name: system for system in systems.ceilings()}
 
     def run_one(self, name, ranks=4):
-        case = systems.Case(Path("m"), (), 24 * 10**9, ranks, "keep", Path("safeshuffle"), Path("."))
+        case = case_of(ranks, size=24 * 10**9)
         with mock.patch.object(systems.safeshuffle, "run", return_value=json.dumps(self.PROBED)):
             return self.ceilings[name].run(case, lambda: self.runs.append(ranks))["seconds"]
 
@@ -457,11 +347,11 @@ class Proof(unittest.TestCase):
     def setUp(self):
         self.script = load_script(SCRIPTS, "compare")
         self.comparison = object.__new__(self.script.Comparison)
-        self.comparison.systems, self.comparison.not_run, self.comparison.proofs = [None], [], []
-        self.case = systems.Case(Path("m"), (), 1, 2, "f16", Path("safeshuffle"), Path("."))
+        self.comparison.systems, self.comparison.proofs = [None], []
+        self.comparison.measured = measurement.Measurement(None, None)
 
     def is_equal(self, found):
-        return self.comparison.is_equal(Stub("lib", found), self.case, self.WANTED, "")
+        return self.comparison.is_equal(Stub("lib", found), case_of(dtype="f16"), self.WANTED, "")
 
     def test_equal(self):
         self.assertTrue(self.is_equal(self.WANTED))
@@ -479,8 +369,8 @@ class Proof(unittest.TestCase):
 
     def test_what_cannot_run_is_listed(self):
         self.assertFalse(self.is_equal(systems.NotRun("failed: no memory")))
-        self.assertEqual(self.comparison.not_run,
-                         [{"system": "lib", "case": "2 ranks, --dtype f16", "reason": "failed: no memory"}])
+        self.assertEqual(self.comparison.measured.not_run,
+                         [{"what": "lib, 2 ranks, --dtype f16", "reason": "failed: no memory"}])
 
 
 if __name__ == "__main__":
