@@ -53,8 +53,7 @@ void add_io_options(CLI::App& parser, Options& options) {
                        {{"auto", IoEngine::automatic},
                         {"posix", IoEngine::posix},
                         {"uring", IoEngine::uring},
-                        {"gds", IoEngine::gds},
-                        {"mmap", IoEngine::mmap}},
+                        {"gds", IoEngine::gds}},
                        "I/O engine");
   add_choice<DirectIo>(
       parser, "--direct", "MODE", options.direct,
@@ -69,12 +68,6 @@ void add_io_options(CLI::App& parser, Options& options) {
       ->default_str(default_threads_text());
   add_size(parser, "--chunk", options.chunk, "Bytes per read call", core::smallest_chunk)
       ->default_str(default_text(&core::Defaults::chunk));
-  add_size(parser, "--ring", options.ring, "Pinned memory for data on its way to the GPU",
-           core::smallest_chunk)
-      ->default_str("two chunks per thread, at most " + format_binary_size(core::most_ring_bytes));
-  add_choice<Numa>(parser, "--numa", "MODE", options.numa,
-                   {{"auto", Numa::automatic}, {"off", Numa::off}},
-                   "Whether to place reader threads and their memory on the GPU's NUMA node");
 }
 
 void add_output_options(CLI::App& parser, LoadCommand& command) {
@@ -185,7 +178,7 @@ void load(LoadCommand& command) {
   command.options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
   command.options.trace = !command.outputs.trace.empty();
-  if (command.options.numa == Numa::automatic) leave_default_binding();
+  leave_default_binding();
   const Communicator comm = join_group(command.device, command.options.timeout);
   compare_steps(command, comm);
   const std::optional<KeptProbe> probe = find_kept_probe(command, comm);

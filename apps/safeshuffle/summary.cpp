@@ -21,15 +21,14 @@ int decimals(const Report& report) {
   return report.seconds < 100 ? 3 : 1;
 }
 
-// "of it mapped" only where something was.
 std::string bytes_table(const Report& report) {
-  const bool maps = std::any_of(report.ranks.begin(), report.ranks.end(),
-                                [](const RankReport& rank) { return rank.peak_mapped_bytes != 0; });
-  std::vector<Column> columns{{"bytes", Align::left}, {"read"}, {"sent"},
-                              {"received"},           {"kept"}, {"peak device"},
-                              {"peak resident"}};
-  if (maps) columns.push_back({"of it mapped"});
-  Table table(columns);
+  Table table({{"bytes", Align::left},
+               {"read"},
+               {"sent"},
+               {"received"},
+               {"kept"},
+               {"peak device"},
+               {"peak resident"}});
   for (const RankReport& rank : report.ranks) {
     std::vector<std::string> cells{fmt::format("rank {}", rank.rank)};
     for (const std::uint64_t bytes :
@@ -37,7 +36,6 @@ std::string bytes_table(const Report& report) {
           rank.peak_device_bytes, rank.peak_resident_bytes}) {
       cells.push_back(format_size(bytes));
     }
-    if (maps) cells.push_back(format_size(rank.peak_mapped_bytes));
     table.add(cells);
   }
   return table.text();

@@ -102,14 +102,10 @@ enum class IoEngine : std::uint8_t {
   posix,  ///< threads that call pread
   uring,  ///< direct reads by one thread with io_uring, many in flight; all others as `posix`
   gds,    ///< direct reads straight into GPU memory (cuFile); all others as `posix`
-  mmap,   ///< what is read through the page cache is mapped; direct reads as `posix`
 };
 
 /// Whether reads bypass the page cache (O_DIRECT).
 enum class DirectIo : std::uint8_t { automatic, on, off };
-
-/// Whether reader threads move to the NUMA node of the device.
-enum class Numa : std::uint8_t { automatic, off };
 
 /// Progress of a load.
 struct Progress {
@@ -135,13 +131,7 @@ struct Options {
 
   /// `automatic` is `posix`. Where io_uring is not available, `uring` falls back to `posix`, and so
   /// does `gds` where cuFile is not, on the host, and for files that cuFile rejects; the report
-  /// states it (with `strict`, an error). So does `mmap` for a file that the kernel cannot keep
-  /// from shrinking (a lease, see F_SETLEASE in fcntl(2)): one that this user does not own, that
-  /// another process has open for writing, or on a network filesystem; and where memory cannot be
-  /// locked, because RLIMIT_MEMLOCK is not somewhat more than three windows. In a group of one rank
-  /// on a GPU, without NCCL, `mmap` locks mapped pages for the GPU (cudaHostRegister) during the
-  /// load, so no collective of the caller may run on that GPU meanwhile; if the system or the GPU
-  /// refuses, it copies through pinned memory, which is a fallback, too.
+  /// states it (with `strict`, an error).
   IoEngine io = IoEngine::automatic;
 
   /// `automatic` reads from the page cache what it has, and the rest with O_DIRECT, which is faster
@@ -163,24 +153,18 @@ struct Options {
   /// `prefetch`.
   bool drop_cache_behind = false;
 
-  /// CPUs of the reader threads and of the pinned memory that they fill. `automatic`, on GPUs:
-  /// those of the GPU's NUMA node that the cgroup permits, if there is one for each reader thread;
-  /// else those that the launcher bound the rank to, under the same condition; else all that the
-  /// cgroup permits. So threads do not all share one core if the launcher binds each rank to one.
-  /// `off`, and always on the host: those that the launcher bound the rank to.
-  Numa numa = Numa::automatic;
-
   /// Reader threads per rank. 0: on the host, 8; on GPUs, the cores divided by the ranks that share
-  /// them, minus one, but at least 4 and at most 16.
+  /// them, minus one, but at least 4 and at most 16. On the host, they run on the CPUs that the
+  /// launcher bound the rank to. On GPUs, on those of the GPU's NUMA node that the cgroup permits,
+  /// if there is one for each thread; else on those that the launcher bound the rank to, under the
+  /// same condition; else on all that the cgroup permits. So they do not all share one core if the
+  /// launcher binds each rank to one.
   unsigned threads = 0;
 
-  /// Bytes per read call, at least 4 KiB. 0: 8 MiB; 2 MiB on GPUs.
+  /// Bytes per read call, at least 4 KiB. Data reaches a GPU through two chunks of pinned memory
+  /// for each reader thread, but at most 64 MiB unless two chunks are more. 0: 8 MiB; 2 MiB on
+  /// GPUs.
   std::uint64_t chunk = 0;
-
-  /// Pinned memory per rank, in bytes, through which data reaches a GPU, in chunks of which each
-  /// takes a page more. At least two chunks are used, and 1 TiB is the limit. No effect on the
-  /// host. 0: two chunks per reader thread, but at most 64 MiB.
-  std::uint64_t ring = 0;
 
   /// Longest time without progress before a peer is considered lost, at least 1 s. Must be longer
   /// than any rank takes to allocate its memory, to read and pack one window, and to make one

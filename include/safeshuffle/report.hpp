@@ -42,14 +42,13 @@ struct Span {
     gds,     ///< the same by GPUDirect Storage
     copies,  ///< copies of one wave from host to device, from the first to the last
     stream,  ///< what the GPU's stream does to pack, exchange and unpack one wave
-    mmap,    ///< the same as `posix`, by mapping
   };
   Track track = Track::phases;
   std::string name;  ///< the phase; "wave 3"; of a stream "pack 3", "exchange 3", "unpack 3"
   double begin = 0;
   double seconds = 0;
 };
-inline constexpr std::size_t track_count = 7;
+inline constexpr std::size_t track_count = 6;
 
 /// "phases", "posix", ...
 std::string_view name(Span::Track track) noexcept;
@@ -91,8 +90,7 @@ struct RankReport {
   std::uint64_t transport_device_bytes = 0;  ///< transport buffers: an upper bound
   std::uint64_t packer_device_bytes = 0;     ///< pack tables
   std::uint64_t peak_pinned_bytes = 0;
-  std::uint64_t peak_resident_bytes = 0;  ///< of the whole process, including the next one
-  std::uint64_t peak_mapped_bytes = 0;    ///< page cache that IoEngine::mmap had mapped
+  std::uint64_t peak_resident_bytes = 0;  ///< of the whole process
   std::string io_path;                    ///< engine and mode used: "posix buffered"; or "none"
   std::uint64_t direct_bytes = 0;         ///< read from storage with O_DIRECT
   std::uint64_t buffered_bytes = 0;       ///< read from storage through the page cache

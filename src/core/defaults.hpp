@@ -31,12 +31,10 @@ constexpr const Defaults& defaults_on(DeviceKind device) noexcept {
   return device == DeviceKind::cuda ? gpu_defaults : host_defaults;
 }
 
-/// Default maximum of pinned memory for data on its way to a GPU, in bytes, unless two chunks are
-/// more.
+/// Maximum of pinned memory for data on its way to a GPU, in bytes, unless two chunks are more.
 inline constexpr std::uint64_t most_ring_bytes = 64 * mebibyte;
 
 inline constexpr std::uint32_t most_reader_threads = 1024;
-inline constexpr std::uint64_t largest_ring = std::uint64_t{1} << 40;  // no sum of slots overflows
 inline constexpr std::uint64_t smallest_window = page_bytes;
 inline constexpr std::uint64_t smallest_chunk = page_bytes;
 

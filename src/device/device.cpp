@@ -25,11 +25,6 @@ std::unique_ptr<DeviceReads> Staging::make_device_reads(std::span<const std::spa
   throw IoError("the device is not a GPU");
 }
 
-void Staging::copy_mapped(const StagingSlot&, std::span<const std::byte>,
-                          std::shared_ptr<const void>) {
-  throw IoError("the device is not a GPU");
-}
-
 std::shared_ptr<Device> open_device(const safeshuffle::Device& which, std::uint32_t local_rank) {
   switch (which.kind) {
     case DeviceKind::host:

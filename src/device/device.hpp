@@ -13,10 +13,8 @@
 
 #include "safeshuffle/device.hpp"
 
-#include "core/arithmetic.hpp"
 #include "core/cpus.hpp"
 #include "core/pack_item.hpp"
-#include "core/page.hpp"
 
 namespace safeshuffle::device {
 
@@ -146,14 +144,8 @@ class DeviceReads {
   virtual std::string detour() const { return {}; }
 };
 
-/// Pinned memory that a slot of so many bytes takes: a page more, because its data may begin
-/// anywhere in the first one.
-constexpr std::size_t pinned_bytes_of_slot(std::size_t bytes) noexcept {
-  return core::align_up(bytes, core::page_bytes) + core::page_bytes;
-}
-
-/// The way of file data into device memory. Only copy_mapped blocks. Thread-safe. A slot becomes
-/// free by what its user does: by `discard`, and after `commit` when `landed` is called.
+/// The way of file data into device memory. No call blocks. Thread-safe. A slot becomes free by what
+/// its user does: by `discard`, and after `commit` when `landed` is called.
 class Staging {
  public:
   virtual ~Staging() = default;
@@ -168,16 +160,6 @@ class Staging {
   /// IoError with the reason if nothing can.
   virtual std::unique_ptr<DeviceReads> make_device_reads(
       std::span<const std::span<std::byte>> memory);
-
-  /// Whether copy_mapped may work: else there is no need to try.
-  virtual bool copies_mapped() const noexcept { return false; }
-
-  /// Fills the destination of a slot from `mapped`, a part of a file that `owner` keeps in memory,
-  /// and waits. Its pages are locked for the device meanwhile, so nothing may run there that waits
-  /// for other ranks. Throws TransportError; IoError with the reason if the pages cannot be locked:
-  /// then nothing was copied.
-  virtual void copy_mapped(const StagingSlot& slot, std::span<const std::byte> mapped,
-                           std::shared_ptr<const void> owner);
 
   /// Starts the transfer of a filled slot, but for what is on the device; `landed` is called, on
   /// any thread, possibly before this returns, once the slot is free again and the data is in

@@ -16,10 +16,9 @@ enum class Worker : std::uint8_t {
   posix,   ///< reader threads
   uring,   ///< io_uring
   gds,     ///< GPUDirect Storage
-  mmap,    ///< reader threads that map
   copies,  ///< what copies to the device
 };
-inline constexpr std::size_t worker_count = 5;
+inline constexpr std::size_t worker_count = 4;
 
 /// From the beginning of the first read or copy of a worker to the end of the last.
 struct Activity {

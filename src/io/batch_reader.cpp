@@ -11,7 +11,6 @@
 #include "core/page.hpp"
 #include "io/busy_clock.hpp"
 #include "io/files.hpp"
-#include "io/mapped_copies.hpp"
 #include "io/pieces.hpp"
 #include "io/policy.hpp"
 #include "io/posix_engine.hpp"
@@ -61,7 +60,6 @@ std::unique_ptr<Engine> make_engine(const ReaderOptions& options, const device::
     case IoEngine::automatic:
     case IoEngine::posix:
     case IoEngine::gds:
-    case IoEngine::mmap:
       return make_posix_engine(options.threads);
   }
   throw ConfigError("unknown I/O engine");
@@ -83,14 +81,6 @@ std::unique_ptr<device::DeviceReads> make_device_reads(const ReaderOptions& opti
   }
 }
 
-/// What copies mapped files without staging, if that is possible and permitted.
-std::unique_ptr<MappedCopies> make_mapped_copies(const ReaderOptions& options,
-                                                 device::Staging& staging, PathRecorder& recorder) {
-  const bool maps = options.engine == IoEngine::mmap && options.locks_pages;
-  if (!maps || !staging.copies_mapped()) return nullptr;
-  return std::make_unique<MappedCopies>(staging, recorder);
-}
-
 class BatchReader final : public Reader {
  public:
   BatchReader(const ReaderOptions& options, const source::Source& source,
@@ -100,7 +90,6 @@ class BatchReader final : public Reader {
         source_(source),
         staging_(staging),
         device_reads_(make_device_reads(options, staging, memory, recorder_)),
-        mapped_copies_(make_mapped_copies(options, staging, recorder_)),
         files_(std::move(files), options, source, recorder_, device_reads_.get()),
         engine_(make_engine(options, staging, memory, recorder_)) {}
 
@@ -215,7 +204,7 @@ class BatchReader final : public Reader {
       begun_ = core::Clock::now();
       busy_.emplace(reader_.busy_);
       return reading_.emplace(reader_.files_.open(task_.piece.file), task_.piece.offset, slot_,
-                              reader_.may_leave(task_), reader_.mapped_copies_.get());
+                              task_.piece.may_leave);
     }
 
     void end(std::exception_ptr error) noexcept override {
@@ -231,11 +220,10 @@ class BatchReader final : public Reader {
    private:
     void note_read() noexcept {
       if (auto file = reading_->left_in()) {
-        const bool mapped = reading_->mapping() != nullptr;
-        reader_.note_left(task_, std::move(file), *reading_);
-        if (!mapped) return;
+        reader_.note_left(task_, std::move(file), reading_->choice());
+      } else {
+        reader_.note(task_.batch, {reading_->worker(), begun_, core::Clock::now()});
       }
-      reader_.note(task_.batch, {reading_->worker(), begun_, core::Clock::now()});
     }
 
     BatchReader& reader_;
@@ -253,17 +241,12 @@ class BatchReader final : public Reader {
     return task.piece.file <= files[std::min(files.size(), files_.capacity()) - 1];
   }
 
-  /// A mapping needs its file open.
-  bool may_leave(const Task& task) const {
-    return task.piece.may_leave && (options_.engine != IoEngine::mmap || keeps_open(task));
-  }
-
-  void note_left(const Task& task, std::shared_ptr<File> file, const RangeRead& range) noexcept {
+  void note_left(const Task& task, std::shared_ptr<File> file, std::string_view choice) noexcept {
     if (!keeps_open(task)) file.reset();
     const Piece& piece = task.piece;
     const std::scoped_lock lock(mutex_);
     task.batch.left.push_back({&files_, piece.file, piece.offset, piece.bytes, piece.destination,
-                               std::move(file), range.mapping(), range.choice()});
+                               std::move(file), choice});
   }
 
   /// One piece from slot to device, unless it could not be read.
@@ -361,9 +344,7 @@ class BatchReader final : public Reader {
   const source::Source& source_;
   device::Staging& staging_;
   PathRecorder recorder_;
-  // Where both are null, all is read into slots.
-  const std::unique_ptr<device::DeviceReads> device_reads_;
-  const std::unique_ptr<MappedCopies> mapped_copies_;
+  const std::unique_ptr<device::DeviceReads> device_reads_;  // null: all is read into slots
   BusyClock busy_;
   Files files_;
   std::atomic<bool> cancelled_{false};
@@ -378,29 +359,14 @@ class BatchReader final : public Reader {
 
 }  // namespace
 
-void give_up_unsafe_mapping(LeftRange& range) {
-  if (!range.mapping || range.mapping->is_safe()) return;
-  range.mapping.reset();
-  range.kept_open->recorder().unmapped(range.kept_open->info().path, range.bytes, file_in_demand);
-}
-
-const std::byte* view(const LeftRange& range, std::uint64_t skip) noexcept {
-  return range.mapping ? range.mapping->memory.bytes().data() + skip : nullptr;
-}
-
 void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to) {
-  if (const std::byte* const mapped = view(range, skip)) {
-    std::copy_n(mapped, to.size(), to.begin());
-    return;
-  }
   const auto opened = range.kept_open ? nullptr : range.files->open(range.file);
   const File& file = opened ? *opened : *range.kept_open;
   source::read(file.buffered(), file.info().path, range.offset + skip, to);
 }
 
 void note_unread(const LeftRange& range, std::uint64_t bytes) {
-  range.files->recorder().unread(range.files->info(range.file).path, bytes,
-                                 range.mapping != nullptr, range.choice);
+  range.files->recorder().unread(range.files->info(range.file).path, bytes, range.choice);
 }
 
 void check_unchanged(const LeftRange& range, const source::Source& source) {

@@ -6,7 +6,6 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/arithmetic.hpp"
 #include "core/defaults.hpp"
 #include "core/file_identity.hpp"
 
@@ -26,16 +25,14 @@ void require_identity(const FileInfo& info, const core::FileIdentity& found) {
 }  // namespace
 
 File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
-           PathRecorder& recorder, bool prefetch, device::DeviceReads* device, bool maps)
+           PathRecorder& recorder, bool prefetch, device::DeviceReads* device)
     : info_(info),
       mode_(mode),
       prefetch_(prefetch),
       source_(source),
       recorder_(recorder),
       device_(device),
-      maps_(maps),
-      buffered_(source.open(info.path, source::Access::cached)),
-      lease_(buffered_->descriptor()) {
+      buffered_(source.open(info.path, source::Access::cached)) {
   require_identity(info_, buffered_->identity());
 }
 
@@ -99,19 +96,6 @@ void File::open_on_device() {
       device_obstacle_ = error.record().cause;
     }
   }
-}
-
-std::shared_ptr<const Mapping> File::map(std::uint64_t offset, std::size_t bytes) {
-  const int descriptor = buffered_->descriptor();
-  if (descriptor == -1) throw IoError("it has no file descriptor");
-  // Other machines can shrink it, lease or not.
-  if (!buffered_->is_local()) throw IoError("not a local filesystem");
-  if (!core::in_bounds(offset, bytes, info_.size)) throw IoError("it ends within the range");
-  auto mapping = std::make_shared<const Mapping>(shared_from_this(), lease_, descriptor, offset,
-                                                 bytes, recorder_);
-  require_identity(info_, core::identify(descriptor, info_.path));
-  if (!mapping->is_safe()) throw IoError(file_in_demand);
-  return mapping;
 }
 
 void File::refuse_direct(const std::string& obstacle) {

@@ -9,9 +9,7 @@
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/options.hpp"
 
-#include "core/file_lease.hpp"
 #include "device/device.hpp"
-#include "io/mapping.hpp"
 #include "io/path_recorder.hpp"
 #include "io/policy.hpp"
 #include "source/source.hpp"
@@ -19,14 +17,13 @@
 namespace safeshuffle::io {
 
 /// Thread-safe. The constructor's arguments must outlive it.
-class File : public std::enable_shared_from_this<File> {
+class File {
  public:
   /// Opens and checks. `mode`: whether reads bypass the page cache, where that is possible;
   /// automatic decides for each range. `prefetch`: see Options. `device`: what makes direct reads
-  /// into device memory, if that was asked for. `maps`: whether what is not read directly is to be
-  /// mapped. Throws IoError.
+  /// into device memory, if that was asked for. Throws IoError.
   File(const FileInfo& info, DirectIo mode, const source::Source& source, PathRecorder& recorder,
-       bool prefetch = false, device::DeviceReads* device = nullptr, bool maps = false);
+       bool prefetch = false, device::DeviceReads* device = nullptr);
 
   const FileInfo& info() const noexcept { return info_; }
   PathRecorder& recorder() const noexcept { return recorder_; }
@@ -53,15 +50,6 @@ class File : public std::enable_shared_from_this<File> {
   /// To be called after `on_device`. Empty if there is none, or nothing was asked for.
   const std::string& device_obstacle() const noexcept { return device_obstacle_; }
 
-  /// Whether ranges that are not read directly are to be mapped.
-  bool maps() const noexcept { return maps_; }
-
-  /// The range in memory, with a lease that was intact afterwards: so all of it is there, as it was
-  /// when the header was read. Throws IoError with the reason if it cannot be mapped; reading it
-  /// shows whether storage or a change of the file is the cause. Keeps this open; this must be
-  /// owned by a std::shared_ptr.
-  std::shared_ptr<const Mapping> map(std::uint64_t offset, std::size_t bytes);
-
  private:
   void open_on_device();
   bool is_known_cached(std::uint64_t offset, std::uint64_t bytes) const;
@@ -73,9 +61,7 @@ class File : public std::enable_shared_from_this<File> {
   const source::Source& source_;
   PathRecorder& recorder_;
   device::DeviceReads* const device_;
-  const bool maps_;
   const std::unique_ptr<source::Handle> buffered_;
-  core::FileLease lease_;  // of the descriptor of `buffered_`
   std::once_flag direct_opened_;
   std::unique_ptr<source::Handle> direct_;
   std::once_flag on_device_opened_;

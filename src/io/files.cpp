@@ -30,8 +30,7 @@ Files::Files(std::vector<FileInfo> infos, const ReaderOptions& options,
       capacity_(std::min(descriptors_divided_by(16), most_kept_open)),
       source_(source),
       recorder_(recorder),
-      device_(device),
-      maps_(options.engine == IoEngine::mmap) {}
+      device_(device) {}
 
 std::shared_ptr<File> Files::open(std::uint32_t file) {
   return find(file).get();  // opens it without the lock, because a network filesystem may be slow
@@ -50,7 +49,7 @@ Files::SharedFile Files::find(std::uint32_t file) {
     recent_.erase(recent_.begin());
   }
   const auto open_it = [this, file] {
-    return std::make_shared<File>(info(file), mode_, source_, recorder_, prefetch_, device_, maps_);
+    return std::make_shared<File>(info(file), mode_, source_, recorder_, prefetch_, device_);
   };
   recent_.push_back({file, std::async(std::launch::deferred, open_it)});
   return recent_.back().file;

@@ -56,7 +56,6 @@ class Files {
   const source::Source& source_;
   PathRecorder& recorder_;
   device::DeviceReads* const device_;
-  const bool maps_;
   std::mutex mutex_;
   std::vector<Entry> recent_;  // most recently used last
 };

@@ -8,10 +8,6 @@ namespace {
 constexpr std::size_t most_described = 8;  // a checkpoint may have thousands of files
 
 std::string engine_text(const std::string& engine, const IoPath& path) {
-  if (path.mapped_bytes != 0) {
-    const bool alone = path.mapped_bytes == path.buffered_bytes && path.direct_bytes == 0;
-    return alone ? "mmap" : "mmap+" + engine;
-  }
   if (path.device_bytes == 0) return engine;
   const bool alone = path.device_bytes == path.direct_bytes && path.buffered_bytes == 0;
   return alone ? "gds" : "gds+" + engine;
@@ -25,7 +21,6 @@ std::string mode_of(std::uint64_t direct_bytes, std::uint64_t buffered_bytes) {
 // The ways of falling back.
 constexpr const char* to_buffered = ": direct I/O fell back to buffered";
 constexpr const char* from_gds = ": gds fell back to posix";
-constexpr const char* from_mmap = ": mmap fell back to posix";
 
 std::string files_text(std::uint64_t count) {
   return std::to_string(count) + (count == 1 ? " more file" : " more files");
@@ -39,9 +34,7 @@ void PathRecorder::add(const std::string& file, const Range& range) {
   reads.direct += range.direct;
   reads.buffered += range.buffered;
   reads.device += range.device;
-  reads.mapped += range.mapped;
   if (reads.device_fallback.empty()) reads.device_fallback = range.device_obstacle;
-  if (reads.map_fallback.empty()) reads.map_fallback = range.map_obstacle;
   if (range.choice.empty()) {
     if (reads.fallback.empty()) reads.fallback = range.obstacle;
     return;
@@ -54,35 +47,13 @@ void PathRecorder::add(const std::string& file, const Range& range) {
   }
 }
 
-void PathRecorder::unmapped(const std::string& file, std::uint64_t bytes,
-                            const std::string& obstacle) {
+void PathRecorder::unread(const std::string& file, std::uint64_t bytes, std::string_view choice) {
   const std::scoped_lock lock(mutex_);
-  Reads& reads = reads_[file];
-  reads.mapped -= bytes;
-  if (reads.map_fallback.empty()) reads.map_fallback = obstacle;
-}
-
-void PathRecorder::unread(const std::string& file, std::uint64_t bytes, bool mapped,
-                          std::string_view choice) {
-  const std::scoped_lock lock(mutex_);
-  Reads& reads = reads_[file];
-  reads.buffered -= bytes;
-  if (mapped) reads.mapped -= bytes;
+  reads_[file].buffered -= bytes;
   if (choice.empty()) return;
   const auto chosen = choices_.find({false, std::string(choice)});
   chosen->second -= bytes;
   if (chosen->second == 0) choices_.erase(chosen);
-}
-
-void PathRecorder::begin_mapping(std::uint64_t bytes) {
-  const std::scoped_lock lock(mutex_);
-  mapped_now_ += bytes;
-  most_mapped_ = std::max(most_mapped_, mapped_now_);
-}
-
-void PathRecorder::end_mapping(std::uint64_t bytes) {
-  const std::scoped_lock lock(mutex_);
-  mapped_now_ -= bytes;
 }
 
 void PathRecorder::engine_fallback(std::string reason) {
@@ -93,7 +64,6 @@ void PathRecorder::engine_fallback(std::string reason) {
 IoPath PathRecorder::path(const std::string& engine) const {
   const std::scoped_lock lock(mutex_);
   IoPath path;
-  path.most_mapped_bytes = most_mapped_;
   if (!engine_fallback_.empty()) path.fallbacks.push_back(engine_fallback_);
   std::map<std::string_view, std::uint64_t>
       others;  // files that are not described, by what fell back
@@ -101,7 +71,6 @@ IoPath PathRecorder::path(const std::string& engine) const {
     path.direct_bytes += reads.direct;
     path.buffered_bytes += reads.buffered;
     path.device_bytes += reads.device;
-    path.mapped_bytes += reads.mapped;
     const auto fallback = fallback_of(reads);
     if (!fallback) continue;
     if (++path.fallback_files > most_described) {
@@ -119,16 +88,12 @@ IoPath PathRecorder::path(const std::string& engine) const {
   return path;
 }
 
-// Only direct reads go straight into device memory, so the first reason includes the second; and no
-// engine both maps and reads into device memory.
+// Only direct reads go straight into device memory, so the first reason includes the second.
 std::optional<PathRecorder::Fallback> PathRecorder::fallback_of(const Reads& reads) {
   const std::uint64_t all = reads.direct + reads.buffered;
   if (!reads.fallback.empty()) return Fallback{to_buffered, reads.fallback, reads.buffered, all};
-  if (!reads.device_fallback.empty()) {
-    return Fallback{from_gds, reads.device_fallback, all - reads.device, all};
-  }
-  if (reads.map_fallback.empty()) return {};
-  return Fallback{from_mmap, reads.map_fallback, reads.buffered - reads.mapped, reads.buffered};
+  if (reads.device_fallback.empty()) return {};
+  return Fallback{from_gds, reads.device_fallback, all - reads.device, all};
 }
 
 std::string PathRecorder::describe(const std::string& file, const Fallback& fallback) {

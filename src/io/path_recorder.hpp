@@ -21,28 +21,19 @@ class PathRecorder {
     std::uint64_t direct = 0;      ///< bytes read bypassing the page cache
     std::uint64_t buffered = 0;    ///< bytes read through the page cache
     std::uint64_t device = 0;      ///< of the direct bytes, those read straight into device memory
-    std::uint64_t mapped = 0;      ///< of the buffered bytes, those that were mapped
     std::string_view choice = {};  ///< why automatic mode chose that; empty if the caller chose
     std::string obstacle = {};  ///< why not all was read directly that was to be; empty if it was
-    std::string device_obstacle =
-        {};                         ///< the same of what was to be read straight into device memory
-    std::string map_obstacle = {};  ///< the same of what was to be mapped
+    /// The same of what was to be read straight into device memory.
+    std::string device_obstacle = {};
   };
 
   /// A range that was read. An obstacle is a fallback, without a choice, and so is one on the way
-  /// to the device or of mapping, always; the first ones per file are kept.
+  /// to the device, always; the first ones per file are kept.
   void add(const std::string& file, const Range& range);
 
-  /// So many bytes that count as mapped are read in another way after all.
-  void unmapped(const std::string& file, std::uint64_t bytes, const std::string& obstacle);
-
-  /// So many bytes that count as read through the page cache, and as mapped if they are `mapped`,
-  /// were not read after all; `choice` is that of their range.
-  void unread(const std::string& file, std::uint64_t bytes, bool mapped, std::string_view choice);
-
-  /// So many bytes of files are mapped now, and no longer are.
-  void begin_mapping(std::uint64_t bytes);
-  void end_mapping(std::uint64_t bytes);
+  /// So many bytes that count as read through the page cache were not read after all; `choice` is
+  /// that of their range.
+  void unread(const std::string& file, std::uint64_t bytes, std::string_view choice);
 
   /// Another engine reads than the one that was asked for, or it reads in a roundabout way.
   void engine_fallback(std::string reason);
@@ -55,10 +46,8 @@ class PathRecorder {
     std::uint64_t direct = 0;
     std::uint64_t buffered = 0;
     std::uint64_t device = 0;
-    std::uint64_t mapped = 0;
     std::string fallback;         // the reason, if there was one
     std::string device_fallback;  // the same of straight reads into device memory
-    std::string map_fallback;     // the same of mapping
   };
 
   /// The bytes of a file that were not read as they should be.
@@ -76,8 +65,6 @@ class PathRecorder {
   std::map<std::string, Reads> reads_;  // by file
   IoChoices choices_;
   std::string engine_fallback_;  // empty if there is none
-  std::uint64_t mapped_now_ = 0;
-  std::uint64_t most_mapped_ = 0;
 };
 
 }  // namespace safeshuffle::io

@@ -17,20 +17,23 @@ unsigned default_threads(const ReadingPlace& place) {
 
 }  // namespace
 
-core::CpuSet usable_cpus(const Options& options, DeviceKind device) {
-  const bool anywhere = device == DeviceKind::cuda && options.numa == Numa::automatic;
-  return anywhere ? core::permitted_cpus() : core::allowed_cpus();
+core::CpuSet usable_cpus(DeviceKind device) {
+  return device == DeviceKind::cuda ? core::permitted_cpus() : core::allowed_cpus();
 }
 
-ReadingPlace reading_place(const Options& options, const device::Device& device, unsigned sharers) {
+std::string shared_cpus(DeviceKind device) {
+  return core::node_id() + " " + core::cpu_list(usable_cpus(device));
+}
+
+ReadingPlace reading_place(const device::Device& device, unsigned sharers) {
   ReadingPlace place;
   place.device = device.kind();
-  place.usable = usable_cpus(options, place.device);
+  place.usable = usable_cpus(place.device);
   place.cores =
       place.usable.empty() ? core::available_cores() : static_cast<unsigned>(place.usable.size());
   place.bound = core::allowed_cpus();
   place.sharers = sharers;
-  if (options.numa == Numa::automatic) place.near = device.near_cpus(place.usable);
+  place.near = device.near_cpus(place.usable);
   return place;
 }
 
@@ -41,7 +44,6 @@ ReaderOptions reader_options(const Options& options, const ReadingPlace& place) 
   reader.prefetch = options.prefetch;
   reader.threads = options.threads != 0 ? options.threads : default_threads(place);
   reader.chunk = options.chunk != 0 ? options.chunk : core::defaults_on(place.device).chunk;
-  reader.ring = options.ring;
   return reader;
 }
 
@@ -57,9 +59,6 @@ std::size_t reads_in_flight(std::uint64_t chunk) {
 }
 
 std::size_t ring_slots(const ReaderOptions& options, std::uint64_t slot_bytes) {
-  if (options.ring != 0 && slot_bytes != 0) {
-    return std::max<std::uint64_t>(options.ring / device::pinned_bytes_of_slot(slot_bytes), 2);
-  }
   const std::uint64_t fitting = core::most_ring_bytes / std::max<std::uint64_t>(slot_bytes, 1);
   const std::uint64_t wanted = options.engine == IoEngine::uring
                                    ? reads_in_flight(options.chunk)

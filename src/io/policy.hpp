@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "safeshuffle/device.hpp"
@@ -17,8 +18,11 @@
 namespace safeshuffle::io {
 
 /// The CPUs that the reader threads of this process may use: those that its launcher has bound it
-/// to; for a GPU, with Numa::automatic, all that its cgroup permits.
-core::CpuSet usable_cpus(const Options& options, DeviceKind device);
+/// to; for a GPU, all that its cgroup permits.
+core::CpuSet usable_cpus(DeviceKind device);
+
+/// Equal on ranks of one node whose reader threads may use the same CPUs.
+std::string shared_cpus(DeviceKind device);
 
 /// What defaults depend on.
 struct ReadingPlace {
@@ -31,7 +35,7 @@ struct ReadingPlace {
 };
 
 /// That of this process. `sharers`: see ReadingPlace.
-ReadingPlace reading_place(const Options& options, const device::Device& device, unsigned sharers);
+ReadingPlace reading_place(const device::Device& device, unsigned sharers);
 
 /// The options, with defaults for those that are not set. Pure.
 ReaderOptions reader_options(const Options& options, const ReadingPlace& place);
@@ -44,10 +48,9 @@ core::CpuSet reader_cpus(const ReadingPlace& place, unsigned threads);
 /// Reads of `chunk` bytes that io_uring may have in flight. Pure.
 std::size_t reads_in_flight(std::uint64_t chunk);
 
-/// Slots of the ring through which data reaches a GPU: as many as fit a ring that is given, unless
-/// the rank reads nothing (`slot_bytes` is 0); else two per thread, so that each can fill one while
-/// the other is copied to the device, or one per read that may be in flight, but no more than fit
-/// the default's maximum. At least two. Pure.
+/// Slots of the ring through which data reaches a GPU: two per thread, so that each can fill one
+/// while the other is copied to the device, or one per read that may be in flight, but no more than
+/// fit core::most_ring_bytes. At least two. Pure.
 std::size_t ring_slots(const ReaderOptions& options, std::uint64_t slot_bytes);
 
 /// Whether a range of a file is to be read bypassing the page cache.

@@ -17,7 +17,7 @@ bool aligned(const std::byte* address) {
 }  // namespace
 
 RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset,
-                     const device::StagingSlot& slot, bool may_leave, MappedCopies* copies)
+                     const device::StagingSlot& slot, bool may_leave)
     : file_(std::move(file)),
       slot_(slot),
       offset_(offset),
@@ -28,26 +28,7 @@ RangeRead::RangeRead(std::shared_ptr<File> file, std::uint64_t offset,
     return;
   }
   left_ = may_leave && choice_.cached;
-  if (file_->maps() && !to_.empty()) map(may_leave, copies);
   if (left_) advance_buffered(to_.size());
-}
-
-/// What may not be left is copied: the mapping ends with this.
-void RangeRead::map(bool may_leave, MappedCopies* copies) try {
-  const auto mapping = file_->map(offset_, to_.size());
-  if (may_leave) {
-    mapping_ = mapping;
-  } else if (copies != nullptr && copies->copy(slot_, mapping)) {
-    on_device_ = {0, to_.size()};
-  } else {
-    if (!mapping->is_safe()) throw IoError(file_in_demand);  // a refusal may have taken long
-    std::ranges::copy(mapping->memory.bytes(), to_.begin());
-  }
-  left_ = may_leave;
-  mapped_bytes_ = to_.size();
-  if (!may_leave) advance_buffered(to_.size());
-} catch (const IoError& error) {
-  map_obstacle_ = error.record().cause;
 }
 
 void RangeRead::begin_directly() {
@@ -95,7 +76,6 @@ std::optional<RangeRead::Call> RangeRead::next_direct() {
 }
 
 Worker RangeRead::worker() const noexcept {
-  if (mapped_bytes_ != 0) return Worker::mmap;
   if (!on_device_.empty()) return Worker::gds;
   return by_uring_ ? Worker::uring : Worker::posix;
 }
@@ -177,11 +157,9 @@ void RangeRead::record() const {
   file_->recorder().add(path(), {.direct = direct_bytes_,
                                  .buffered = buffered_bytes_,
                                  .device = device_bytes_,
-                                 .mapped = mapped_bytes_,
                                  .choice = choice_.reason,
                                  .obstacle = obstacle_,
-                                 .device_obstacle = device_obstacle_,
-                                 .map_obstacle = map_obstacle_});
+                                 .device_obstacle = device_obstacle_});
 }
 
 }  // namespace safeshuffle::io

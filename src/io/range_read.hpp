@@ -15,7 +15,6 @@
 #include "device/device.hpp"
 #include "io/activity.hpp"
 #include "io/file.hpp"
-#include "io/mapped_copies.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::io {
@@ -35,16 +34,12 @@ class RangeRead {
   };
 
   /// `slot` is to be filled with the bytes from `offset` on, unless it may be left, see LeftRange.
-  /// If the file is to be mapped, this does so; what may not be left is then copied by `copies`,
-  /// unless that is null, or else to the slot. Throws IoError, TransportError.
+  /// Throws IoError.
   RangeRead(std::shared_ptr<File> file, std::uint64_t offset, const device::StagingSlot& slot,
-            bool may_leave, MappedCopies* copies);
+            bool may_leave);
 
   /// The file, if the range is left there: then there is no call to make.
   std::shared_ptr<File> left_in() const { return left_ ? file_ : nullptr; }
-
-  /// The range in memory, if it was left there.
-  std::shared_ptr<const Mapping> mapping() const { return mapping_; }
 
   /// Why it is read as it is; as in PathRecorder::Range.
   std::string_view choice() const noexcept { return choice_.reason; }
@@ -76,7 +71,6 @@ class RangeRead {
     std::array<std::byte, core::page_bytes> bytes;
   };
 
-  void map(bool may_leave, MappedCopies* copies);
   void begin_directly();
   std::optional<Call> next_direct();
   void done(std::size_t bytes);
@@ -93,7 +87,6 @@ class RangeRead {
   std::span<std::byte> to_;  // for what is left
   AccessChoice choice_;
   bool left_ = false;
-  std::shared_ptr<const Mapping> mapping_;      // of a range that is left
   const source::Handle* direct_ = nullptr;      // null: the rest is read through the page cache
   std::unique_ptr<Block> block_;                // of a call that is not made into `to_`
   const device::DeviceFile* device_ = nullptr;  // null: the rest does not go straight to the device
@@ -102,11 +95,9 @@ class RangeRead {
   device::StagingSlot::Part on_device_;
   std::string obstacle_;         // why a range that should be read directly is not, or only in part
   std::string device_obstacle_;  // the same of straight reads into device memory
-  std::string map_obstacle_;     // why a range that should be mapped is not
   std::uint64_t direct_bytes_ = 0;
   std::uint64_t device_bytes_ = 0;  // of these
   std::uint64_t buffered_bytes_ = 0;
-  std::uint64_t mapped_bytes_ = 0;  // of these
 };
 
 }  // namespace safeshuffle::io

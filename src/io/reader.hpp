@@ -37,7 +37,6 @@ struct ReadRange {
 
 class File;
 class Files;
-struct Mapping;
 
 /// A range that was left where it is, because the page cache has it: a copy to its destination, to
 /// be copied from there again, would only cost time. Must not outlive the reader.
@@ -46,19 +45,10 @@ struct LeftRange {
   std::uint32_t file = 0;  ///< index into the files the reader was made with
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
-  std::byte* destination = nullptr;             ///< where it would have been read to
-  std::shared_ptr<File> kept_open;              ///< null: the file is opened again to read from it
-  std::shared_ptr<const Mapping> mapping = {};  ///< with IoEngine::mmap; null: it is read by pread
-  std::string_view choice = {};                 ///< as in PathRecorder::Range
+  std::byte* destination = nullptr;  ///< where it would have been read to
+  std::shared_ptr<File> kept_open;   ///< null: the file is opened again to read from it
+  std::string_view choice = {};      ///< as in PathRecorder::Range
 };
-
-/// To be called right before the range is used: see Mapping. If another process is waiting to
-/// change the file, this gives up the mapping, so that the other can go on; the range is then read,
-/// and a change of the file is an error as usual.
-void give_up_unsafe_mapping(LeftRange& range);
-
-/// Those of its bytes from `skip` on that are mapped; null if the range is not.
-const std::byte* view(const LeftRange& range, std::uint64_t skip) noexcept;
 
 /// Fills `to` with the bytes of the range from `skip` on. Thread-safe. Throws IoError.
 void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to);
@@ -87,18 +77,14 @@ using IoChoices = std::map<std::pair<bool, std::string>, std::uint64_t>;
 
 /// How a reader actually read, for the report.
 struct IoPath {
-  std::string engine;                ///< "posix", "uring", "uring+posix", "gds", "gds+posix",
-                                     ///< "mmap", "mmap+posix"
+  std::string engine;                ///< "posix", "uring", "uring+posix", "gds", "gds+posix"
   unsigned threads = 0;              ///< that read
   std::string mode;                  ///< "buffered", "direct", "mixed"; empty if nothing was read
   std::uint64_t direct_bytes = 0;    ///< read bypassing the page cache
   std::uint64_t buffered_bytes = 0;  ///< read through the page cache
   std::uint64_t device_bytes = 0;    ///< of the direct ones, read straight into device memory
   IoChoices choices;                 ///< of automatic mode; empty if the caller chose
-  std::uint64_t mapped_bytes = 0;    ///< of the buffered ones, mapped
-  std::uint64_t most_mapped_bytes = 0;  ///< at the same time, so far
-  /// Files that should be read directly, straight into device memory, or by mapping, but were not
-  /// entirely.
+  /// Files that should be read directly, or straight into device memory, but were not entirely.
   std::uint64_t fallback_files = 0;
   std::vector<std::string> fallbacks;  ///< the first of these, with reason; the others in one line
 };
@@ -133,11 +119,7 @@ struct ReaderOptions {
   DirectIo direct = DirectIo::automatic;
   unsigned threads = 1;
   std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
-  std::uint64_t ring = 0;                        ///< see Options
   bool prefetch = false;  ///< DirectIo::automatic reads all through the page cache
-  /// IoEngine::mmap may lock the pages that it maps, so that a GPU copies straight from them: that
-  /// may wait for all work of the GPU, and so for other ranks, if collectives run there.
-  bool locks_pages = false;
 };
 
 /// A reader of `files` (copied) in `source` that lands data through `staging`; both must outlive

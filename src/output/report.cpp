@@ -15,8 +15,8 @@ namespace {
 constexpr std::array<std::string_view, phase_count> phase_names{
     "open", "plan", "allocate", "read", "h2d", "pack", "exchange", "wait", "verify"};
 
-constexpr std::array<std::string_view, track_count> track_names{"phases", "posix",  "uring", "gds",
-                                                                "copies", "stream", "mmap"};
+constexpr std::array<std::string_view, track_count> track_names{"phases", "posix",  "uring",
+                                                                "gds",    "copies", "stream"};
 
 constexpr int schema_version = 1;
 
@@ -101,7 +101,6 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
   json["packer_device_bytes"] = rank.packer_device_bytes;
   json["peak_pinned_bytes"] = rank.peak_pinned_bytes;
   json["peak_resident_bytes"] = rank.peak_resident_bytes;
-  json["peak_mapped_bytes"] = rank.peak_mapped_bytes;
   json["read_gigabytes_per_second"] = gigabytes_per_second(rank.read_bytes, read_seconds(rank));
   json["io"] = {{"path", rank.io_path},
                 {"direct_bytes", rank.direct_bytes},

@@ -14,20 +14,13 @@ const std::byte* end_of(const io::LeftRange& range) {
 }  // namespace
 
 FileSlab::FileSlab(const std::byte* slab, std::vector<io::LeftRange> left)
-    : slab_(slab), left_(std::move(left)), asked_(left_.size()) {
-  for (io::LeftRange& range : left_) io::give_up_unsafe_mapping(range);
-}
+    : slab_(slab), left_(std::move(left)), asked_(left_.size()) {}
 
 const std::byte* FileSlab::view(std::uint64_t offset, std::uint64_t bytes) const {
   const std::byte* const at = slab_ + offset;
   const std::byte* const end = at + bytes;
   const auto range = std::ranges::upper_bound(left_, at, {}, end_of);
-  if (range == left_.end() || end <= range->destination) return at;
-  if (at < range->destination || end_of(*range) < end) return nullptr;
-  const auto skip = static_cast<std::uint64_t>(at - range->destination);
-  const std::byte* const mapped = io::view(*range, skip);
-  if (mapped != nullptr) count(range, bytes);
-  return mapped;
+  return range == left_.end() || end <= range->destination ? at : nullptr;
 }
 
 void FileSlab::read(std::uint64_t offset, std::span<std::byte> to) const {

@@ -16,8 +16,6 @@ namespace safeshuffle::pipeline {
 class FileSlab final : public device::PackSource {
  public:
   /// `left`: as BatchStatus has it; its destinations are in the slab. What is not left is there.
-  /// To be made right before it is used: this gives up mappings that are not safe. The others are
-  /// safe for as long as Mapping states.
   FileSlab(const std::byte* slab, std::vector<io::LeftRange> left);
 
   void read(std::uint64_t offset, std::span<std::byte> to) const override;

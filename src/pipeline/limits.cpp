@@ -23,9 +23,6 @@ void check_options(const Options& options) {
     throw ConfigError("the chunk must be at least " + std::to_string(core::smallest_chunk) +
                       " bytes");
   }
-  if (options.ring > core::largest_ring) {
-    throw ConfigError("the ring may have at most " + std::to_string(core::largest_ring) + " bytes");
-  }
   if (options.prefetch && options.direct == DirectIo::on) {
     throw ConfigError(
         "prefetch (--prefetch) and direct reads (--direct on), which leave nothing in the page "

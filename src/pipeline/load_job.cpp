@@ -18,6 +18,7 @@
 #include "core/process.hpp"
 #include "core/wire.hpp"
 #include "device/device.hpp"
+#include "io/policy.hpp"
 #include "io/reader.hpp"
 #include "pipeline/cache_footprint.hpp"
 #include "pipeline/cached_share.hpp"
@@ -27,7 +28,6 @@
 #include "pipeline/open.hpp"
 #include "pipeline/phase_clock.hpp"
 #include "pipeline/report_wire.hpp"
-#include "pipeline/sharers.hpp"
 #include "pipeline/tensor_state.hpp"
 #include "plan/schedule.hpp"
 
@@ -84,7 +84,7 @@ std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
     plan.prove();
     return core::to_wire(
         Intent{plan.hash(),
-               shared_cpus(comm, options),
+               io::shared_cpus(comm.device()),
                {core::node_id(), core::host_name(), core::available_memory_bytes()},
                options.drop_cache_behind});
   };
@@ -159,7 +159,6 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.reader_cpus = core::cpu_list(reading.cpus);
   report.reader_threads = reading.threads;
   report.reader_chunk = reading.chunk;
-  report.peak_mapped_bytes = path.most_mapped_bytes;
   report.io_path = path.mode.empty() ? "none" : path.engine + " " + path.mode;
   report.direct_bytes = path.direct_bytes;
   report.buffered_bytes = path.buffered_bytes;

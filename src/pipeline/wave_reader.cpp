@@ -20,13 +20,6 @@ std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
   return {files.begin(), files.end()};
 }
 
-io::ReaderOptions reader_options_of(const Options& options, const io::ReadingPlace& place,
-                                    bool locks_pages) {
-  io::ReaderOptions reader = io::reader_options(options, place);
-  reader.locks_pages = locks_pages;
-  return reader;
-}
-
 Span::Track track_of(io::Worker worker) {
   switch (worker) {
     case io::Worker::posix:
@@ -35,8 +28,6 @@ Span::Track track_of(io::Worker worker) {
       return Span::Track::uring;
     case io::Worker::gds:
       return Span::Track::gds;
-    case io::Worker::mmap:
-      return Span::Track::mmap;
     case io::Worker::copies:
       break;
   }
@@ -47,16 +38,15 @@ Span::Track track_of(io::Worker worker) {
 
 WaveReader::WaveReader(const source::Source& source, const plan::Schedule& schedule,
                        std::uint32_t rank, std::shared_ptr<device::Device> device,
-                       const Options& options, unsigned sharers, bool locks_pages,
-                       PhaseClock& clock)
+                       const Options& options, unsigned sharers, PhaseClock& clock)
     : source_(source),
       schedule_(schedule),
       rank_(rank),
       options_(options),
       clock_(clock),
       device_(std::move(device)),
-      place_(io::reading_place(options, *device_, sharers)),
-      reader_options_(reader_options_of(options, place_, locks_pages)),
+      place_(io::reading_place(*device_, sharers)),
+      reader_options_(io::reader_options(options, place_)),
       batches_(schedule.slabs),
       deadline_(options.timeout),
       abandoned_(std::make_unique<Abandoned>()) {

@@ -46,11 +46,11 @@ struct Reading {
 class WaveReader {
  public:
   /// Begins to allocate the ring through which data gets to the device. Locking its pages takes
-  /// milliseconds, in which the caller can allocate the buffers. `sharers`: see io::ReadingPlace;
-  /// `locks_pages`: see io::ReaderOptions. Throws MemoryError.
+  /// milliseconds, in which the caller can allocate the buffers. `sharers`: see io::ReadingPlace.
+  /// Throws MemoryError.
   WaveReader(const source::Source& source, const plan::Schedule& schedule, std::uint32_t rank,
              std::shared_ptr<device::Device> device, const Options& options, unsigned sharers,
-             bool locks_pages, PhaseClock& clock);
+             PhaseClock& clock);
 
   /// Ends reads in progress, or abandons them after a time, with all memory that they may still
   /// use.
@@ -80,8 +80,7 @@ class WaveReader {
   /// it is in its slab.
   const FileSlab* source() const noexcept { return left_ ? &*left_ : nullptr; }
 
-  /// To be called after its last use: unmaps what is mapped of it, so that it can be dropped from
-  /// the page cache, and other processes can write to the files.
+  /// To be called after its last use: closes the files that it keeps open.
   void drop_source() noexcept { left_.reset(); }
 
   io::IoPath io_path() const { return reader_->path(); }

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "core/text.hpp"
 #include "placement/advice.hpp"
-#include "placement/similar_name.hpp"
+#include "placement/matcher.hpp"
 
 namespace safeshuffle::placement {
 namespace {
@@ -69,12 +70,19 @@ std::string describe_keys(const std::vector<const Key*>& keys) {
   return text + (keys.size() > most_named ? ", ..." : "");
 }
 
-/// A similar name, or any name, in the checkpoint.
+/// A tensor of the checkpoint whose name begins like the key, as far as any does.
 std::string existing_name(const RuleSet& rules, const Catalog& catalog, const Key& key) {
-  const std::string similar = similar_name(rules.matcher, catalog, key.name);
-  if (!similar.empty()) return "; it has " + in_quotes(similar);
   if (catalog.tensors().empty()) return {};
-  return "; it has names such as " + in_quotes(catalog.tensors().front().name);
+  const auto generic_name = [&](std::string_view name) {
+    return generic(rules.matcher.without_prefix(name));
+  };
+  const std::string wanted = generic_name(key.name);
+  const auto in_common = [&](const TensorInfo& tensor) {
+    const std::string name = generic_name(tensor.name);
+    return std::ranges::mismatch(name, wanted).in1 - name.begin();
+  };
+  const auto nearest = std::ranges::max_element(catalog.tensors(), {}, in_common);
+  return "; it has names such as " + in_quotes(nearest->name);
 }
 
 }  // namespace

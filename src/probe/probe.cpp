@@ -17,7 +17,6 @@
 #include "io/policy.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/open.hpp"
-#include "pipeline/sharers.hpp"
 #include "probe/moves.hpp"
 #include "probe/place.hpp"
 #include "probe/reads.hpp"
@@ -54,7 +53,7 @@ const Extent& extent(bool quick) {
 struct Intent {
   bool quick = false;
   std::string host;
-  std::string cpus;  // see shared_cpus
+  std::string cpus;  // see io::shared_cpus
   std::uint64_t available_bytes = 0;
 };
 
@@ -70,8 +69,7 @@ std::vector<Intent> exchange_intents(const Communicator& comm, const ProbeOption
       throw ConfigError("the time-out of a probe must be at least " +
                         core::seconds_text(shortest_timeout));
     }
-    return core::to_wire(Intent{probe.quick, core::host_name(),
-                                pipeline::shared_cpus(comm, options),
+    return core::to_wire(Intent{probe.quick, core::host_name(), io::shared_cpus(comm.device()),
                                 core::available_memory_bytes()});
   };
   for (const std::string& bytes :
@@ -140,7 +138,7 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                                    const Options& options, const Group& group,
                                    const Extent& extent) {
   device::Device& device = *comm.device_handle();
-  const io::ReadingPlace place = io::reading_place(options, device, group.sharers);
+  const io::ReadingPlace place = io::reading_place(device, group.sharers);
   const io::ReaderOptions reader = io::reader_options(options, place);
   const std::uint64_t bytes = sample_bytes(catalog, group, extent, comm.size());
   const std::uint64_t window = core::defaults_on(device.kind()).window;

@@ -3,7 +3,7 @@
 // as many threads (CpuCopies), the lower of which is a limit, too. Under each line, where the
 // load's time goes. The files have just been written and are in the page cache, or in tmpfs, which
 // is checked. What does not fit into the directory is not run, which the table says. Usage:
-// gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_KIB [WINDOW_MIB [RING_MIB]]]]].
+// gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_KIB [WINDOW_MIB]]]].
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -34,9 +34,7 @@ struct Setting {
   unsigned threads = 0;
   unsigned chunk_kib = 0;
   unsigned window_mib = 0;
-  unsigned ring_mib = 0;
   DTypePolicy dtype = DTypePolicy::keep;
-  IoEngine io = IoEngine::automatic;
 };
 
 /// One model, loaded in several ways.
@@ -46,28 +44,21 @@ struct Case {
   std::vector<Setting> settings{{}, {.dtype = DTypePolicy::f16}};
 };
 
-/// By threads, chunk, window and ring: what the defaults could be; and from mapped files. Where the
-/// ring is to be compared, it has at least two slots for each thread, unless it is said to have
-/// less.
+/// By threads, chunk and window: what the defaults could be.
 const std::vector<Setting> sweep{
     {},
     {.dtype = DTypePolicy::f16},
-    {15, 512, 256, 16},
-    {15, 512, 256, 32},
-    {15, 1024, 256, 32},
-    {15, 1024, 256, 64},
-    {15, 2048, 256, 32},  // a slot for each thread
-    {15, 2048, 256, 128},
-    {15, 4096, 256, 128},
-    {15, 8192, 256, 256},
+    {15, 512, 256},
+    {15, 1024, 256},
+    {15, 2048, 256},
+    {15, 4096, 256},  // a slot for each thread
     {4, 2048, 256},
     {8, 2048, 256},
     {12, 2048, 256},
-    {16, 2048, 256, 72},
+    {16, 2048, 256},
     {15, 2048, 64},
     {15, 2048, 128},
     {15, 2048, 512},
-    {.io = IoEngine::mmap},
 };
 
 /// More where they are cheap.
@@ -106,11 +97,9 @@ class PinnedCopy {
 
 Options options_of(const Setting& setting) {
   Options options;
-  options.io = setting.io;
   options.plan.dtype = setting.dtype;
   options.threads = setting.threads;
   options.chunk = setting.chunk_kib * std::uint64_t{1024};
-  options.ring = setting.ring_mib * mib;
   if (setting.window_mib != 0) options.plan.window = setting.window_mib * mib;
   return options;
 }
@@ -167,8 +156,8 @@ Turns take_turns(const CachedModel& model, const Setting& setting, int repetitio
 
 void print_heading(const char* directory) {
   std::printf("%s: in turns; GB/s are medians. Each case begins with the defaults\n", directory);
-  std::printf("%3s %5s %4s %-6s %7s %5s %6s %5s %6s %6s %6s %6s %6s\n", "GB", "files", "to", "io",
-              "threads", "KiB", "window", "ring", "load", "pinned", "pread", "memcpy", "share");
+  std::printf("%3s %5s %4s %7s %5s %6s %5s %6s %6s %6s %6s %6s\n", "GB", "files", "to", "threads",
+              "KiB", "window", "ring", "load", "pinned", "pread", "memcpy", "share");
 }
 
 void print_case(const Case& which) {
@@ -179,9 +168,8 @@ void print_case(const Case& which) {
 void print_setting(const Setting& setting, const Load& load) {
   const RankReport& rank = load.report.ranks.front();
   std::printf(
-      "%4s %-6s %7u %5llu %6llu %5llu ", setting.dtype == DTypePolicy::keep ? "keep" : "f16",
-      setting.io == IoEngine::mmap ? "mmap" : "auto", rank.reader_threads,
-      static_cast<unsigned long long>(rank.reader_chunk >> 10),
+      "%4s %7u %5llu %6llu %5llu ", setting.dtype == DTypePolicy::keep ? "keep" : "f16",
+      rank.reader_threads, static_cast<unsigned long long>(rank.reader_chunk >> 10),
       static_cast<unsigned long long>(load.report.window / mib),
       static_cast<unsigned long long>((rank.peak_pinned_bytes - rank.packer_device_bytes) / mib));
 }
@@ -262,9 +250,7 @@ std::vector<Case> cases(int argc, char** argv) {
   if (argc > 3) {
     const auto number = [&](int i) { return i < argc ? std::strtoull(argv[i], nullptr, 10) : 0; };
     const auto setting = [&](int i) { return static_cast<unsigned>(number(i)); };
-    return {{std::strtod(argv[2], nullptr),
-             number(3),
-             {{setting(4), setting(5), setting(6), setting(7)}}}};
+    return {{std::strtod(argv[2], nullptr), number(3), {{setting(4), setting(5), setting(6)}}}};
   }
   return {{4, 8, sweep}, {16, 8}, {16, 1}, {1, 8}, {1, 1}, {4, 1}};  // what tells most comes first
 }
@@ -275,8 +261,7 @@ int main(int argc, char** argv) {
   const bool has_size = argc > 3 && std::strtod(argv[2], nullptr) > 0 && std::atoi(argv[3]) > 0;
   if (argc != 2 && !has_size) {
     std::fprintf(stderr,
-                 "usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_KIB [WINDOW_MIB "
-                 "[RING_MIB]]]]]\n");
+                 "usage: gpu_load_bench DIRECTORY [GB FILES [THREADS [CHUNK_KIB [WINDOW_MIB]]]]\n");
     return 2;
   }
   try {

@@ -65,10 +65,8 @@ std::vector<io::ReadRange> waves(const std::vector<FileInfo>& files) {
 }
 
 io::ReaderOptions parse(const std::string& text) {
-  static const std::map<std::string, IoEngine> engines{{"posix", IoEngine::posix},
-                                                       {"uring", IoEngine::uring},
-                                                       {"mmap", IoEngine::mmap},
-                                                       {"auto", IoEngine::automatic}};
+  static const std::map<std::string, IoEngine> engines{
+      {"posix", IoEngine::posix}, {"uring", IoEngine::uring}, {"auto", IoEngine::automatic}};
   static const std::map<std::string, DirectIo> modes{
       {"on", DirectIo::on}, {"off", DirectIo::off}, {"auto", DirectIo::automatic}};
   std::istringstream in(text);

@@ -193,12 +193,12 @@ class Output(unittest.TestCase):
         self.assertEqual(rank["io"]["buffered_bytes"], 0)
         self.assertEqual(rank["io"]["fallbacks"], [])
 
-    def cores_of_load(self, binding, *options):
+    def cores_of_load(self, binding):
         """Of rank 0 of two."""
         launcher = os.environ["MPIEXEC"].replace("--bind-to none", binding)
         report = self.root / "cores.json"
         with mock.patch.dict(os.environ, MPIEXEC=launcher):
-            result = run("load", self.model, "--device", "host", "--report", report, *options, ranks=2)
+            result = run("load", self.model, "--device", "host", "--report", report, ranks=2)
         self.assertEqual(result.returncode, 0, result.stderr)
         rank, _ = json.loads(report.read_text())["ranks"]
         return rank["cores"]
@@ -209,7 +209,6 @@ class Output(unittest.TestCase):
         everywhere, one_core = self.cores_of_load("--bind-to none"), self.cores_of_load("--bind-to core")
         self.assertGreater(everywhere, one_core)
         self.assertEqual(self.cores_of_load(""), everywhere)
-        self.assertEqual(self.cores_of_load("", "--numa", "off"), one_core)
 
     def io_of_load(self, model, *options):
         report = self.root / "io.json"
@@ -340,15 +339,6 @@ class Output(unittest.TestCase):
             self.assertEqual(io["path"], "uring direct")
             self.assertIn("uring", rows)
 
-    def test_mappings(self):
-        with kept_in_page_cache(self.model):
-            io, rows, text = self.load_with_engine("mmap")
-        if io["fallbacks"]:  # where nothing may be leased or locked
-            self.assertRegex(text, r"\nfallback: .*mmap")
-        else:
-            self.assertEqual(io["path"], "mmap buffered")
-            self.assertIn("mmap", rows)
-
     def test_exchange_where_mpi_copies_twice(self):
         """Neither Open MPI 4 nor 5 may then read the memory of other processes."""
         components = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma,knem,xpmem"}
@@ -459,13 +449,9 @@ class Output(unittest.TestCase):
         self.assert_one_message(result, USAGE_ERROR, "rank 0: --window: 'huge' is not a size; see")
 
     def test_a_size_below_the_least_is_a_usage_error(self):
-        for option in ("--window", "--chunk", "--ring"):
+        for option in ("--window", "--chunk"):
             result = run("load", self.model, option, "0")
             self.assert_one_message(result, USAGE_ERROR, option + ": must be at least 4096 bytes; see ")
-
-    def test_a_ring_whose_slots_cannot_be_counted_is_a_usage_error(self):
-        result = run("load", self.model, "--ring", "2TiB")
-        self.assert_one_message(result, USAGE_ERROR, "rank 0: the ring may have at most ")
 
     def test_an_empty_value_is_a_usage_error(self):
         for arguments in (

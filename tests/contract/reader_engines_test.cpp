@@ -25,7 +25,7 @@ std::vector<std::string> fallbacks_of(IoEngine engine) {
 }  // namespace
 
 TEST_CASE("readers keep the contract", "[io][contract]") {
-  const auto engine = GENERATE(IoEngine::posix, IoEngine::uring, IoEngine::mmap);
+  const auto engine = GENERATE(IoEngine::posix, IoEngine::uring);
   const auto direct = GENERATE(DirectIo::off, DirectIo::on, DirectIo::automatic);
   const auto threads = GENERATE(1U, 4U);
   if (const auto fallbacks = fallbacks_of(engine); !fallbacks.empty()) {

@@ -3,9 +3,9 @@
 // made of words "key=value":
 //
 //   rank=N          the rank that is hit                            (default: all)
-//   call=NAME       open, open_unnamed (open with O_TMPFILE), pread, pwrite, mmap (of a file),
-//                   rename, link, statvfs, or of MPI: send (MPI_Isend), init (MPI_Init_thread),
-//                   duplicate (MPI_Comm_idup), finalize
+//   call=NAME       open, open_unnamed (open with O_TMPFILE), pread, pwrite, rename, link,
+//                   statvfs, or of MPI: send (MPI_Isend), init (MPI_Init_thread), duplicate
+//                   (MPI_Comm_idup), finalize
 //   path=TEXT       is part of the path of the file (default: any); one without a name has the path
 //                   of its directory with "/#NUMBER (deleted)"
 //   flags=N         all these bits are set in what open is given    (default: 0)
@@ -32,7 +32,6 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <thread>
@@ -215,17 +214,6 @@ ssize_t pwrite(int descriptor, const void* buffer, std::size_t bytes, off_t offs
   const Rule* rule = find(call);
   if (rule != nullptr && fails(*rule, call)) return -1;
   return real(descriptor, buffer, bytes, offset);
-}
-
-void* mmap(void* address, std::size_t bytes, int protection, int flags, int descriptor,
-           off_t offset) noexcept {
-  static const auto real = next<void* (*)(void*, std::size_t, int, int, int, off_t)>("mmap");
-  if (descriptor != -1) {
-    const Call call{"mmap", path_of(descriptor), offset, 0};
-    const Rule* rule = find(call);
-    if (rule != nullptr && fails(*rule, call)) return MAP_FAILED;
-  }
-  return real(address, bytes, protection, flags, descriptor, offset);
 }
 
 int rename(const char* from, const char* to) noexcept {

@@ -1,13 +1,9 @@
 """Files that fail while they are read or written: all ranks report the one error."""
 
 import errno
-import fcntl
 import json
 import os
-import shutil
 import unittest
-from pathlib import Path
-from unittest import mock
 
 import job
 import model
@@ -80,84 +76,6 @@ class Reading(FaultCase):
         }  # fmt: skip
         result = self.load(faults=[fault])
         self.assert_fails(result, 3, "rank 2: ", FILE, "file changed since its header was read")
-
-
-class Mapping(FaultCase):
-    """With --io mmap, which keeps other processes from changing a file that it has mapped."""
-
-    OPTIONS = ("--io", "mmap", "--direct", "off")
-    # Becomes the command, which may lock no memory.
-    NO_LOCKED_MEMORY = 'ulimit -l 0 && exec "$@"'
-    NO_LOCKED_MEMORY_OF_ROOT = 'ulimit -l 0 && exec setpriv --bounding-set=-ipc_lock "$@"'
-
-    def setUp(self):
-        super().setUp()
-        with open(self.model / FILE, "rb") as file:
-            try:
-                fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-            except OSError as error:
-                self.skipTest(f"this filesystem has no leases: {error}")
-
-    def test_no_fault(self):
-        report = self.work / "report"
-        result = self.load(*self.OPTIONS, "--strict", "--verify", "full", "--report", report)
-        self.assertEqual(result.code, 0, result.errors)
-        for rank in json.loads(report.read_text(encoding="utf-8"))["ranks"]:
-            self.assertEqual(rank["io"]["path"], "mmap buffered")
-
-    def test_file_is_truncated_by_another_process(self):
-        self.change_while_mapped(lambda: os.truncate(self.model / FILE, 5000))
-
-    def test_file_is_overwritten_by_another_process(self):
-        def overwrite():
-            with open(self.model / FILE, "r+b") as file:
-                file.seek(DATA)
-                file.write(b"other")
-
-        self.change_while_mapped(overwrite)
-
-    def change_while_mapped(self, change):
-        """`change` happens when nothing of the file is mapped any more, and before it is read."""
-        where = {"rank": 2, "path": FILE, "action": "sleep"}
-        faults = [where | {"call": "mmap", "value": 2000, "times": 1},
-                  where | {"call": "pread", "from": DATA, "value": 500}]  # fmt: skip
-        loading = job.Job(RANKS, *self.load_command(), *LOAD_OPTIONS, *self.OPTIONS, faults=faults,
-                          grace_seconds=self.GRACE_SECONDS)  # fmt: skip
-        self.assertTrue(job.wait_until(self.is_leased))
-        change()
-        result = loading.end()
-        if "cuda" in LOAD_OPTIONS and result.code == 0:
-            return  # it was copied, and checked once more, before the change
-        self.assert_fails(result, 3, "rank 2: ", FILE)
-        self.assertRegex(result.messages[0], "file (ended early|changed since its header was read)")
-        self.assertLess(result.seconds, job.SLACK_SECONDS)  # the kernel waits for 45
-
-    def is_leased(self):
-        inode = f":{(self.model / FILE).stat().st_ino} "
-        locks = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
-        return any(inode in line for line in locks if " LEASE " in line)
-
-    def test_file_is_open_for_writing(self):
-        with open(self.model / FILE, "r+b"):
-            self.assert_falls_back("rank 2: ", FILE, "a process has it open for writing")
-
-    def test_no_memory_may_be_locked(self):
-        wrapper = self.NO_LOCKED_MEMORY
-        if os.geteuid() == 0:
-            wrapper = self.NO_LOCKED_MEMORY_OF_ROOT
-            if shutil.which("setpriv") is None:
-                self.skipTest("root may lock memory, and there is no setpriv")
-        script = self.work / "wrapper"
-        script.write_text(wrapper, encoding="utf-8")
-        launcher = f"{os.environ['MPIEXEC']} sh {script}"
-        with mock.patch.dict(os.environ, {"MPIEXEC": launcher}):
-            self.assert_falls_back("rank 0: ", model.file_name(0), "(ulimit -l: 0 KiB)")
-
-    def assert_falls_back(self, *words):
-        result = self.load(*self.OPTIONS, "--verify", "full")
-        self.assertEqual(result.code, 0, result.errors)
-        result = self.load(*self.OPTIONS, "--strict")
-        self.assert_fails(result, 10, "strict", "mmap fell back to posix", *words)
 
 
 class Stopping(FaultCase):

@@ -240,10 +240,8 @@ TEST_CASE("gaps between rows that are read one by one do not count as read", "[l
   }
   PlanOptions planned;
   planned.assignment = Assignment::sliced;
-  Options options;
-  options.io = GENERATE(IoEngine::automatic, IoEngine::mmap);
   const Plan plan = model.plan(planned);
-  const Report report = load(plan, shared_group(), options).report();
+  const Report report = load(plan, shared_group()).report();
   for (const RankReport& rank : report.ranks) {
     CAPTURE(columns, rank.rank);
     const bool jointly = columns == 1024 && world_size() != 1;

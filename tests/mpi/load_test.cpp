@@ -53,22 +53,6 @@ TEST_CASE("some tensors are sliced, the others exchanged, in one load", "[load]"
   verify(loaded, comm);
 }
 
-TEST_CASE("mapped files are loaded, by ranks that exchange and by ranks that read slices",
-          "[load]") {
-  const SharedModel model(plain_model(3));
-  const Communicator& comm = shared_group();
-  PlanOptions planned = with_window(std::uint64_t{16} << 10);  // several waves
-  planned.assignment = GENERATE(Assignment::round_robin, Assignment::sliced);
-  Options options;
-  options.io = IoEngine::mmap;
-  options.direct = DirectIo::off;
-  const TensorSet loaded = load(model.plan(planned), comm, options);
-  CHECK(is_right(loaded, comm.rank()));
-  for (const RankReport& rank : loaded.report().ranks) {
-    if (rank.read_bytes != 0) CHECK(rank.io_path == "mmap buffered");
-  }
-}
-
 TEST_CASE("a load by path finds, places and loads", "[load]") {
   const SharedModel model(plain_model(3));
   const Communicator& comm = shared_group();

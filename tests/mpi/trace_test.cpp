@@ -130,7 +130,6 @@ class HookedTransport final : public comm::Transport {
   HookedTransport(Hook before, Hook after) : before_(std::move(before)), after_(std::move(after)) {}
 
   std::string name() const override { return inner_.name(); }
-  bool runs_on_device() const noexcept override { return inner_.runs_on_device(); }
   std::uint64_t device_bytes() const noexcept override { return inner_.device_bytes(); }
   std::unique_ptr<comm::Pending> exchange(comm::Exchange exchange, device::Queue& queue) override {
     return inner_.exchange(std::move(exchange), queue);

@@ -65,21 +65,6 @@ TEST_CASE("what is cut like the matrices of real models moves in aligned runs", 
   CHECK(simulated_gpu::unaligned_nccl_operations() == before);
 }
 
-TEST_CASE("nothing is locked for a GPU on which NCCL runs, even in a group of one", "[.][nccl]") {
-  const auto gpu = device::CudaDevice(0).session()->shared_gpu();
-  const auto id = gather_texts(world_rank() == 0 ? comm::make_nccl_id() : "").front();
-  const auto owner = comm::NcclGroup::create(id, world_rank(), world_size(), gpu);
-  while (!owner->ready()) std::this_thread::yield();
-  const std::uint64_t before = simulated_gpu::registrations();
-  const SharedModel model(plain_model(5));
-  Options options;
-  options.io = IoEngine::mmap;
-  options.direct = DirectIo::off;
-  const TensorSet loaded = load(model.plan(with_window(16384)), borrow(owner->comm()), options);
-  CHECK(is_right(loaded, world_rank()));
-  CHECK(simulated_gpu::registrations() == before);
-}
-
 TEST_CASE("a GPU without memory for the transport is a MemoryError on all ranks", "[.][nccl]") {
   if (world_size() == 1) return;
   void* rest = nullptr;

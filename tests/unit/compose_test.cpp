@@ -359,7 +359,7 @@ TEST_CASE("entries that match nothing, or only partly", "[compose]") {
   const std::string message = error<ConfigError>(entry + "}]", neither);
   CHECK(says(message, {"rules.json", "line 16, column",
                        "\"compose[0]\": no tensor of the checkpoint matches "
-                       "\"layers.*.a\"; it has \"layers.*.c\"",
+                       "\"layers.*.a\"; it has names such as \"layers.0.c\"",
                        "add \"optional\": true to the entry"}));
   CHECK(targets_of(rules_with(entry + R"(, "optional": true}])"), neither, 2).size() == 1);
   for (const char* end : {"}]", R"(, "optional": true}])"}) {

@@ -194,7 +194,8 @@ TEST_CASE("a key of experts must match if experts are dealt", "[placement]") {
   const TpPlan none = dealt(R"("layers.*.moe.experts")");
   const ErrorRecord record = failure<ConfigError>([&] { none.place_all(catalog, 2); });
   CHECK(record.cause.find("\"experts.match\": no tensor of the checkpoint matches "
-                          "\"layers.*.moe.experts\"; it has \"layers.*.mlp.experts\"; correct or "
+                          "\"layers.*.moe.experts\"; it has names such as "
+                          "\"model.layers.3.mlp.experts.0.up.weight\"; correct or "
                           "remove it in the section \"experts\"") != std::string::npos);
 }
 

@@ -49,16 +49,6 @@ std::size_t longest_line(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("The summary shows mapped page cache apart, if there was any", "[summary]") {
-  Report report = sample(2);
-  CHECK_FALSE(contains(app::summary(report), "mapped"));
-  report.ranks[1].peak_mapped_bytes = 192'000'000;
-  const std::string text = app::summary(report);
-  CAPTURE(text);
-  CHECK(contains(text, "peak resident  of it mapped\n"));
-  CHECK(contains(text, "192 MB\n"));
-}
-
 TEST_CASE("The summary says what was loaded, how fast, and how", "[summary]") {
   const std::string text = app::summary(sample(2));
   CAPTURE(text);

@@ -111,7 +111,7 @@ class CountedJob final : public io::Job {
       : file_(std::move(file)), offset_(offset), to_(to), ended_(ended) {}
 
   io::RangeRead& begin() override {
-    return reading_.emplace(file_, offset_, device::StagingSlot{.host = to_}, false, nullptr);
+    return reading_.emplace(file_, offset_, device::StagingSlot{.host = to_}, false);
   }
 
   void end(std::exception_ptr error) noexcept override {

@@ -87,7 +87,6 @@ class NcclTransport final : public Transport {
       : group_(std::move(group)), buffers_(std::move(buffers)) {}
 
   std::string name() const override { return "nccl"; }
-  bool runs_on_device() const noexcept override { return true; }
 
   std::uint64_t device_bytes() const noexcept override {
     return nccl_buffer_bytes(group_->size(), group_->owned() ? most_channels : foreign_channels) +

@@ -68,10 +68,6 @@ class Transport {
   /// meanwhile. Collective. Null if there is nothing to do.
   virtual std::unique_ptr<Pending> connect(device::Queue& /*queue*/) { return nullptr; }
 
-  /// Whether its exchanges run on the device. Memory must not be allocated or locked for the device
-  /// then, from `connect` on.
-  virtual bool runs_on_device() const noexcept { return false; }
-
   /// Upper bound on the device memory that the transport itself takes on this rank, in bytes.
   virtual std::uint64_t device_bytes() const noexcept { return 0; }
 

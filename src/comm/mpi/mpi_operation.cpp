@@ -1,10 +1,11 @@
 #include "comm/mpi/mpi_operation.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "comm/mpi/mpi_call.hpp"
-#include "core/keep_forever.hpp"
 
 namespace safeshuffle::comm {
 namespace {
@@ -29,6 +30,14 @@ int first_error(int code, const std::vector<MPI_Status>& statuses) {
   return failed == statuses.end() ? code : failed->MPI_ERROR;
 }
 
+/// Keeps memory that MPI may still use until the process ends, where leak checkers find it.
+void keep_forever(std::shared_ptr<const void> memory) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<const void>>;  // never destroyed
+  const std::scoped_lock lock(mutex);
+  kept->push_back(std::move(memory));
+}
+
 }  // namespace
 
 MpiOperation::MpiOperation(std::shared_ptr<MpiGroup> group, std::uint64_t piece,
@@ -38,8 +47,8 @@ MpiOperation::MpiOperation(std::shared_ptr<MpiGroup> group, std::uint64_t piece,
 MpiOperation::~MpiOperation() {
   if (complete_) return;
   group_->break_off();
-  core::keep_forever(std::move(memory_));
-  core::keep_forever(std::move(flags_));
+  keep_forever(std::move(memory_));
+  keep_forever(std::move(flags_));
 }
 
 template <typename Start>

@@ -9,6 +9,15 @@
 #include "device/cuda/cufile_reads.hpp"
 
 namespace safeshuffle::device {
+namespace {
+
+/// A page more than the slot's data takes, which may begin anywhere in the first one.
+std::size_t pinned_bytes_of_slot(std::size_t bytes) noexcept {
+  return core::align_up(bytes, core::page_bytes) + core::page_bytes;
+}
+
+}  // namespace
+
 CudaStaging::CudaStaging(SharedSession session, std::size_t slot_bytes, std::size_t slots)
     : session_(std::move(session)),
       slot_stride_(pinned_bytes_of_slot(slot_bytes)),
@@ -44,16 +53,6 @@ std::optional<StagingSlot> CudaStaging::try_acquire(std::byte* device_destinatio
 std::unique_ptr<DeviceReads> CudaStaging::make_device_reads(
     std::span<const std::span<std::byte>> memory) {
   return make_cufile_reads(session_, memory);
-}
-
-/// Waits, as reads by cuFile do: the threads of other slots go on meanwhile.
-void CudaStaging::copy_mapped(const StagingSlot& slot, std::span<const std::byte> mapped,
-                              std::shared_ptr<const void> owner) {
-  const LockedPages locked(session_, mapped, std::move(owner));
-  const GpuScope scope(session_->gpu());
-  enqueue_copy(slot.device_destination, mapped);
-  record(events_[slot.index], stream_.get());
-  wait_for(events_[slot.index]);
 }
 
 void CudaStaging::commit(StagingSlot slot, std::function<void()> landed) {

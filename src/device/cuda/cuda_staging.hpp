@@ -20,9 +20,9 @@
 namespace safeshuffle::device {
 
 /// A ring of slots, one copy stream, and a thread that waits for copies in order. A copy that fails
-/// counts as landed, and every later call throws its error (copy_mapped throws that of its own):
-/// the process can no longer use the GPU, and the next use of any queue fails, too. The destructor
-/// waits for copies in progress. Thread-safe.
+/// counts as landed, and every later call throws its error: the process can no longer use the GPU,
+/// and the next use of any queue fails, too. The destructor waits for copies in progress.
+/// Thread-safe.
 class CudaStaging final : public Staging {
  public:
   /// Throws MemoryError, TransportError.
@@ -33,9 +33,6 @@ class CudaStaging final : public Staging {
                                          std::size_t skip) override;
   std::unique_ptr<DeviceReads> make_device_reads(
       std::span<const std::span<std::byte>> memory) override;
-  bool copies_mapped() const noexcept override { return session_->gpu().registers_read_only(); }
-  void copy_mapped(const StagingSlot& slot, std::span<const std::byte> mapped,
-                   std::shared_ptr<const void> owner) override;
   void commit(StagingSlot slot, std::function<void()> landed) override;
   void discard(StagingSlot slot) noexcept override;
   std::uint64_t pinned_bytes() const noexcept override { return slot_stride_ * events_.size(); }

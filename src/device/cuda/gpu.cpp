@@ -77,19 +77,9 @@ std::string name_of(int ordinal) {
   return static_cast<const char*>(properties.name);
 }
 
-bool has_attribute(cudaDeviceAttr attribute, int ordinal) {
-  int value = 0;
-  check_cuda(cudaDeviceGetAttribute(&value, attribute, ordinal), "cudaDeviceGetAttribute");
-  return value != 0;
-}
-
 }  // namespace
 
-Gpu::Gpu(int ordinal)
-    : ordinal_(ordinal),
-      name_(name_of(ordinal)),
-      bus_id_(bus_id_of(ordinal)),
-      registers_read_only_(has_attribute(cudaDevAttrHostRegisterReadOnlySupported, ordinal)) {
+Gpu::Gpu(int ordinal) : ordinal_(ordinal), name_(name_of(ordinal)), bus_id_(bus_id_of(ordinal)) {
   context_ = retain_primary_context(ordinal);
 }
 

@@ -24,10 +24,6 @@ class Gpu {
   /// See `bus_id_of`.
   const std::string& bus_id() const noexcept { return bus_id_; }
 
-  /// Whether memory that is mapped read-only, as files are, can be registered for it. Drivers for
-  /// x86 hosts say no, as far as is known.
-  bool registers_read_only() const noexcept { return registers_read_only_; }
-
   explicit Gpu(int ordinal);
 
  private:
@@ -35,7 +31,6 @@ class Gpu {
   CUcontext context_ = nullptr;
   std::string name_;
   std::string bus_id_;
-  bool registers_read_only_;
 };
 
 /// Makes a GPU current on this thread, and afterwards restores what was current before, even if

@@ -5,7 +5,6 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
-#include "core/keep_forever.hpp"
 #include "core/page.hpp"
 #include "device/cuda/call.hpp"
 
@@ -45,23 +44,6 @@ std::shared_ptr<std::byte> own(void* memory, SharedSession session, Release rele
           [memory, session = std::move(session), release](std::byte*) {
             session->give_back([&] { return release(memory); });
           }};
-}
-
-std::uintptr_t offset_in_page(const std::byte* address) {
-  return reinterpret_cast<std::uintptr_t>(address) % core::page_bytes;
-}
-
-/// Errors of cudaHostRegister that say nothing of the GPU's state.
-bool is_refusal(cudaError_t code) {
-  return code == cudaErrorNotSupported || code == cudaErrorInvalidValue ||
-         code == cudaErrorMemoryAllocation || code == cudaErrorOperatingSystem;
-}
-
-[[noreturn]] void refuse_to_lock(cudaError_t code) {
-  cudaGetLastError();
-  throw IoError(
-      ErrorRecord{.code = static_cast<std::int32_t>(code),
-                  .cause = std::string("cudaHostRegister: ").append(cudaGetErrorString(code))});
 }
 
 Event make_event(const SharedSession& session, unsigned flags) {
@@ -117,29 +99,6 @@ std::shared_ptr<std::byte> allocate_pinned(const SharedSession& session, std::ui
   const cudaError_t code = cudaHostAlloc(&memory, padded(bytes, where), cudaHostAllocDefault);
   if (code != cudaSuccess) fail_to_allocate(code, bytes, where);
   return own(memory, session, cudaFreeHost);
-}
-
-LockedPages::LockedPages(SharedSession session, std::span<const std::byte> memory,
-                         std::shared_ptr<const void> owner)
-    : session_(std::move(session)),
-      pages_(const_cast<std::byte*>(memory.data()) - offset_in_page(memory.data())),
-      owner_(std::move(owner)) {
-  const std::size_t bytes =
-      core::align_up(offset_in_page(memory.data()) + memory.size(), core::page_bytes);
-  const GpuScope scope(session_->gpu());
-  const cudaError_t code = cudaHostRegister(pages_, bytes, cudaHostRegisterReadOnly);
-  if (is_refusal(code)) refuse_to_lock(code);
-  check_cuda(code, "cudaHostRegister");
-}
-
-LockedPages::~LockedPages() {
-  bool unlocked = false;
-  session_->give_back([&] {
-    const cudaError_t code = cudaHostUnregister(pages_);
-    unlocked = code == cudaSuccess;
-    return code;
-  });
-  if (!unlocked) core::keep_forever(std::move(owner_));
 }
 
 }  // namespace safeshuffle::device

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cuda_runtime_api.h>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include "device/cuda/gpu.hpp"
@@ -79,23 +78,5 @@ std::shared_ptr<std::byte> allocate_on_gpu(const SharedSession& session, std::ui
 
 /// `bytes` > 0 of pinned host memory, aligned to core::page_bytes. Throws MemoryError.
 std::shared_ptr<std::byte> allocate_pinned(const SharedSession& session, std::uint64_t bytes);
-
-/// Host memory whose pages are locked for copies to the GPU. It is kept for good if they cannot be
-/// unlocked, because the GPU failed or the session is abandoned: the GPU may still read them.
-class LockedPages {
- public:
-  /// `memory`, not empty, may be mapped read-only; `owner` keeps it mapped. Throws IoError with the
-  /// reason if the system or the GPU refuses, TransportError.
-  LockedPages(SharedSession session, std::span<const std::byte> memory,
-              std::shared_ptr<const void> owner);
-  ~LockedPages();
-  LockedPages(const LockedPages&) = delete;
-  LockedPages& operator=(const LockedPages&) = delete;
-
- private:
-  const SharedSession session_;
-  void* const pages_;
-  std::shared_ptr<const void> owner_;
-};
 
 }  // namespace safeshuffle::device

@@ -14,8 +14,6 @@ std::atomic<std::uint64_t>& countdown() {
   return remaining;
 }
 
-std::atomic<Registration> what_registers{Registration::works};
-
 }  // namespace
 
 bool next_operation_fails() {
@@ -23,14 +21,6 @@ bool next_operation_fails() {
   while (remaining > 0 && !countdown().compare_exchange_weak(remaining, remaining - 1)) {
   }
   return remaining == 1;
-}
-
-Registration registration() {
-  return what_registers;
-}
-
-void set_registration(Registration what) {
-  what_registers = what;
 }
 
 void fail_after(std::uint64_t count) {

@@ -1,8 +1,6 @@
 // Faults of the simulated hardware.
 #pragma once
 
-#include "support/simulated_gpu/inspect.hpp"
-
 namespace simulated_gpu {
 
 /// Thrown by an operation that accesses memory it must not; ends the work of its GPU.
@@ -10,8 +8,5 @@ struct DeviceFault {};
 
 /// Counts one operation; returns whether it is the one selected by fail_after.
 bool next_operation_fails();
-
-/// See inspect.hpp.
-Registration registration();
 
 }  // namespace simulated_gpu

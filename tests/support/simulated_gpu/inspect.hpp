@@ -14,11 +14,8 @@ std::vector<int> devices_with_context();
 /// Bytes that are allocated on one GPU by this process.
 std::uint64_t device_bytes(int ordinal);
 
-/// Bytes of pinned host memory, registered memory included.
+/// Bytes of pinned host memory.
 std::uint64_t pinned_bytes();
-
-/// How often memory of the program was registered.
-std::uint64_t registrations();
 
 /// Handles that were made and not destroyed; the default streams do not count.
 std::size_t live_streams();
@@ -43,13 +40,5 @@ void clear_violations();
 /// The `count`-th copy, fill, launch or NCCL group enqueued from now on (1: the next) ends with
 /// cudaErrorIllegalAddress, and so does everything on its GPU from then on. 0: none.
 void fail_after(std::uint64_t count);
-
-/// What cudaHostRegister does with memory that is mapped read-only.
-enum class Registration {
-  works,
-  refused,      ///< by the system: cudaErrorNotSupported
-  unsupported,  ///< the same, and cudaDevAttrHostRegisterReadOnlySupported says so beforehand
-};
-void set_registration(Registration what);
 
 }  // namespace simulated_gpu

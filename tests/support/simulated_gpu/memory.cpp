@@ -73,14 +73,6 @@ struct Allocations {
     const auto& found = std::prev(after)->second;
     return address - found->address <= found->bytes ? found : nullptr;
   }
-
-  bool overlaps(std::uintptr_t address, std::uint64_t bytes) {
-    const std::scoped_lock lock(mutex);
-    const auto after = by_address.lower_bound(address + bytes);
-    if (after == by_address.begin()) return false;
-    const auto& before = *std::prev(after)->second;
-    return before.address + before.bytes > address;
-  }
 };
 
 // Never destroyed: streams may still work while the process exits.
@@ -112,12 +104,10 @@ std::string text(const void* pointer, std::uint64_t bytes) {
   throw CudaFailure{cudaErrorInvalidValue};
 }
 
-std::atomic<std::uint64_t> count_of_registrations{0};
-
 }  // namespace
 
 Allocation::~Allocation() {
-  if (kind != Kind::registered) munmap(view, round_up(bytes, page));
+  munmap(view, round_up(bytes, page));
 }
 
 void* allocate_device(Device& device, std::uint64_t bytes) {
@@ -132,18 +122,6 @@ void* allocate_pinned(Device& device, std::uint64_t bytes) {
   allocations().pinned += bytes;
   return keep(std::make_shared<Allocation>(Allocation::Kind::pinned, device,
                                            reinterpret_cast<std::uintptr_t>(view), bytes, view));
-}
-
-void register_memory(Device& device, void* memory, std::uint64_t bytes) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  if (allocations().overlaps(address, bytes)) {
-    report_violation("cudaHostRegister: " + text(memory, bytes) + " are registered in part");
-    throw CudaFailure{cudaErrorHostMemoryAlreadyRegistered};
-  }
-  ++count_of_registrations;
-  allocations().pinned += bytes;
-  keep(std::make_shared<Allocation>(Allocation::Kind::registered, device, address, bytes,
-                                    static_cast<std::byte*>(memory)));
 }
 
 std::shared_ptr<Allocation> require_allocation(const void* pointer, Allocation::Kind kind) {
@@ -192,10 +170,6 @@ std::byte* host_view(const void* device_pointer) {
 
 std::uint64_t pinned_bytes() {
   return allocations().pinned;
-}
-
-std::uint64_t registrations() {
-  return count_of_registrations;
 }
 
 }  // namespace simulated_gpu

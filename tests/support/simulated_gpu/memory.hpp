@@ -18,9 +18,9 @@ namespace simulated_gpu {
 /// does.
 std::byte* host_view(const void* device_pointer);
 
-/// One allocation; owns its bytes, unless they are the program's own, registered with CUDA.
+/// One allocation; owns its bytes.
 struct Allocation {
-  enum class Kind { device, pinned, registered };
+  enum class Kind { device, pinned };
 
   Kind kind;
   Device& device;
@@ -46,10 +46,6 @@ struct Region {
 /// Filled with a pattern. Throws CudaFailure.
 void* allocate_device(Device& device, std::uint64_t bytes);
 void* allocate_pinned(Device& device, std::uint64_t bytes);
-
-/// Makes memory of the program known. Throws CudaFailure, and reports a violation, if a part of it
-/// is known already.
-void register_memory(Device& device, void* memory, std::uint64_t bytes);
 
 /// The allocation of this kind that begins at `pointer`. Throws CudaFailure, and reports a
 /// violation, if there is none.

@@ -57,8 +57,6 @@ int attribute_of(const Device& device, cudaDeviceAttr attribute) {
       return 1;
     case cudaDevAttrAsyncEngineCount:
       return 2;
-    case cudaDevAttrHostRegisterReadOnlySupported:
-      return registration() == Registration::unsupported ? 0 : 1;
     default:
       throw CudaFailure{cudaErrorInvalidValue};
   }

@@ -77,17 +77,6 @@ void release(void* pointer, Allocation::Kind kind, const char* function) {
   forget(*allocation);
 }
 
-/// Waits for nothing: perhaps the real one does, but no documentation says so.
-void unregister(void* memory) {
-  const auto allocation = require_allocation(memory, Allocation::Kind::registered);
-  allocation->device.require_no_nccl("cudaHostUnregister");
-  constexpr long table_and_this = 2;
-  if (allocation.use_count() > table_and_this) {
-    report_violation("cudaHostUnregister of memory that is being copied");
-  }
-  forget(*allocation);
-}
-
 void require_may_allocate(Device& device, const char* function) {
   device.require_no_nccl(function);
   require(captures_of_this_thread() == 0, cudaErrorStreamCaptureUnsupported);
@@ -128,20 +117,6 @@ cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
 cudaError_t cudaFreeHost(void* pointer) {
   return device_call("cudaFreeHost",
                      [&](Device&) { release(pointer, Allocation::Kind::pinned, "cudaFreeHost"); });
-}
-
-/// As for memory that is mapped read-only, which is all that the library registers.
-cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned flags) {
-  return device_call("cudaHostRegister", [&](Device& device) {
-    require_may_allocate(device, "cudaHostRegister");
-    require(registration() == Registration::works, cudaErrorNotSupported);
-    require(flags == cudaHostRegisterReadOnly && bytes != 0, cudaErrorInvalidValue);
-    register_memory(device, memory, bytes);
-  });
-}
-
-cudaError_t cudaHostUnregister(void* memory) {
-  return device_call("cudaHostUnregister", [&](Device&) { unregister(memory); });
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
