@@ -144,8 +144,8 @@ class DeviceReads {
   virtual std::string detour() const { return {}; }
 };
 
-/// The way of file data into device memory. No call blocks. Thread-safe. A slot becomes free by what
-/// its user does: by `discard`, and after `commit` when `landed` is called.
+/// The way of file data into device memory. No call blocks. Thread-safe. A slot becomes free by
+/// what its user does: by `discard`, and after `commit` when `landed` is called.
 class Staging {
  public:
   virtual ~Staging() = default;

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool any(const std::string&) {
+bool any_name(const std::string&) {
   return true;
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("the unfinished file of a killed writer is removed by the next one",
     CHECK(directory.names().size() == 2);
   }
   SECTION("of several files") {
-    core::recover_leftovers(directory.path(), any);
+    core::recover_leftovers(directory.path(), any_name);
     CHECK(directory.names().empty());
   }
 }
@@ -68,9 +68,9 @@ TEST_CASE("the earlier file of a killed writer", "[core][leftovers]") {
   const TemporaryDirectory directory;
   const std::string aside = directory.write(".x.old-" + digits, "earlier");
   SECTION("gets its name back if nothing has it") {
-    core::remove_superseded(directory.path(), any);
+    core::remove_superseded(directory.path(), any_name);
     CHECK(fs::exists(aside));
-    core::recover_leftovers(directory.path(), any);
+    core::recover_leftovers(directory.path(), any_name);
     CHECK(only("x", directory));
     CHECK(read_file(directory / "x") == "earlier");
   }
@@ -89,8 +89,8 @@ TEST_CASE("files of living writers are left alone", "[core][leftovers]") {
   directory.write("x", "earlier");
   const auto clean_up = [&] {
     REQUIRE(directory.names().size() == 2);
-    core::recover_leftovers(directory.path(), any);
-    core::remove_superseded(directory.path(), any);
+    core::recover_leftovers(directory.path(), any_name);
+    core::remove_superseded(directory.path(), any_name);
     CHECK(directory.names().size() == 2);
   };
   SECTION("while the new file has its temporary name") {
@@ -112,7 +112,7 @@ TEST_CASE("a living writer has its earlier file aside and no other yet", "[core]
   const TemporaryDirectory directory;
   const NamedWriter living(directory / "x");
   const std::string aside = directory.write(".x.old-" + digits, "earlier");
-  core::recover_leftovers(directory.path(), any);
+  core::recover_leftovers(directory.path(), any_name);
   CHECK(read_file(aside) == "earlier");
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("files of other programs are left alone", "[core][leftovers]") {
   const std::vector<std::string> names{".x.tmp-" + digits.substr(1), ".x.tmp-0123456789ABCDEF",
                                        "x.tmp-" + digits, ".x.bak-" + digits, ".tmp-" + digits};
   for (const std::string& name : names) directory.write(name, "");
-  core::recover_leftovers(directory.path(), any);
-  core::remove_superseded(directory.path(), any);
+  core::recover_leftovers(directory.path(), any_name);
+  core::remove_superseded(directory.path(), any_name);
   CHECK(directory.names().size() == names.size());
 }
