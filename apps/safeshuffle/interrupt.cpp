@@ -6,8 +6,8 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/new_files.hpp"
 #include "core/thread.hpp"
-#include "core/unfinished.hpp"
 
 namespace safeshuffle::app {
 namespace {

@@ -4,7 +4,7 @@
 namespace safeshuffle::app {
 
 /// From now on, SIGINT, SIGTERM and SIGHUP, unless they are ignored, end the process only after
-/// unfinished files are removed (core/unfinished.hpp); they still end it at once, with the status
+/// unfinished files are removed (core/new_files.hpp); they still end it at once, with the status
 /// of that signal. Call this before other threads are started: they inherit the mask that blocks
 /// the signals, for which a dedicated thread waits.
 void clean_up_on_signals();

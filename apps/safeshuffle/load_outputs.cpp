@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/control/agreement.hpp"
-#include "core/leftovers.hpp"
+#include "core/new_files.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -73,12 +73,12 @@ void check_distinct(const OutputPaths& paths, const PlannedLoad& planned) {
   check_output_name(paths.trace);
 }
 
-void create(const std::string& path, std::unique_ptr<core::AtomicFile>& file) {
-  if (!path.empty()) file = std::make_unique<core::AtomicFile>(path);
+void create(const std::string& path, std::unique_ptr<core::NewFile>& file) {
+  if (!path.empty()) file = std::make_unique<core::NewFile>(path);
 }
 
-void write_text(core::AtomicFile& file, const std::string& text) {
-  file.write(0, std::as_bytes(std::span(text)));
+void write_text(core::NewFile& file, const std::string& text) {
+  file.content().write(0, std::as_bytes(std::span(text)));
   file.commit();
 }
 

@@ -9,7 +9,7 @@
 #include "safeshuffle/report.hpp"
 #include "safeshuffle/sharded_output.hpp"
 
-#include "core/atomic_file.hpp"
+#include "core/new_files.hpp"
 
 namespace safeshuffle::app {
 
@@ -36,8 +36,8 @@ class LoadOutputs {
   const Communicator& comm_;
   Options options_;
   std::optional<ShardedOutput> shards_;
-  std::unique_ptr<core::AtomicFile> report_;  // rank 0's, like the trace
-  std::unique_ptr<core::AtomicFile> trace_;
+  std::unique_ptr<core::NewFile> report_;  // rank 0's, like the trace
+  std::unique_ptr<core::NewFile> trace_;
 };
 
 }  // namespace safeshuffle::app

@@ -24,8 +24,8 @@ namespace safeshuffle {
 /// From construction to destruction, the directory is locked for this group by a hidden file in it,
 /// `.safeshuffle.lock`. The lock ends with the process that holds it, even if that is killed; the
 /// file that then remains is harmless. Files left by an earlier save that was killed are removed:
-/// hidden files `.NAME.tmp-*` (new) and `.NAME.old-*` (earlier); the latter is renamed to NAME if
-/// that does not exist. Not thread-safe.
+/// hidden files `.NAME.safeshuffle-new-*` and `.NAME.safeshuffle-old-*`; the latter, an earlier
+/// file, is renamed to NAME if that does not exist. Not thread-safe.
 class ShardedOutput {
  public:
   /// Collective. Creates the directory and its parents, and checks that every rank can write the
@@ -48,11 +48,10 @@ class ShardedOutput {
   static std::filesystem::path file_of(const std::filesystem::path& directory, std::uint32_t rank);
 
   /// Collective; callable once. Either all files appear under their names, complete, or none does
-  /// and the earlier files are unchanged. Exception: if a process is killed at the moment when the
-  /// files get their names, some may be new and others the earlier ones, each complete, and hidden
-  /// files may remain (see above). If the filesystem does not support files without a name
-  /// (O_TMPFILE), such as NFS, a process killed at any time leaves hidden files. Throws IoError, or
-  /// ConfigError if `model` was not loaded by this group with this plan.
+  /// and the earlier files are unchanged. A process that is killed leaves hidden files (see above);
+  /// at the moment when the files get their names, some may be new and others the earlier ones,
+  /// each complete. Throws IoError, or ConfigError if `model` was not loaded by this group with
+  /// this plan.
   void write(const TensorSet& model);
 
  private:

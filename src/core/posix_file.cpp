@@ -1,7 +1,6 @@
 #include "core/posix_file.hpp"
 
 #include <cerrno>
-#include <cstdio>
 #include <fcntl.h>
 #include <limits>
 #include <sys/stat.h>
@@ -16,29 +15,15 @@
 namespace safeshuffle::core {
 namespace {
 
-// A path is passed to the system as a C string: the part after a NUL would silently be dropped.
-void check_no_nul(const std::string& path, const std::string& shown_as, const char* action) {
-  if (path.find('\0') != std::string::npos) raise_errno(EINVAL, shown_as, action);
-}
-
 Descriptor open_descriptor(const std::string& path, int flags, const std::string& shown_as,
                            const char* action) {
   constexpr mode_t mode = 0666;  // of new files, less the umask
-  check_no_nul(path, shown_as, action);
+  // The path is passed as a C string: the part after a NUL would silently be dropped.
+  if (path.find('\0') != std::string::npos) raise_errno(EINVAL, shown_as, action);
   Descriptor descriptor(
       uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
   if (!descriptor) raise_errno(errno, shown_as, action);
   return descriptor;
-}
-
-// Kernels without O_TMPFILE mistake it for O_DIRECTORY, and refuse to write to a directory.
-bool means_no_unnamed_files(int code) {
-  return code == EOPNOTSUPP || code == EISDIR || code == ENOENT || code == EINVAL;
-}
-
-/// A path to a file that has no name; it does not exist if /proc is not mounted.
-std::string link_of(const Descriptor& descriptor) {
-  return "/proc/self/fd/" + std::to_string(descriptor.value());
 }
 
 /// `offset` in the type of the system calls; no file extends beyond its range.
@@ -75,17 +60,6 @@ PosixFile PosixFile::create(const std::string& path, std::string shown_as) {
   return PosixFile(std::move(descriptor), std::move(shown_as));
 }
 
-std::optional<PosixFile> PosixFile::create_unnamed(const std::string& directory,
-                                                   std::string shown_as) try {
-  Descriptor descriptor =
-      open_descriptor(directory, O_WRONLY | O_TMPFILE, shown_as, "cannot create");
-  if (::access(link_of(descriptor).c_str(), F_OK) != 0) return {};
-  return PosixFile(std::move(descriptor), std::move(shown_as));
-} catch (const IoError& error) {
-  if (!means_no_unnamed_files(error.record().code)) throw;
-  return {};
-}
-
 PosixFile PosixFile::open_or_create(const std::string& path) {
   PosixFile file(
       open_descriptor(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path, "cannot create"),
@@ -99,13 +73,6 @@ bool PosixFile::has_name(const std::string& path) const noexcept {
   struct stat named {};
   return ::fstat(descriptor_.value(), &mine) == 0 && ::lstat(path.c_str(), &named) == 0 &&
          mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
-}
-
-void PosixFile::link_as(const std::string& path) const {
-  const std::string link = link_of(descriptor_);
-  if (::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-    raise_errno(errno, path_, "cannot give the finished file a name");
-  }
 }
 
 void PosixFile::read(std::uint64_t offset, std::span<std::byte> destination) const {
@@ -177,24 +144,6 @@ bool PosixFile::try_lock() const {
   if (lock_call(descriptor_.value(), F_OFD_SETLK, F_WRLCK, lock) != -1) return true;
   if (errno == EAGAIN || errno == EACCES) return false;
   raise_errno(errno, path_, "cannot lock");
-}
-
-void PosixFile::unlock() const noexcept {
-  struct flock lock;
-  static_cast<void>(lock_call(descriptor_.value(), F_OFD_SETLK, F_UNLCK, lock));
-}
-
-void check_name(const std::string& path, const std::string& shown_as) {
-  constexpr const char* action = "cannot create";
-  check_no_nul(path, shown_as, action);
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0 && errno != ENOENT) raise_errno(errno, shown_as, action);
-}
-
-void rename_file(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) {
-    raise_errno(errno, to, "cannot rename the finished file to this name");
-  }
 }
 
 bool is_unlocked(const std::string& path) noexcept {

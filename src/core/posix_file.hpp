@@ -25,12 +25,6 @@ class PosixFile {
   /// Creates a file for writing, which must not exist. Errors name `shown_as` instead of `path`.
   static PosixFile create(const std::string& path, std::string shown_as);
 
-  /// Creates a file for writing that has no name in `directory` until `link_as` gives it one: the
-  /// system frees it with its last descriptor, however the process ends. Errors are those of
-  /// `create`. Empty if the filesystem or the system does not support this.
-  static std::optional<PosixFile> create_unnamed(const std::string& directory,
-                                                 std::string shown_as);
-
   /// Opens a file for reading and writing, and creates it if necessary. Symbolic links are refused.
   static PosixFile open_or_create(const std::string& path);
 
@@ -41,10 +35,6 @@ class PosixFile {
 
   /// Whether `path` names this very file.
   bool has_name(const std::string& path) const noexcept;
-
-  /// Gives a file of `create_unnamed` its first name, in the directory it was created in. An
-  /// existing file of that name is not replaced.
-  void link_as(const std::string& path) const;
 
   /// Fills `destination` with the bytes from `offset` on; a file that ends too early is an error.
   void read(std::uint64_t offset, std::span<std::byte> destination) const;
@@ -79,11 +69,10 @@ class PosixFile {
   void sync() const;
 
   /// Locks a file that is open for writing; false if it is already locked, in this process, another
-  /// one, or on another node of a network filesystem. The lock is advisory, and ends with `unlock`,
-  /// with this object or with the process, even if that is killed. Throws IoError if the filesystem
-  /// has no locks.
+  /// one, or on another node of a network filesystem. The lock is advisory, and ends with this
+  /// object or with the process, even if that is killed. Throws IoError if the filesystem has no
+  /// locks.
   bool try_lock() const;
-  void unlock() const noexcept;
 
  private:
   PosixFile(Descriptor descriptor, std::string path) noexcept;
@@ -92,13 +81,6 @@ class PosixFile {
   std::string path_;
   FileIdentity identity_;
 };
-
-/// Throws the IoError of creating a file at `path` if no file can have that name, for example
-/// because it is too long. It names `shown_as` instead of `path`.
-void check_name(const std::string& path, const std::string& shown_as);
-
-/// Atomically renames `from` to `to`, replacing an existing file. Both are in the same directory.
-void rename_file(const std::string& from, const std::string& to);
 
 /// Whether the file at `path` is not locked; false also if that cannot be determined.
 bool is_unlocked(const std::string& path) noexcept;

@@ -12,7 +12,7 @@ namespace {
 /// Maximum data not yet written to storage, in bytes, so that a flush takes seconds, not minutes.
 constexpr std::uint64_t unflushed_limit = std::uint64_t{32} << 20;
 
-[[noreturn]] void refuse(const core::AtomicFile& file, std::uint64_t offset, const char* cause) {
+[[noreturn]] void refuse(const core::NewFile& file, std::uint64_t offset, const char* cause) {
   throw IoError(ErrorRecord{.file = file.path().string(), .offset = offset, .cause = cause});
 }
 
@@ -20,7 +20,7 @@ constexpr std::uint64_t unflushed_limit = std::uint64_t{32} << 20;
 
 FileWriter::FileWriter(std::filesystem::path path, format::HeaderLayout layout)
     : layout_(std::move(layout)), file_(std::move(path)) {
-  file_.write(0, std::as_bytes(std::span(layout_.bytes)));
+  file_.content().write(0, std::as_bytes(std::span(layout_.bytes)));
 }
 
 void FileWriter::write(std::size_t index, std::uint64_t offset_in_tensor,
@@ -31,33 +31,23 @@ void FileWriter::write(std::size_t index, std::uint64_t offset_in_tensor,
   if (!core::in_bounds(offset_in_tensor, data.size(), end - begin)) {
     refuse(file_, begin, "write past the end of the tensor that begins here");
   }
-  file_.write(begin + offset_in_tensor, data);
+  file_.content().write(begin + offset_in_tensor, data);
   unflushed_ += data.size();
   if (unflushed_ < unflushed_limit) return;
-  file_.sync();
+  file_.content().sync();
   unflushed_ = 0;
 }
 
 void FileWriter::extend() {
-  file_.resize(layout_.file_size);
+  file_.content().resize(layout_.file_size);
 }
 
 void FileWriter::flush() {
-  const std::uint64_t size = file_.size();
+  const std::uint64_t size = file_.content().identity().size;
   if (size != layout_.file_size) {
     refuse(file_, size, "the data of the last tensors was not written");
   }
-  file_.sync();
-}
-
-void FileWriter::publish() {
-  flush();
-  file_.publish();
-}
-
-void FileWriter::commit() {
-  if (!file_.published()) publish();
-  file_.commit();
+  file_.content().sync();
 }
 
 }  // namespace safeshuffle::output

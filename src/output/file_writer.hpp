@@ -6,16 +6,16 @@
 #include <filesystem>
 #include <span>
 
-#include "core/atomic_file.hpp"
+#include "core/new_files.hpp"
 #include "format/layout_header.hpp"
 
 namespace safeshuffle::output {
 
-/// Writes one file that appears under its name complete or, as an AtomicFile, not at all. Not
+/// Writes one file that, as a NewFile, appears under its name complete or not at all. Not
 /// thread-safe.
 class FileWriter {
  public:
-  /// Creates the file, as an AtomicFile, and writes the header. Throws IoError.
+  /// Creates the file, as a NewFile, and writes the header. Throws IoError.
   FileWriter(std::filesystem::path path, format::HeaderLayout layout);
 
   const format::HeaderLayout& layout() const noexcept { return layout_; }
@@ -31,13 +31,13 @@ class FileWriter {
   /// not have its full size.
   void flush();
 
-  /// As for AtomicFile; the file must have its full size.
-  void publish();
-  void commit();
+  /// As for NewFile, after `flush`.
+  void publish() { file_.publish(); }
+  void commit() { file_.commit(); }
 
  private:
   format::HeaderLayout layout_;
-  core::AtomicFile file_;
+  core::NewFile file_;
   std::uint64_t unflushed_ = 0;
 };
 

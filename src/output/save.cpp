@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,10 +20,7 @@
 
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
-#include "core/atomic_file.hpp"
-#include "core/directory_lock.hpp"
-#include "core/leftovers.hpp"
-#include "core/new_directory.hpp"
+#include "core/new_files.hpp"
 #include "core/page.hpp"
 #include "core/random.hpp"
 #include "core/system_call.hpp"
@@ -177,14 +175,8 @@ struct Prepared {
   std::uint64_t free = 0;
 };
 
-std::string encode(const Prepared& prepared) {
-  return core::WireWriter().put(std::uint64_t{prepared.holder}).put(prepared.free).take();
-}
-
-Prepared decode_prepared(const std::string& bytes) {
-  core::WireReader in(bytes);
-  const auto holder = static_cast<std::uint32_t>(in.number());
-  return {holder, in.number()};
+auto fields(core::As<Prepared> auto& prepared) {
+  return std::tie(prepared.holder, prepared.free);
 }
 
 // All ranks know all numbers, so either all throw or none does.
@@ -204,26 +196,6 @@ void check_space(const fs::path& directory, const Plan& plan, const std::vector<
   }
 }
 
-// What rank 0 has decided, for the others to do the same.
-struct Begun {
-  std::string group;
-  std::vector<fs::path> created;
-};
-
-std::string encode(const Begun& begun) {
-  core::WireWriter out;
-  out.put(begun.group);
-  for (const fs::path& path : begun.created) out.put(path.string());
-  return out.take();
-}
-
-Begun decode_begun(const std::string& bytes) {
-  core::WireReader in(bytes);
-  Begun begun{.group = in.text(), .created = {}};
-  while (!in.at_end()) begun.created.emplace_back(in.text());
-  return begun;
-}
-
 }  // namespace
 
 class ShardedOutput::State {
@@ -235,8 +207,7 @@ class ShardedOutput::State {
         options_(options),
         path_(file_of(directory_, comm_.rank())) {
     const comm::CollectiveCall call(comm_);
-    const Begun begun = begin();
-    join(begun);
+    lock_together(begin());
     check_room();
   }
 
@@ -256,7 +227,6 @@ class ShardedOutput::State {
     });
     if (writer) writer->commit();
     written_ = true;
-    if (new_directory_) new_directory_->keep();
   }
 
  private:
@@ -269,50 +239,49 @@ class ShardedOutput::State {
     return comm::agree_on(comm_.control(), timeout(), step);
   }
 
-  // Rank 0 goes first: no other rank needs to lock a directory that it has locked.
-  Begun begin() {
+  // Changes nothing yet. Returns a random name of the group, that of rank 0.
+  std::string begin() {
     const auto told = agree_on([&]() -> std::string {
       pipeline::check_options(options_);
       if (plan_.world() != comm_.size()) {
         throw ConfigError("the plan is for " + std::to_string(plan_.world()) + " ranks, not " +
                           std::to_string(comm_.size()));
       }
-      if (comm_.rank() != 0) return {};
-      const std::string group = core::hexadecimal(core::random_bytes(group_bytes));
-      lock(group);
-      return encode(Begun{group, new_directory_->created()});
+      missing_ = core::missing_directories(directory_);
+      return core::hexadecimal(core::random_bytes(group_bytes));
     });
-    return decode_begun(told.front());
+    return told.front();
   }
 
-  void join(const Begun& begun) {
-    agree_on([&]() -> std::string {
-      if (comm_.rank() == 0 || !saves()) return {};
-      lock(begun.group);
-      if (lock_->holder() == 0) new_directory_->share(begun.created);
-      return {};
-    });
+  // Rank 0 goes first: no other rank needs to lock a directory that it has locked.
+  void lock_together(const std::string& group) {
+    for (const bool first : {true, false}) {
+      agree_on([&]() -> std::string {
+        if (saves() && (comm_.rank() == 0) == first) lock(group);
+        return {};
+      });
+    }
   }
 
   void lock(const std::string& group) {
     check_apart_from_source(directory_, plan_.catalog());
-    new_directory_.emplace(directory_);
-    lock_.emplace(directory_, group, comm_.rank());
-    if (lock_->holder() != comm_.rank()) return;
-    core::recover_leftovers(directory_,
-                            [](const std::string& name) { return shard_rank(name).has_value(); });
+    new_directory_.emplace(directory_, missing_);
+    holder_ = new_directory_->lock(group, comm_.rank());
+    if (holder_ != comm_.rank()) return;
+    core::remove_leftovers(directory_,
+                           [](const std::string& name) { return shard_rank(name).has_value(); });
     check_entries(directory_, plan_.replica_size());
   }
 
   void check_room() const {
     const auto told = agree_on([&]() -> std::string {
       if (!saves()) return {};
-      const core::AtomicFile trial(path_);
-      return encode(Prepared{lock_->holder(), free_bytes(directory_)});
+      const core::NewFile trial(path_);
+      return core::to_wire(Prepared{holder_, free_bytes(directory_)});
     });
     std::vector<Prepared> ranks;
     for (std::uint32_t rank = 0; rank < plan_.replica_size(); ++rank) {
-      ranks.push_back(decode_prepared(told[rank]));
+      ranks.push_back(core::from_wire<Prepared>(told[rank]));
     }
     check_space(directory_, plan_, ranks);
   }
@@ -334,8 +303,9 @@ class ShardedOutput::State {
   Options options_;
   fs::path path_;
   bool written_ = false;
+  std::vector<fs::path> missing_;  // before any rank has created a directory
   std::optional<core::NewDirectory> new_directory_;
-  std::optional<core::DirectoryLock> lock_;  // ends before the directory may be removed
+  std::uint32_t holder_ = 0;  // rank that has locked the directory
 };
 
 ShardedOutput::ShardedOutput(fs::path directory, const Plan& plan, const Communicator& comm,

@@ -13,9 +13,8 @@
 
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
-#include "core/atomic_file.hpp"
 #include "core/machine.hpp"
-#include "core/new_directory.hpp"
+#include "core/new_files.hpp"
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "core/wire.hpp"
@@ -88,12 +87,11 @@ std::string probe_directory() {
 }
 
 std::string keep_probe(const Probe& probe, const std::string& directory) {
-  core::NewDirectory created(directory);
-  core::AtomicFile file(std::filesystem::path(directory) / probing::file_name(probe.place));
+  const core::NewDirectory created(directory);
+  core::NewFile file(std::filesystem::path(directory) / probing::file_name(probe.place));
   const std::string text = to_json(probe) + "\n";
-  file.write(0, std::as_bytes(std::span(text)));
+  file.content().write(0, std::as_bytes(std::span(text)));
   file.commit();
-  created.keep();
   return file.path().string();
 }
 

@@ -3,7 +3,6 @@
 Environment, beyond that of job.py: LOAD_OPTIONS, of every load, such as "--device cuda"; optional.
 """
 
-import errno
 import os
 import tempfile
 import unittest
@@ -14,8 +13,6 @@ import model
 
 RANKS = 4
 SAVED = "saved"  # the directory
-# A filesystem where every file has a name.
-ONLY_NAMED = {"call": "open_unnamed", "action": "errno", "value": errno.EOPNOTSUPP}
 LOAD_OPTIONS = os.environ.get("LOAD_OPTIONS", "").split()
 
 
@@ -49,13 +46,7 @@ class FaultCase(unittest.TestCase):
     def assert_nobody_left(self):
         self.assertTrue(job.wait_until_gone(self.work), job.processes_with(self.work))
 
-    def need_unnamed_files(self):
-        try:
-            os.close(os.open(self.work, os.O_TMPFILE | os.O_WRONLY))
-        except OSError as error:
-            self.skipTest(f"this filesystem has no files without a name: {error}")
-
-    def assert_nothing_saved(self, but=()):
-        """Neither files nor temporaries; `but`: names that may be there."""
-        left = list(self.saved.iterdir()) if self.saved.exists() else []
-        self.assertEqual([path for path in left if path.name not in but], [])
+    def assert_nothing_saved(self, killed=False):
+        """Ranks that were killed may leave hidden files."""
+        left = os.listdir(self.saved) if self.saved.exists() else []
+        self.assertEqual([name for name in left if not (killed and name.startswith("."))], [])

@@ -3,11 +3,9 @@
 // made of words "key=value":
 //
 //   rank=N          the rank that is hit                            (default: all)
-//   call=NAME       open, open_unnamed (open with O_TMPFILE), pread, pwrite, rename, link,
-//                   statvfs, or of MPI: send (MPI_Isend), init (MPI_Init_thread), duplicate
-//                   (MPI_Comm_idup), finalize
-//   path=TEXT       is part of the path of the file (default: any); one without a name has the path
-//                   of its directory with "/#NUMBER (deleted)"
+//   call=NAME       open, pread, pwrite, rename, link, statvfs, or of MPI: send (MPI_Isend), init
+//                   (MPI_Init_thread), duplicate (MPI_Comm_idup), finalize
+//   path=TEXT       is part of the path of the file (default: any)
 //   flags=N         all these bits are set in what open is given    (default: 0)
 //   from=N          the first offset in the file, or tag, that is hit (default: 0)
 //   thread=WHICH    main or worker                                  (default: any)
@@ -186,10 +184,9 @@ int open(const char* path, int flags, ...) {
     mode = va_arg(arguments, mode_t);
     va_end(arguments);
   }
-  const bool unnamed = (flags & O_TMPFILE) == O_TMPFILE;
   // NCCL opens null paths, which glibc declares impossible: a plain comparison is optimised away.
   const char* const volatile given = path;
-  const Call call{unnamed ? "open_unnamed" : "open", given == nullptr ? "" : given, 0, flags};
+  const Call call{"open", given == nullptr ? "" : given, 0, flags};
   const Rule* rule = find(call);
   if (rule != nullptr && fails(*rule, call)) return -1;
   return next<int (*)(const char*, int, ...)>("open")(path, flags, mode);

@@ -7,7 +7,7 @@ import unittest
 
 import job
 import model
-from case import LOAD_OPTIONS, ONLY_NAMED, RANKS, FaultCase
+from case import LOAD_OPTIONS, RANKS, FaultCase
 
 FILE = model.file_name(2)  # read by rank 2
 DATA = 1024  # past every header
@@ -118,15 +118,8 @@ class Saving(FaultCase):
         self.fail_save("cannot rename", call="rename", value=errno.EIO)
 
     def test_directory_not_permitted(self):
-        self.fail_save("cannot create: Permission denied", call="open_unnamed", path=self.saved,
+        self.fail_save("cannot create: Permission denied", call="open", flags=os.O_CREAT,
                        value=errno.EACCES)  # fmt: skip
-
-    def test_directory_not_permitted_to_named_files(self):
-        where = {"rank": 1, "path": "model-rank-1", "call": "open", "flags": os.O_CREAT}
-        result = self.load("--save-sharded", self.saved, faults=[
-            ONLY_NAMED, where | {"action": "errno", "value": errno.EACCES}])  # fmt: skip
-        self.assert_fails(result, 3, "rank 1: ", saved_name(1), "cannot create: Permission denied")
-        self.assert_nothing_saved()
 
     def test_directory_not_flushed_on_one_rank(self):
         """The file has its final name already."""
@@ -160,9 +153,6 @@ class SavingAgain(Saving):
 
     def test_success_replaces_all(self):
         self.assert_replaced(self.load("--save-sharded", self.saved))
-
-    def test_success_with_named_files(self):
-        self.assert_replaced(self.load("--save-sharded", self.saved, faults=[ONLY_NAMED]))
 
     def test_success_without_hard_links(self):
         self.assert_replaced(self.save_with(self.NO_LINKS))

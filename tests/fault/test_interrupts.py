@@ -5,7 +5,7 @@ import signal
 import unittest
 
 import job
-from case import ONLY_NAMED, RANKS, FaultCase
+from case import RANKS, FaultCase
 
 LONG = {"action": "sleep", "value": 30_000, "times": 1}
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -17,7 +17,7 @@ def saved_name(rank):
 
 
 def hidden(directory):
-    return [path for path in directory.iterdir() if ".tmp-" in path.name or ".old-" in path.name]
+    return list(directory.glob(".*.safeshuffle-*-*"))
 
 
 def size_of(descriptor):
@@ -39,11 +39,6 @@ class SavingCase(FaultCase):
         """All ranks have begun, and one of them stays there."""
         files = [file for file in job.open_files(self.saved) if file.readlink().name != LOCK]
         return sum(size_of(file) > 0 for file in files) == ranks
-
-    def assert_no_file_left(self):
-        """A process that is killed leaves the directory and its lock file, which do no harm."""
-        left = os.listdir(self.saved) if self.saved.exists() else []
-        self.assertIn(left, ([], [LOCK]))
 
 
 class Interrupted(SavingCase):
@@ -71,22 +66,15 @@ class Interrupted(SavingCase):
                 self.assertEqual(result.code, -number)
                 self.assertEqual(os.listdir(self.work), ["model"])
 
-    def test_saving_alone_with_named_files(self):
-        self.interrupt(signal.SIGTERM, lambda: self.is_being_written(1) and hidden(self.saved),
-                       "--save-sharded", self.saved, ranks=1, faults=[ONLY_NAMED, self.slow],
-                       alone=True)  # fmt: skip
-        self.assertEqual(os.listdir(self.work), ["model"])
-
     def test_saving_on_several_ranks(self):
         """The launcher may kill the ranks at the moment of the signal."""
-        self.need_unnamed_files()
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(signal=number):
                 result = self.interrupt(number, lambda: self.is_being_written(RANKS),
                                         "--save-sharded", self.saved, ranks=RANKS,
                                         faults=[self.slow])  # fmt: skip
                 self.assertNotEqual(result.code, 0)
-                self.assert_no_file_left()
+                self.assert_nothing_saved(killed=True)
 
     def test_between_publishing_and_committing(self):
         """All have their final names but wait for rank 1: all earlier files come back. Needs
@@ -102,7 +90,7 @@ class Interrupted(SavingCase):
         self.assertEqual(left, earlier)
 
     def is_published(self):
-        return len(list(self.saved.glob(".*.old-*"))) == RANKS
+        return len(list(self.saved.glob(".*.safeshuffle-old-*"))) == RANKS
 
     def test_loading_ends_promptly(self):
         """While threads read into slabs, and while the main one packs from the page cache, too."""
@@ -136,7 +124,7 @@ class Interrupted(SavingCase):
 
 
 class Killed(SavingCase):
-    """By a signal that nobody can catch, which leaves everything that has a name where it is."""
+    """By a signal that nobody can catch, which leaves everything where it is."""
 
     def kill_all(self, until, faults):
         started = job.Job(RANKS, *self.load_command(), "--save-sharded", self.saved, faults=faults)
@@ -155,27 +143,23 @@ class Killed(SavingCase):
         self.assertEqual(sorted(os.listdir(self.saved)), [saved_name(rank) for rank in range(ranks)])
 
     def test_while_writing(self):
-        self.need_unnamed_files()
         self.kill_all(lambda: self.is_being_written(RANKS), [self.slow])
-        self.assert_no_file_left()
-        self.save_again(ranks=2)
-
-    def test_while_writing_named_files(self):
-        self.kill_all(lambda: self.is_being_written(RANKS), [ONLY_NAMED, self.slow])
+        self.assert_nothing_saved(killed=True)
         self.assertEqual(len(hidden(self.saved)), RANKS)
         self.save_again(ranks=2)
 
     def test_while_publishing(self):
         self.save_again(RANKS)
         slow = LONG | {"call": "open", "path": self.saved, "flags": os.O_DIRECTORY}
-        self.kill_all(lambda: len(list(self.saved.glob(".*.old-*"))) == RANKS, [slow])
+        self.kill_all(lambda: len(list(self.saved.glob(".*.safeshuffle-old-*"))) == RANKS, [slow])
         self.assertNotEqual(hidden(self.saved), [])
         self.save_again(RANKS)
 
     def test_an_only_copy_is_put_back(self):
         """Without hard links the earlier file has, for a moment, no name but the hidden one."""
         self.save_again(RANKS)
-        earlier = (self.saved / saved_name(1)).rename(self.saved / f".{saved_name(1)}.old-{16 * '0'}")
+        earlier = (self.saved / saved_name(1)).rename(
+            self.saved / f".{saved_name(1)}.safeshuffle-old-{8 * '0'}")
         data = earlier.read_bytes()
         full = {"call": "statvfs", "action": "full", "value": 0}
         result = self.load("--save-sharded", self.saved, faults=[full])

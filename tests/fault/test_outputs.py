@@ -81,7 +81,7 @@ class Refused(FaultCase):
             self.assert_refused([option, self.model], 3, str(self.model), "Is a directory")
 
     def test_report_in_a_directory_that_is_read_only(self):
-        fault = {"call": "open_unnamed", "path": self.work, "action": "errno",
+        fault = {"call": "open", "path": self.report.name, "flags": os.O_CREAT, "action": "errno",
                  "value": errno.EROFS}  # fmt: skip
         self.assert_refused(["--report", self.report], 3, str(self.report),
                             "cannot create: Read-only file system", faults=[fault])  # fmt: skip
@@ -91,16 +91,15 @@ class Refused(FaultCase):
         self.assert_refused(["--save-sharded", inside], 3, str(inside), "cannot create")
 
     def test_directory_that_is_read_only(self):
-        lock = {"call": "open", "path": LOCK, "flags": os.O_CREAT}
-        file = {"call": "open_unnamed", "path": self.saved, "rank": 0}
-        for name, call in ((LOCK, lock), ("model-rank-0", file)):
+        for name in (LOCK, "model-rank-0"):
+            fault = {"call": "open", "path": name, "flags": os.O_CREAT, "action": "errno",
+                     "value": errno.EROFS}  # fmt: skip
             self.assert_refused(["--save-sharded", self.saved], 3, name,
-                                "cannot create: Read-only file system",
-                                faults=[call | {"action": "errno", "value": errno.EROFS}])  # fmt: skip
+                                "cannot create: Read-only file system", faults=[fault])  # fmt: skip
 
     def test_directory_that_one_rank_cannot_write_to(self):
-        fault = {"rank": 2, "call": "open_unnamed", "path": self.saved, "action": "errno",
-                 "value": errno.EACCES}  # fmt: skip
+        fault = {"rank": 2, "call": "open", "path": "model-rank-2", "flags": os.O_CREAT,
+                 "action": "errno", "value": errno.EACCES}  # fmt: skip
         result = self.load("--save-sharded", self.saved, faults=[NO_READING, fault])
         self.assert_fails(result, 3, f"rank 2: {self.saved / saved_name(2)}", "Permission denied")
         self.assertFalse(self.saved.exists())

@@ -147,15 +147,16 @@ TEST_CASE("without a commit nothing remains and nothing changes", "[format][writ
   CHECK(testing::read_file(path) == "older");
 }
 
-TEST_CASE("an unfinished file is not committed", "[format][writer]") {
+TEST_CASE("an unfinished file is not flushed", "[format][writer]") {
   const TemporaryDirectory directory;
   const std::string path = directory / "x";
   FileWriter writer(path, layout_header(two));
   writer.write(0, 0, bytes_of("1234"));
-  const ErrorRecord record = failure<IoError>([&] { writer.commit(); });
+  const ErrorRecord record = failure<IoError>([&] { writer.flush(); });
   CHECK(record.file == path);
   CHECK_FALSE(std::filesystem::exists(path));
   writer.extend();
+  writer.flush();
   writer.commit();
   CHECK(testing::read_file(path) == writer.layout().bytes + "1234" + std::string(2, '\0'));
 }

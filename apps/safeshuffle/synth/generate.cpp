@@ -13,8 +13,7 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/atomic_file.hpp"
-#include "core/new_directory.hpp"
+#include "core/new_files.hpp"
 #include "core/process.hpp"
 #include "core/thread_pool.hpp"
 #include "output/file_writer.hpp"
@@ -95,28 +94,26 @@ class Files {
     for (const LayoutFile& file : layout.files) {
       writers_.emplace_back(directory / file.name, header_of(layout, file));
     }
-    config_.write(0, std::as_bytes(std::span(layout.config)));
+    config_.content().write(0, std::as_bytes(std::span(layout.config)));
     const std::string index = index_of(layout);
-    index_.write(0, std::as_bytes(std::span(index)));
+    index_.content().write(0, std::as_bytes(std::span(index)));
   }
 
   std::deque<output::FileWriter>& writers() { return writers_; }
 
   void commit() {
     for (output::FileWriter& writer : writers_) writer.flush();
-    for (core::AtomicFile* text : {&config_, &index_}) text->sync();
     for (output::FileWriter& writer : writers_) writer.publish();
-    for (core::AtomicFile* text : {&config_, &index_}) text->publish();
+    for (core::NewFile* text : {&config_, &index_}) text->publish();
     for (output::FileWriter& writer : writers_) writer.commit();
-    for (core::AtomicFile* text : {&config_, &index_}) text->commit();
-    directory_.keep();
+    for (core::NewFile* text : {&config_, &index_}) text->commit();
   }
 
  private:
   core::NewDirectory directory_;
   std::deque<output::FileWriter> writers_;
-  core::AtomicFile config_;
-  core::AtomicFile index_;
+  core::NewFile config_;
+  core::NewFile index_;
 };
 
 // Writes the contents of all files, several at a time. The first failure stops all of them.

@@ -1,6 +1,4 @@
-// core: the right to write into a directory.
-#include "core/directory_lock.hpp"
-
+// core: new directories, and the right to write into one.
 #include <cerrno>
 #include <filesystem>
 #include <optional>
@@ -11,7 +9,7 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/new_directory.hpp"
+#include "core/new_files.hpp"
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "support/catch.hpp"
@@ -20,7 +18,7 @@
 #include "support/temporary_directory.hpp"
 
 using namespace safeshuffle;
-using core::DirectoryLock;
+using core::NewDirectory;
 using testing::failure;
 using testing::TemporaryDirectory;
 
@@ -28,38 +26,37 @@ namespace fs = std::filesystem;
 
 TEST_CASE("a directory is locked by one group, which others are told of", "[core][lock]") {
   const TemporaryDirectory directory;
-  std::optional<DirectoryLock> first(std::in_place, directory.path(), "first", 3);
-  CHECK(first->holder() == 3);
+  std::optional<NewDirectory> first(directory.path());
+  CHECK(first->lock("first", 3) == 3);
   const ErrorRecord record =
-      failure<ConfigError>([&] { DirectoryLock(directory.path(), "second", 0); });
+      failure<ConfigError>([&] { NewDirectory(directory.path()).lock("second", 0); });
   CHECK(record.file == directory.path());
   CHECK(record.cause.find("process " + std::to_string(::getpid()) + " on " + core::host_name() +
                           ", since 2") != std::string::npos);
   first.reset();
   CHECK(directory.names().empty());
-  CHECK(DirectoryLock(directory.path(), "second", 0).holder() == 0);
+  CHECK(NewDirectory(directory.path()).lock("second", 0) == 0);
   CHECK(directory.names().empty());
 }
 
 TEST_CASE("ranks of one group share a lock", "[core][lock]") {
   const TemporaryDirectory directory;
-  const DirectoryLock first(directory.path(), "group", 2);
-  {
-    const DirectoryLock second(directory.path(), "group", 5);
-    CHECK(second.holder() == 2);
-  }
+  NewDirectory first(directory.path());
+  CHECK(first.lock("group", 2) == 2);
+  CHECK(NewDirectory(directory.path()).lock("group", 5) == 2);
   CHECK(directory.names() == std::vector<std::string>{".safeshuffle.lock"});
-  CHECK_THROWS_AS(DirectoryLock(directory.path(), "other", 0), ConfigError);
+  CHECK_THROWS_AS(NewDirectory(directory.path()).lock("other", 0), ConfigError);
 }
 
 TEST_CASE("a lock ends with its process, and what is left of it is taken over", "[core][lock]") {
   const TemporaryDirectory directory;
   REQUIRE(testing::in_ending_process([&] {
-    const DirectoryLock lock(directory.path(), "killed", 0);
+    NewDirectory killed(directory.path());
+    killed.lock("killed", 0);
     ::_exit(0);
   }));
   REQUIRE(directory.names() == std::vector<std::string>{".safeshuffle.lock"});
-  CHECK(DirectoryLock(directory.path(), "next", 1).holder() == 1);
+  CHECK(NewDirectory(directory.path()).lock("next", 1) == 1);
   CHECK(directory.names().empty());
 }
 
@@ -69,7 +66,8 @@ TEST_CASE("a lock that is removed and made again is held by one at a time", "[co
     const std::string alone = directory / "alone";
     for (int turn = 0; turn < 100; ++turn) {
       try {
-        const DirectoryLock lock(directory.path(), "group" + std::to_string(child), 0);
+        NewDirectory mine(directory.path());
+        mine.lock("group" + std::to_string(child), 0);
         static_cast<void>(core::PosixFile::create(alone, alone));  // fails if there is one
         fs::remove(alone);
       } catch (const ConfigError&) {  // the others took all the time there was
@@ -97,9 +95,9 @@ TEST_CASE("a lock that is removed and made again is held by one at a time", "[co
 
 TEST_CASE("a directory that cannot be locked", "[core][lock]") {
   const TemporaryDirectory directory;
-  CHECK(failure<IoError>([&] { DirectoryLock(directory / "missing", "group", 0); }).code == ENOENT);
+  NewDirectory created(directory.path());
   fs::create_symlink("elsewhere", directory / ".safeshuffle.lock");
-  CHECK(failure<IoError>([&] { DirectoryLock(directory.path(), "group", 0); }).code == ELOOP);
+  CHECK(failure<IoError>([&] { created.lock("group", 0); }).code == ELOOP);
 }
 
 TEST_CASE("a new directory that is not kept is removed if it is empty", "[core][directory]") {
@@ -107,37 +105,31 @@ TEST_CASE("a new directory that is not kept is removed if it is empty", "[core][
   fs::create_directory(directory / "old");
   SECTION("with its new parents") {
     const bool slash = GENERATE(false, true);
-    core::NewDirectory(directory / "old/a/b" + (slash ? "/" : ""));
+    NewDirectory(directory / "old/a/b" + (slash ? "/" : ""));
     CHECK(fs::is_empty(directory / "old"));
   }
   SECTION("not what was there before") {
-    core::NewDirectory(directory / "old");
+    NewDirectory(directory / "old");
     CHECK(fs::exists(directory / "old"));
   }
   SECTION("not with something in it") {
     {
-      const core::NewDirectory created(directory / "old/a/b");
+      const NewDirectory created(directory / "old/a/b");
       directory.write("old/a/x", "");
     }
     CHECK_FALSE(fs::exists(directory / "old/a/b"));
     CHECK(fs::exists(directory / "old/a/x"));
   }
-  SECTION("not if it is kept") {
-    core::NewDirectory(directory / "old/a/b").keep();
-    CHECK(fs::exists(directory / "old/a/b"));
-  }
-  SECTION("with what another process has created") {
-    const core::NewDirectory mine(directory / "old/a");
-    {
-      core::NewDirectory later(directory / "old/a");
-      CHECK(later.created().empty());
-      later.share(mine.created());
-    }
-    CHECK_FALSE(fs::exists(directory / "old/a"));
+  SECTION("with what another process has created for the same purpose") {
+    const auto missing = core::missing_directories(directory / "old/a/b");
+    CHECK(missing == std::vector<fs::path>{directory / "old/a/b", directory / "old/a"});
+    const NewDirectory first(directory / "old/a/b", missing);
+    { const NewDirectory last(directory / "old/a/b", missing); }
+    CHECK(fs::is_empty(directory / "old"));
   }
   SECTION("not a link to nowhere") {
     fs::create_symlink("nowhere/else", directory / "link");
-    CHECK_THROWS_AS(core::NewDirectory(directory / "link/a"), IoError);
+    CHECK_THROWS_AS(NewDirectory(directory / "link/a"), IoError);
     CHECK(fs::is_symlink(directory / "link"));
   }
 }
