@@ -40,7 +40,7 @@ constexpr std::uint64_t save_chunk = std::uint64_t{16} << 20;
 
 // Widest elements first, then by name, as the reference library writes them, so that all data is
 // aligned to its element size.
-std::vector<const TensorView*> in_file_order(const TensorSet& model) {
+std::vector<const TensorView*> widest_first(const TensorSet& model) {
   std::vector<const TensorView*> views;
   for (const TensorView& view : model) views.push_back(&view);
   std::stable_sort(views.begin(), views.end(), [](const TensorView* a, const TensorView* b) {
@@ -102,7 +102,7 @@ void write_tensor(output::FileWriter& writer, std::size_t index, const TensorSet
 
 std::unique_ptr<output::FileWriter> write_file(const TensorSet& model, const fs::path& path,
                                                const comm::Heartbeat& beat) {
-  const auto views = in_file_order(model);
+  const auto views = widest_first(model);
   format::HeaderLayout header;
   comm::beat_during(beat, [&] { header = layout(views, model); });
   auto writer = std::make_unique<output::FileWriter>(path, std::move(header));

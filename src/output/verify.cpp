@@ -311,7 +311,7 @@ std::uint64_t held_bytes(const TensorSet& model) {
   return bytes;
 }
 
-std::vector<const TensorView*> in_file_order(const TensorSet& model) {
+std::vector<const TensorView*> in_order_of_files(const TensorSet& model) {
   std::vector<const TensorView*> views;
   for (const TensorView& view : model) views.push_back(&view);
   const Plan& plan = model.plan();
@@ -326,7 +326,7 @@ void verify_rank(const source::Source& source, const TensorSet& model, const Opt
   const Catalog& catalog = model.plan().catalog();
   Progress progress{.total_bytes = held_bytes(model)};
   SourceFiles files(source, catalog, beat);
-  for (const TensorView* view : in_file_order(model)) {
+  for (const TensorView* view : in_order_of_files(model)) {
     TargetVerifier(model, *view, files, beat).run();
     progress.bytes += view->bytes;
     if (options.on_progress) options.on_progress(progress);

@@ -64,7 +64,7 @@ constexpr std::array<std::string_view, 16> unsupported{
     "q_scale",       "q_groups",      "lookup_table",  "biases"};
 
 constexpr std::uint64_t block_of_deepseek = 128;
-constexpr std::uint64_t word = 32;  // bits of what values are packed into
+constexpr std::uint64_t word_bits = 32;  // of what values are packed into
 
 template <typename List, typename... Member>
 bool contains(const List& list, std::string_view value, Member... member) {
@@ -89,13 +89,13 @@ const Stored* kind_of(const TensorInfo& tensor) {
   return kind != nullptr ? kind : find(transposed);
 }
 
-[[noreturn]] void fail(const TensorInfo& tensor, std::string cause) {
+[[noreturn]] void fail_layer(const TensorInfo& tensor, std::string cause) {
   throw PlanError(ErrorRecord{.tensor = tensor.name, .cause = std::move(cause)});
 }
 
 /// 32 / bits of them in a word, or 32 in as many words as they have bits; or a group of inputs.
 bool is_packed(const StoredAxis& axis) {
-  return (axis.stored == 1 && std::has_single_bit(axis.values)) || axis.values == word;
+  return (axis.stored == 1 && std::has_single_bit(axis.values)) || axis.values == word_bits;
 }
 
 /// 0 if it is none.
@@ -200,16 +200,16 @@ StoredForm QuantisedLayers::form_of(const TensorInfo& tensor) const {
   const Stored& kind = *kind_of(tensor);
   const Layer& layer = layers_.find(layer_of(tensor))->second;
   if (contains(transposed, kind.leaf, &Stored::leaf) && !layer.has_words) {
-    fail(tensor,
-         "its layer has no \"qweight\" of GPTQ or AWQ: it is quantised by a method that is "
-         "not supported");
+    fail_layer(tensor,
+               "its layer has no \"qweight\" of GPTQ or AWQ: it is quantised by a method that is "
+               "not supported");
   }
   StoredForm form{{layer.extents[out], layer.extents[in]}, {}};
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     const auto of_layer = i < kind.axes.size() ? kind.axes[i] : std::nullopt;
     if (!of_layer && kind.axes[0] && tensor.shape[i] != 1) {
-      fail(tensor, "it has more dimensions than \"" + std::string(kind.leaf) +
-                       "\" of any known quantisation method");
+      fail_layer(tensor, "it has more dimensions than \"" + std::string(kind.leaf) +
+                             "\" of any known quantisation method");
     }
     form.axes.push_back(of_layer ? axis_of(tensor, i, *of_layer, layer) : StoredAxis{});
   }
@@ -229,35 +229,36 @@ StoredAxis QuantisedLayers::axis_of(const TensorInfo& tensor, std::size_t axis,
   if (block == 0 && kind.leaf == "weight_scale_inv" && fits_deepseek) block = block_of_deepseek;
   if (block != 0) {
     if (core::ceil_div(whole, block) == extent) return {of_layer, block};
-    fail(tensor, "axis " + std::to_string(axis) + " has " + std::to_string(extent) +
-                     " elements, but blocks of " + std::to_string(block) + " of the layer's " +
-                     std::to_string(whole) + " (\"weight_block_size\" in config.json) would be " +
-                     std::to_string(core::ceil_div(whole, block)));
+    fail_layer(tensor, "axis " + std::to_string(axis) + " has " + std::to_string(extent) +
+                           " elements, but blocks of " + std::to_string(block) +
+                           " of the layer's " + std::to_string(whole) +
+                           " (\"weight_block_size\" in config.json) would be " +
+                           std::to_string(core::ceil_div(whole, block)));
   }
   if (extent <= 1) return {};
   const std::uint64_t common = std::gcd(whole, extent);
   const StoredAxis result{of_layer, whole / common, extent / common};
   if (!is_packed(result)) {
-    fail(tensor, "axis " + std::to_string(axis) + " has " + std::to_string(extent) +
-                     " elements, which do not fit the " + std::to_string(whole) +
-                     " of the layer's other tensors");
+    fail_layer(tensor, "axis " + std::to_string(axis) + " has " + std::to_string(extent) +
+                           " elements, which do not fit the " + std::to_string(whole) +
+                           " of the layer's other tensors");
   }
   if (kind.leaf == "qzeros" && of_layer == out && quantisation_.bits != 0 &&
-      result.values * quantisation_.bits != word * result.stored) {
-    fail(tensor,
-         "it has " + std::to_string(extent) + " words for " + std::to_string(whole) +
-             " outputs, but config.json says \"bits\": " + std::to_string(quantisation_.bits));
+      result.values * quantisation_.bits != word_bits * result.stored) {
+    fail_layer(tensor, "it has " + std::to_string(extent) + " words for " + std::to_string(whole) +
+                           " outputs, but config.json says \"bits\": " +
+                           std::to_string(quantisation_.bits));
   }
   return result;
 }
 
 void QuantisedLayers::check_order(const TensorInfo& tensor) const {
   if (quantisation_.is_given && !quantisation_.order_varies) return;
-  fail(tensor, quantisation_.is_given
-                   ? "whether it is cut depends on \"desc_act\", which \"dynamic\" in the "
-                     "\"quantization_config\" of config.json gives for some layers only"
-                   : "whether it is cut depends on \"desc_act\", and config.json has no "
-                     "\"quantization_config\"; put there what quantize_config.json has");
+  fail_layer(tensor, quantisation_.is_given
+                         ? "whether it is cut depends on \"desc_act\", which \"dynamic\" in the "
+                           "\"quantization_config\" of config.json gives for some layers only"
+                         : "whether it is cut depends on \"desc_act\", and config.json has no "
+                           "\"quantization_config\"; put there what quantize_config.json has");
 }
 
 void QuantisedLayers::check_method(const TensorInfo& tensor) const {
@@ -266,19 +267,21 @@ void QuantisedLayers::check_method(const TensorInfo& tensor) const {
   const bool knows = contains(quantisation_methods(), method);
   if (method.empty()) return;
   if (!knows) {
-    fail(tensor,
-         "it belongs to a quantised layer, and the quantisation method of config.json, '" + method +
-             "', is not supported: pass \"replicate\" as tp_plan (--tp-plan), or a rule file "
-             "with a key that ends in the tensor's own name for each kind of tensor");
+    fail_layer(tensor,
+               "it belongs to a quantised layer, and the quantisation method of config.json, '" +
+                   method +
+                   "', is not supported: pass \"replicate\" as tp_plan (--tp-plan), or a rule file "
+                   "with a key that ends in the tensor's own name for each kind of tensor");
   }
   if (contains(is_transposed ? std::span<const std::string_view>(methods_transposed)
                              : std::span<const std::string_view>(methods_upright),
                method)) {
     return;
   }
-  fail(tensor, "the quantisation method of config.json, '" + method +
-                   "', stores no tensors of that name; the files are of another checkpoint, or "
-                   "config.json is");
+  fail_layer(tensor,
+             "the quantisation method of config.json, '" + method +
+                 "', stores no tensors of that name; the files are of another checkpoint, or "
+                 "config.json is");
 }
 
 }  // namespace safeshuffle::placement

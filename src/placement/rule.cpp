@@ -19,7 +19,7 @@ std::string shape_text(const Shape& shape) {
   return "[" + text + "]";
 }
 
-[[noreturn]] void fail(const TensorInfo& tensor, const std::string& cause) {
+[[noreturn]] void fail_cut(const TensorInfo& tensor, const std::string& cause) {
   throw PlanError(ErrorRecord{.tensor = tensor.name,
                               .cause = "shape " + shape_text(tensor.shape) + ": " + cause});
 }
@@ -55,10 +55,11 @@ std::uint64_t unit_of(const TensorInfo& tensor, const Split& split, std::uint64_
   const std::uint64_t extent = tensor.shape[split.axis];
   const std::uint64_t units = split.sharing.units;
   if (units != 0 && extent % units == 0 && (extent / units) % total == 0) return extent / units;
-  fail(tensor, "axis " + std::to_string(split.axis) + " (" + std::to_string(extent) +
-                   " elements) is not " + std::to_string(units) + " × " + std::to_string(total) +
-                   " equal units, as the fused parts require; check the rule's \"parts\" and the "
-                   "counts in config.json");
+  fail_cut(tensor,
+           "axis " + std::to_string(split.axis) + " (" + std::to_string(extent) +
+               " elements) is not " + std::to_string(units) + " × " + std::to_string(total) +
+               " equal units, as the fused parts require; check the rule's \"parts\" and the "
+               "counts in config.json");
 }
 
 /// The same split with as few parts as possible: only ranks that share a unit split its parts, and
@@ -122,10 +123,10 @@ Split checked_split(const TensorInfo& tensor, std::uint32_t world,
     try_split(split, tensor, world);
   } catch (const PlanError& error) {
     const ErrorRecord& record = error.record();
-    if (record.code != other_worlds_may_work) fail(tensor, record.cause);
-    fail(tensor, record.cause + worlds_that_work([&](std::uint32_t other) {
-                   try_split(make(other), tensor, other);
-                 }));
+    if (record.code != other_worlds_may_work) fail_cut(tensor, record.cause);
+    fail_cut(tensor, record.cause + worlds_that_work([&](std::uint32_t other) {
+                       try_split(make(other), tensor, other);
+                     }));
   }
   return split;
 }
@@ -149,15 +150,16 @@ Placement apply_cut(const CutRule& cut, const TensorInfo& tensor, std::uint32_t 
             })};
   }
   if (cut.strict && !tensor.shape.empty() && world > 1) {
-    fail(tensor, "the tensor has no dimension " + std::to_string(dim.value_or(0)) + " to split");
+    fail_cut(tensor,
+             "the tensor has no dimension " + std::to_string(dim.value_or(0)) + " to split");
   }
   return {};
 }
 
 Placement apply_keep(const Keep& keep, const TensorInfo& tensor, std::uint32_t world) {
   if (keep.kind == Placement::Kind::single && keep.rank >= world) {
-    fail(tensor, "its rule places it on rank " + std::to_string(keep.rank) +
-                     ", but the last rank is " + std::to_string(world - 1));
+    fail_cut(tensor, "its rule places it on rank " + std::to_string(keep.rank) +
+                         ", but the last rank is " + std::to_string(world - 1));
   }
   return {.kind = keep.kind, .split = {}, .rank = keep.rank};
 }
@@ -172,11 +174,11 @@ Placement refuse(const Refusal& refusal, const TensorInfo& tensor, std::uint32_t
 void check_deal(const DealRule& deal, std::uint64_t experts, const TensorInfo& tensor,
                 std::uint32_t world) {
   if (experts % world == 0 || deal.uneven) return;
-  fail(tensor, core::plural(experts, "expert") +
-                   (experts < world ? " cannot be dealt to " : " do not divide among ") +
-                   core::plural(world, "rank") + worlds_that_work([&](std::uint32_t other) {
-                     if (experts % other != 0) throw PlanError("");
-                   }));
+  fail_cut(tensor, core::plural(experts, "expert") +
+                       (experts < world ? " cannot be dealt to " : " do not divide among ") +
+                       core::plural(world, "rank") + worlds_that_work([&](std::uint32_t other) {
+                         if (experts % other != 0) throw PlanError("");
+                       }));
 }
 
 /// One expert's tensor, named by its number.
@@ -191,8 +193,8 @@ Placement place_expert(const DealRule& deal, std::uint64_t expert, const TensorI
                              "\"count\" in the section \"experts\" of the rule file"});
   }
   if (expert >= *deal.experts) {
-    fail(tensor, "it belongs to expert " + std::to_string(expert) + ", counted from 0, of " +
-                     core::plural(*deal.experts, "expert"));
+    fail_cut(tensor, "it belongs to expert " + std::to_string(expert) + ", counted from 0, of " +
+                         core::plural(*deal.experts, "expert"));
   }
   check_deal(deal, *deal.experts, tensor, world);
   const std::uint64_t each = core::ceil_div(*deal.experts, world);
@@ -207,8 +209,8 @@ Placement place_stack(const DealRule& deal, const TensorInfo& tensor, std::uint3
   const std::uint64_t experts = deal.experts.value_or(extent);
   if (world > 1 && extent != 0) {
     if (extent % experts != 0) {
-      fail(tensor, "axis 0 (" + core::plural(extent, "element") + ") does not consist of " +
-                       core::plural(experts, "equal expert"));
+      fail_cut(tensor, "axis 0 (" + core::plural(extent, "element") + ") does not consist of " +
+                           core::plural(experts, "equal expert"));
     }
     check_deal(deal, experts, tensor, world);
   }
@@ -249,9 +251,9 @@ Placement apply(const CutRule& cut, const TensorInfo& tensor, const StoredForm& 
                 std::uint32_t world) {
   if (world == 1) return apply_cut(cut, tensor, world);
   if (cut.strict) {
-    fail(tensor,
-         "the rule names a dimension, and this tensor of a quantised layer may have others; "
-         "use a style, or a key that ends in the tensor's own name");
+    fail_cut(tensor,
+             "the rule names a dimension, and this tensor of a quantised layer may have others; "
+             "use a style, or a key that ends in the tensor's own name");
   }
   const auto of_layer = resolve_axis(cut.weight, form.layer.size());
   const auto axis = std::ranges::find(form.axes, of_layer, &StoredAxis::of_layer);

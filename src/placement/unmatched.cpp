@@ -13,7 +13,7 @@ namespace safeshuffle::placement {
 namespace {
 
 constexpr std::size_t most_named = 5;
-constexpr std::size_t longest_name = 100;
+constexpr std::size_t longest_shown = 100;
 
 /// Whether a key of the section `experts` need not match: if another does, since rules may be for
 /// several families, each of which has one.
@@ -57,7 +57,7 @@ bool fits(const RuleSet& rules, const std::vector<bool>& covering) {
 }
 
 std::string in_quotes(const std::string& name) {
-  return '"' + core::shortened(name, longest_name) + '"';
+  return '"' + core::shortened(name, longest_shown) + '"';
 }
 
 /// "a" of one key; any of 7 keys: "a", "b", ...

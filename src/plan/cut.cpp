@@ -167,7 +167,7 @@ void RankColumns::sum_up() {
 namespace {
 
 // Of the stored bytes before `offset`, those that the rank keeps.
-std::uint64_t kept_before(const Cut& cut, const RankColumns& columns, std::uint64_t offset) {
+std::uint64_t bytes_kept_before(const Cut& cut, const RankColumns& columns, std::uint64_t offset) {
   if (offset == 0) return 0;
   const std::uint64_t column = offset % cut.row_bytes;
   std::uint64_t kept = offset / cut.row_bytes * columns.row_bytes();
@@ -183,8 +183,8 @@ std::uint64_t kept_before(const Cut& cut, const RankColumns& columns, std::uint6
 
 Share share_of(const Cut& cut, const RankColumns& columns, std::uint64_t begin, std::uint64_t end) {
   if (begin == end || columns.row_bytes() == 0) return {};
-  const std::uint64_t prefix = kept_before(cut, columns, begin);
-  return {prefix, kept_before(cut, columns, end) - prefix};
+  const std::uint64_t prefix = bytes_kept_before(cut, columns, begin);
+  return {prefix, bytes_kept_before(cut, columns, end) - prefix};
 }
 
 std::uint64_t cached_overhead(const Cut& cut, const RankColumns& columns, std::uint64_t bytes) {

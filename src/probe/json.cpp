@@ -17,7 +17,7 @@ namespace {
 
 using placement::JsonObject;
 
-constexpr std::uint64_t schema_version = 1;
+constexpr std::uint64_t probe_schema_version = 1;
 
 const char* text_of(Measurement::Of of) {
   switch (of) {
@@ -138,9 +138,10 @@ Costs parse_costs(const JsonObject& json) {
 ProbeText parse_probe(const placement::Document& document) {
   const nlohmann::json value = placement::parse_strict(document);
   const JsonObject json(value, "", document);
-  if (const std::uint32_t version = count(json, "schema_version"); version != schema_version) {
+  if (const std::uint32_t version = count(json, "schema_version");
+      version != probe_schema_version) {
     json.fail("schema_version", "is " + std::to_string(version) + ", but this safeshuffle reads " +
-                                    std::to_string(schema_version) + "; probe again");
+                                    std::to_string(probe_schema_version) + "; probe again");
   }
   return {parse_place(json), json.text("date"), parse_number_of(value, "cores"),
           parse_costs(object(json, "costs"))};
@@ -154,7 +155,7 @@ Costs costs_from_probe(std::string_view json, const std::string& name) {
 
 std::string to_json(const Probe& probe) {
   using namespace probing;
-  nlohmann::ordered_json json{{"schema_version", schema_version},
+  nlohmann::ordered_json json{{"schema_version", probe_schema_version},
                               {"version", probe.version},
                               {"date", probe.date},
                               {"quick", probe.quick},

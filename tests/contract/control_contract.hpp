@@ -8,16 +8,13 @@
 
 #include "comm/control/agreement.hpp"
 #include "comm/control/control.hpp"
+#include "support/catalogs.hpp"
 #include "support/catch.hpp"
 
 namespace safeshuffle::testing {
 
 inline core::Deadline control_patience() {
   return core::Deadline(std::chrono::seconds(30));
-}
-
-inline std::string numbered(std::string text, std::uint32_t number) {
-  return text.append(std::to_string(number));
 }
 
 inline void gathers_texts_of_any_length(comm::Control& control, std::size_t longest = 20'000) {

@@ -11,14 +11,11 @@
 #include "device/cuda/call.hpp"
 #include "device/cuda/cuda_packer.hpp"
 #include "device/cuda/cuda_queue.hpp"
+#include "gpu/open_gpu.hpp"
 
 using namespace safeshuffle;
 
 namespace {
-
-std::shared_ptr<device::Device> open_gpu() {
-  return device::open_device(Device::cuda());
-}
 
 /// A copy of `bytes` within the device, as pack items see it.
 PackItem whole(std::uint64_t bytes) {

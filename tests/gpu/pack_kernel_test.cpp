@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "contract/device_contract.hpp"
+#include "gpu/open_gpu.hpp"
 #include "support/catch.hpp"
 #include "support/pack_cases.hpp"
 
@@ -17,10 +18,6 @@ namespace {
 
 constexpr std::uint64_t mi = std::uint64_t{1} << 20;
 constexpr std::uint64_t gi = std::uint64_t{1} << 30;
-
-std::shared_ptr<device::Device> open_gpu() {
-  return device::open_device(Device::cuda());
-}
 
 /// Null for no bytes.
 std::shared_ptr<std::byte> upload(device::Device& device, const Bytes& data) {

@@ -24,12 +24,6 @@ std::int32_t last_rank() {
   return static_cast<std::int32_t>(world_size()) - 1;
 }
 
-Options replicated() {
-  Options options;
-  options.tp_plan = "replicate";
-  return options;
-}
-
 /// Changes one byte in the middle of a file's data, keeping its size.
 void spoil(const Catalog& catalog, const TensorInfo& tensor, std::uint64_t offset) {
   std::fstream file(catalog.files()[tensor.file].path,

@@ -20,12 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Options replicated() {
-  Options options;
-  options.tp_plan = "replicate";
-  return options;
-}
-
 /// Whether all ranks see it, at one time.
 bool exists_on_all(const std::string& path) {
   MPI_Barrier(MPI_COMM_WORLD);

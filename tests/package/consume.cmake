@@ -1,7 +1,7 @@
-# cmake -D SOURCE_DIR= -D WORK_DIR= -D CXX_COMPILER= -D GENERATOR= -D BUILD_TYPE= -D WERROR= [-D BUILD_DIR=]
-#       [-D COMMAND_INSTALLED=ON] -P consume.cmake
-# Installs BUILD_DIR, or else a shared build of SOURCE_DIR made here, and uses the result. BUILD_TYPE and WERROR are
-# those of the build that is tested, so that a compiler cache has the objects.
+# cmake -D SOURCE_DIR= -D WORK_DIR= -D CXX_COMPILER= -D GENERATOR= -D BUILD_TYPE= -D WERROR= -D UNITY=
+#       [-D BUILD_DIR=] [-D COMMAND_INSTALLED=ON] -P consume.cmake
+# Installs BUILD_DIR, or else a shared build of SOURCE_DIR made here, and uses the result. BUILD_TYPE, WERROR
+# and UNITY are those of the build that is tested.
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
@@ -13,7 +13,7 @@ set(common -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX_COMPILER})
 if(NOT BUILD_DIR)
   set(BUILD_DIR ${WORK_DIR}/build)
   run(${CMAKE_COMMAND} ${common} -S ${SOURCE_DIR} -B ${BUILD_DIR} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
-      -DSAFESHUFFLE_WERROR=${WERROR} -DBUILD_SHARED_LIBS=ON -DSAFESHUFFLE_APPS=OFF -DSAFESHUFFLE_TESTS=OFF)
+      -DSAFESHUFFLE_WERROR=${WERROR} -DCMAKE_UNITY_BUILD=${UNITY} -DBUILD_SHARED_LIBS=ON -DSAFESHUFFLE_APPS=OFF -DSAFESHUFFLE_TESTS=OFF)
   run(${CMAKE_COMMAND} --build ${BUILD_DIR})
 endif()
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "simulated/device_memory.hpp"
 #include "simulated/processes.hpp"
 #include "simulated/sample_kernel.hpp"
 #include "support/catch.hpp"
@@ -27,8 +28,6 @@ namespace {
 
 using namespace safeshuffle::testing;
 using Statuses = std::vector<int>;
-
-constexpr int broke_a_rule = simulated_gpu::violation_status;
 
 /// Memory that the ranks of a test share.
 struct Shared {
@@ -111,12 +110,6 @@ struct Rank {
   ncclComm_t communicator = nullptr;
   cudaStream_t stream = nullptr;
 };
-
-std::byte* device_memory(std::size_t bytes) {
-  void* memory = nullptr;
-  EXPECT(cudaMalloc(&memory, bytes) == cudaSuccess);
-  return static_cast<std::byte*>(memory);
-}
 
 std::byte* filled(std::size_t bytes, int value) {
   std::byte* const memory = device_memory(bytes);

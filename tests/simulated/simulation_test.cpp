@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "simulated/device_memory.hpp"
 #include "simulated/processes.hpp"
 #include "simulated/sample_kernel.hpp"
 #include "support/catch.hpp"
@@ -24,12 +25,6 @@ namespace {
 
 using namespace safeshuffle::testing;
 using Bytes = std::vector<std::byte>;
-
-std::byte* device_memory(std::size_t bytes) {
-  void* memory = nullptr;
-  EXPECT(cudaMalloc(&memory, bytes) == cudaSuccess);
-  return static_cast<std::byte*>(memory);
-}
 
 std::byte* pinned_memory(std::size_t bytes) {
   void* memory = nullptr;
@@ -97,8 +92,6 @@ Function driver_function(const char* name) {
   EXPECT(status == cudaDriverEntryPointSuccess);
   return reinterpret_cast<Function>(function);
 }
-
-constexpr int broke_a_rule = simulated_gpu::violation_status;
 
 TEST_CASE("Simulated copies move bytes to the GPU and back", "[simulated]") {
   CHECK(status_of([] {

@@ -17,6 +17,13 @@ inline PlanOptions exchanging() {
   return options;
 }
 
+/// Every rank gets every tensor whole.
+inline Options replicated() {
+  Options options;
+  options.tp_plan = "replicate";
+  return options;
+}
+
 inline PlanOptions with_window(std::uint64_t window) {
   PlanOptions options = exchanging();
   options.window = window;

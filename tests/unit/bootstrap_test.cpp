@@ -15,37 +15,37 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-constexpr const char* names[] = {"RANK",
-                                 "WORLD_SIZE",
-                                 "LOCAL_RANK",
-                                 "OMPI_COMM_WORLD_RANK",
-                                 "OMPI_COMM_WORLD_SIZE",
-                                 "OMPI_COMM_WORLD_LOCAL_RANK",
-                                 "OMPI_MCA_orte_bound_at_launch",
-                                 "OMPI_MCA_hwloc_base_binding_policy",
-                                 "OMPI_MCA_hwloc_base_cpu_list",
-                                 "OMPI_MCA_orte_rankfile",
-                                 "OMPI_MCA_rmaps_base_mapping_policy",
-                                 "OMPI_MCA_rmaps_base_oversubscribe",
-                                 "OMPI_MCA_rmaps_ppr_n_pernode",
-                                 "PMIX_RANK",
-                                 "PMIX_SERVER_TMPDIR",
-                                 "PMI_RANK",
-                                 "PMI_SIZE",
-                                 "MPI_LOCALRANKID",
-                                 "SLURM_PROCID",
-                                 "SLURM_NTASKS",
-                                 "SLURM_LOCALID",
-                                 "SLURM_JOB_ID",
-                                 "SLURM_STEP_ID",
-                                 "TORCHELASTIC_RUN_ID",
-                                 "SAFESHUFFLE_RENDEZVOUS",
-                                 "MASTER_ADDR",
-                                 "MASTER_PORT"};
+constexpr const char* rank_variables[] = {"RANK",
+                                          "WORLD_SIZE",
+                                          "LOCAL_RANK",
+                                          "OMPI_COMM_WORLD_RANK",
+                                          "OMPI_COMM_WORLD_SIZE",
+                                          "OMPI_COMM_WORLD_LOCAL_RANK",
+                                          "OMPI_MCA_orte_bound_at_launch",
+                                          "OMPI_MCA_hwloc_base_binding_policy",
+                                          "OMPI_MCA_hwloc_base_cpu_list",
+                                          "OMPI_MCA_orte_rankfile",
+                                          "OMPI_MCA_rmaps_base_mapping_policy",
+                                          "OMPI_MCA_rmaps_base_oversubscribe",
+                                          "OMPI_MCA_rmaps_ppr_n_pernode",
+                                          "PMIX_RANK",
+                                          "PMIX_SERVER_TMPDIR",
+                                          "PMI_RANK",
+                                          "PMI_SIZE",
+                                          "MPI_LOCALRANKID",
+                                          "SLURM_PROCID",
+                                          "SLURM_NTASKS",
+                                          "SLURM_LOCALID",
+                                          "SLURM_JOB_ID",
+                                          "SLURM_STEP_ID",
+                                          "TORCHELASTIC_RUN_ID",
+                                          "SAFESHUFFLE_RENDEZVOUS",
+                                          "MASTER_ADDR",
+                                          "MASTER_PORT"};
 
 /// Gives this process these variables and no other of `names`.
 void set_environment(const Variables& variables) {
-  for (const char* name : names) unsetenv(name);
+  for (const char* name : rank_variables) unsetenv(name);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
 }
 

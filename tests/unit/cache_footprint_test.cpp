@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/arithmetic.hpp"
+#include "core/defaults.hpp"
 #include "core/page.hpp"
 #include "pipeline/memory_need.hpp"
 #include "source/files.hpp"
@@ -16,21 +17,21 @@
 #include "support/wrapped_files.hpp"
 
 using namespace safeshuffle;
+using safeshuffle::core::mebibyte;
 using safeshuffle::core::page_bytes;
 using safeshuffle::testing::cached_bytes_of;
 using safeshuffle::testing::ScratchDirectory;
 
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-constexpr std::uint64_t size = 4 * mebibyte + 100;
+constexpr std::uint64_t file_bytes = 4 * mebibyte + 100;
 const comm::Heartbeat no_beat = [] {};
 
 /// Files that are cold; none if the filesystem keeps its pages.
-struct Bench {
-  explicit Bench(std::uint32_t count = 1) {
+struct FootprintBench {
+  explicit FootprintBench(std::uint32_t count = 1) {
     for (std::uint32_t i = 0; i < count; ++i) {
-      files.push_back(testing::write_sample(directory.file(std::to_string(i)), i, size));
+      files.push_back(testing::write_sample(directory.file(std::to_string(i)), i, file_bytes));
       cold = cold && testing::make_cold(files.back().path);
     }
     if (!cold) WARN("skipped: the filesystem of " << files[0].path << " keeps its pages");
@@ -98,31 +99,31 @@ TEST_CASE("bytes that are in both lists of ranges", "[cache_footprint]") {
 }
 
 TEST_CASE("what the page cache has of a file is found", "[cache_footprint]") {
-  const Bench bench;
+  const FootprintBench bench;
   if (!bench.cold) return;
   const auto file = source::files().open(bench.files[0].path, source::Access::cached);
-  CHECK(pipeline::cached_ranges(*file, size) == pipeline::Ranges{});
+  CHECK(pipeline::cached_ranges(*file, file_bytes) == pipeline::Ranges{});
   const std::string& path = bench.files[0].path;
   const testing::WarmRange middle(path, mebibyte, mebibyte);
   const testing::WarmRange page(path, 3 * mebibyte, page_bytes);
-  const testing::WarmRange end(path, size - 1, 1);
-  CHECK(pipeline::cached_ranges(*file, size) ==
+  const testing::WarmRange end(path, file_bytes - 1, 1);
+  CHECK(pipeline::cached_ranges(*file, file_bytes) ==
         pipeline::Ranges{{mebibyte, 2 * mebibyte},
                          {3 * mebibyte, 3 * mebibyte + page_bytes},
-                         {core::align_down(size, page_bytes), size}});
-  const testing::WarmRange everything(path, 0, size);
-  CHECK(pipeline::cached_ranges(*file, size) == pipeline::Ranges{{0, size}});
+                         {core::align_down(file_bytes, page_bytes), file_bytes}});
+  const testing::WarmRange everything(path, 0, file_bytes);
+  CHECK(pipeline::cached_ranges(*file, file_bytes) == pipeline::Ranges{{0, file_bytes}});
 }
 
 TEST_CASE("only what was not cached before is dropped", "[cache_footprint]") {
-  const Bench bench(2);
+  const FootprintBench bench(2);
   if (!bench.cold) return;
   const std::string& partly = bench.files[0].path;
   const std::string& entirely = bench.files[1].path;
   std::optional<testing::WarmRange> part(std::in_place, partly, mebibyte, mebibyte);
-  std::optional<testing::WarmRange> whole(std::in_place, entirely, 0, size);
+  std::optional<testing::WarmRange> whole(std::in_place, entirely, 0, file_bytes);
   const pipeline::CachedBefore before = bench.before();
-  testing::make_warm(partly, 0, size);
+  testing::make_warm(partly, 0, file_bytes);
   part.reset();  // what a process has mapped could not be dropped
   whole.reset();
   SECTION("within a range") {
@@ -131,20 +132,20 @@ TEST_CASE("only what was not cached before is dropped", "[cache_footprint]") {
   }
   SECTION("no part of a page") {
     CHECK(before.drop(0, {100, page_bytes}) == 0);
-    CHECK(cached_bytes_of(partly) == size);
+    CHECK(cached_bytes_of(partly) == file_bytes);
   }
   SECTION("everywhere") {
-    CHECK(before.drop_all(no_beat) == size - mebibyte);
+    CHECK(before.drop_all(no_beat) == file_bytes - mebibyte);
     CHECK(cached_bytes_of(partly) == mebibyte);
     const auto now = before.now(0);
     REQUIRE(now);
     CHECK(*now == pipeline::Ranges{{mebibyte, 2 * mebibyte}});
   }
-  CHECK(cached_bytes_of(entirely) == size);
+  CHECK(cached_bytes_of(entirely) == file_bytes);
 }
 
 TEST_CASE("what is still being read ahead is dropped, too", "[cache_footprint]") {
-  const Bench bench;
+  const FootprintBench bench;
   if (!bench.cold) return;
   const pipeline::CachedBefore before = bench.before();
   for (int i = 0; i < 20; ++i) {
@@ -158,19 +159,19 @@ TEST_CASE("what is still being read ahead is dropped, too", "[cache_footprint]")
 
 TEST_CASE("a file of which the system does not tell what is cached is left alone",
           "[cache_footprint]") {
-  const Bench bench;
+  const FootprintBench bench;
   const Untold untold;
   const pipeline::CachedBefore before = bench.before(untold);
-  testing::make_warm(bench.files[0].path, 0, size);
+  testing::make_warm(bench.files[0].path, 0, file_bytes);
   CHECK(before.of(0) == nullptr);
-  CHECK(before.drop(0, {0, size}) == 0);
+  CHECK(before.drop(0, {0, file_bytes}) == 0);
   CHECK(before.drop_all(no_beat) == 0);
   pipeline::DroppingSource(untold).open(bench.files[0].path, source::Access::cached).reset();
-  CHECK(cached_bytes_of(bench.files[0].path) == size);
+  CHECK(cached_bytes_of(bench.files[0].path) == file_bytes);
 }
 
 TEST_CASE("a file that is gone is no error of dropping", "[cache_footprint]") {
-  const Bench bench(2);
+  const FootprintBench bench(2);
   std::filesystem::remove(bench.files[0].path);
   const pipeline::CachedBefore before = bench.before();
   std::filesystem::remove(bench.files[1].path);
@@ -179,14 +180,14 @@ TEST_CASE("a file that is gone is no error of dropping", "[cache_footprint]") {
 }
 
 TEST_CASE("a handle of a dropping source leaves the page cache as it was", "[cache_footprint]") {
-  const Bench bench;
+  const FootprintBench bench;
   if (!bench.cold) return;
   const std::string& path = bench.files[0].path;
   const std::uint64_t cached = GENERATE(0U, 2 * page_bytes);
   const pipeline::DroppingSource source(source::files());
-  for (const std::uint64_t read : {std::uint64_t{8}, mebibyte, size}) {
+  for (const std::uint64_t read : {std::uint64_t{8}, mebibyte, file_bytes}) {
     testing::make_warm(path, mebibyte, cached);
-    CHECK(source.open(path, source::Access::cached)->cached_bytes(0, size) == cached);
+    CHECK(source.open(path, source::Access::cached)->cached_bytes(0, file_bytes) == cached);
     std::vector<std::byte> bytes(read);
     source::read(*source.open(path, source::Access::cached), path, 0, bytes);
     CHECK(testing::is_sample(bytes, 0, 0));

@@ -10,8 +10,10 @@
 #include "pipeline/report_wire.hpp"
 #include "summary.hpp"
 #include "support/catch.hpp"
+#include "support/contains.hpp"
 
 using namespace safeshuffle;
+using testing::contains;
 
 namespace {
 
@@ -45,14 +47,14 @@ Report sample(std::size_t ranks = 2) {
   return report;
 }
 
-constexpr Costs costs{.read_cold_direct_node = 8e9,
-                      .read_cold_buffered_node = 5e9,
-                      .read_warm_node = 20e9,
-                      .first_touch = 8e9,
-                      .pack = 8e9,
-                      .exchange = 8e9};
+constexpr Costs known_costs{.read_cold_direct_node = 8e9,
+                            .read_cold_buffered_node = 5e9,
+                            .read_warm_node = 20e9,
+                            .first_touch = 8e9,
+                            .pack = 8e9,
+                            .exchange = 8e9};
 
-Report with_ceilings(Report report, const Costs& known = costs) {
+Report with_ceilings(Report report, const Costs& known = known_costs) {
   add_ceilings(report, {"/kept.json", "2026-11-22", known});
   return report;
 }
@@ -62,10 +64,6 @@ const Reached* find(const Report& report, Phase step) {
     if (reached.step == step) return &reached;
   }
   return nullptr;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 bool near(double a, double b) {
@@ -222,7 +220,7 @@ TEST_CASE("on GPUs, packing is part of the exchange, and data is copied while it
           "[ceilings]") {
   Report report = sample();
   report.device = "NVIDIA H200 at 0000:1B:00.0";
-  Costs known = costs;
+  Costs known = known_costs;
   known.host_to_device = 4e9;
   report = with_ceilings(report, known);
   CHECK(find(report, Phase::pack) == nullptr);

@@ -22,8 +22,8 @@ constexpr std::uint64_t slab_bytes = 10'000;
 
 /// A slab of sample bytes, of which [1000, 3000), [3000, 4000), [5000, 7000) and [9000, 10000) are
 /// in a file only.
-struct Bench {
-  Bench() {
+struct SlabBench {
+  SlabBench() {
     std::ifstream(info.path, std::ios::binary)
         .read(reinterpret_cast<char*>(slab.data()), slab_bytes);
     std::vector<io::LeftRange> left;
@@ -59,7 +59,7 @@ struct Bench {
 }  // namespace
 
 TEST_CASE("any part of a slab can be read, wherever it is", "[slab]") {
-  const Bench bench;
+  const SlabBench bench;
   CHECK(bench.reads(0, slab_bytes));
   const std::vector<std::uint64_t> places{0,    1,    999,  1000, 1001, 2999, 3000,
                                           3001, 3999, 4000, 8999, 9000, 9999, 10'000};
@@ -72,7 +72,7 @@ TEST_CASE("any part of a slab can be read, wherever it is", "[slab]") {
 }
 
 TEST_CASE("a part of a slab can be viewed if it is all in memory", "[slab]") {
-  const Bench bench;
+  const SlabBench bench;
   for (const auto& [begin, end] :
        {std::pair{0, 1}, {0, 1000}, {999, 1000}, {4000, 5000}, {7000, 9000}, {8999, 9000}}) {
     CAPTURE(begin, end);
@@ -98,7 +98,7 @@ TEST_CASE("a part of a slab can be viewed if it is all in memory", "[slab]") {
 }
 
 TEST_CASE("a file that shrinks under a slab is an error", "[slab]") {
-  const Bench bench;
+  const SlabBench bench;
   CHECK_NOTHROW(bench.in_file->check_unchanged(source::files()));
   std::filesystem::resize_file(bench.info.path, 9500);
   CHECK(bench.reads(0, 9500));

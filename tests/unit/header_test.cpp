@@ -18,10 +18,10 @@ using testing::failure;
 
 namespace {
 
-const std::string path = "m.safetensors";
+const std::string file_name = "m.safetensors";
 
 Header parse(const std::string& json, std::uint64_t payload = 0) {
-  return parse_header(json, format::prefix_bytes + json.size() + payload, path);
+  return parse_header(json, format::prefix_bytes + json.size() + payload, file_name);
 }
 
 ErrorRecord defect(const std::string& json, std::uint64_t payload = 0) {
@@ -30,11 +30,11 @@ ErrorRecord defect(const std::string& json, std::uint64_t payload = 0) {
 
 bool is(const ErrorRecord& record, FormatErrc code) {
   return record.kind == ErrorKind::format && record.code == static_cast<int>(code) &&
-         record.file == path && record.offset.has_value();
+         record.file == file_name && record.offset.has_value();
 }
 
 ErrorRecord length_defect(const std::string& prefix, std::uint64_t file_size) {
-  return failure<FormatError>([&] { parse_header_length(prefix, file_size, path); });
+  return failure<FormatError>([&] { parse_header_length(prefix, file_size, file_name); });
 }
 
 /// A header with one tensor "a", whose shape, offsets and dtype are given as JSON.
@@ -65,8 +65,9 @@ struct Malformed {
 }  // namespace
 
 TEST_CASE("a header length is checked before anything is read", "[format][header]") {
-  CHECK(parse_header_length(testing::header_length(2), 10, path) == 2);
-  CHECK(parse_header_length(testing::header_length(100'000'000), 100'000'008, path) == 100'000'000);
+  CHECK(parse_header_length(testing::header_length(2), 10, file_name) == 2);
+  CHECK(parse_header_length(testing::header_length(100'000'000), 100'000'008, file_name) ==
+        100'000'000);
   CHECK(is(length_defect("", 0), FormatErrc::file_too_short));
   CHECK(is(length_defect("1234567", 7), FormatErrc::file_too_short));
   CHECK(is(length_defect(testing::header_length(0), 8), FormatErrc::header_empty));
@@ -81,7 +82,7 @@ TEST_CASE("a header length is checked before anything is read", "[format][header
 TEST_CASE("a header that does not fit its file is refused without the prefix too",
           "[format][header]") {
   const auto of_size = [](std::uint64_t size) {
-    return failure<FormatError>([&] { parse_header("{}", size, path); });
+    return failure<FormatError>([&] { parse_header("{}", size, file_name); });
   };
   CHECK(is(of_size(7), FormatErrc::file_too_short));
   CHECK(is(of_size(9), FormatErrc::header_past_end));

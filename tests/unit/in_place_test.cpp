@@ -15,7 +15,7 @@ using plan::PlacedRange;
 
 namespace {
 
-constexpr InPlaceRule any{.smallest = 1, .congruent = false};
+constexpr InPlaceRule any_length{.smallest = 1, .congruent = false};
 
 PackItem block(std::uint64_t source, std::uint64_t destination, std::uint64_t bytes) {
   return {.source = source,
@@ -46,7 +46,7 @@ TEST_CASE("blocks for the arena are read in place, joined where both memories al
   const plan::Outgoing outgoing{.items = {block(300, 1300, 50), block(100, 1000, 100),
                                           block(200, 1100, 100), block(350, 2000, 1)},
                                 .sends = {}};
-  CHECK(taken(outgoing, any) == Blocks{{100, 1000, 200}, {300, 1300, 50}, {350, 2000, 1}});
+  CHECK(taken(outgoing, any_length) == Blocks{{100, 1000, 200}, {300, 1300, 50}, {350, 2000, 1}});
   CHECK(taken(outgoing, {.smallest = 200, .congruent = false}) == Blocks{{100, 1000, 200}});
   CHECK(taken(outgoing, {.smallest = 201, .congruent = false}).empty());
 }
@@ -54,12 +54,12 @@ TEST_CASE("blocks for the arena are read in place, joined where both memories al
 TEST_CASE("rows that lie without gaps in both memories are a block, others are not", "[in place]") {
   PackItem rows = block(0, 0, 10);
   rows.rows = 3;
-  CHECK(taken({.items = {rows}, .sends = {}}, any) == Blocks{{0, 0, 30}});
+  CHECK(taken({.items = {rows}, .sends = {}}, any_length) == Blocks{{0, 0, 30}});
   rows.source_stride = 11;
-  CHECK(taken({.items = {rows}, .sends = {}}, any).empty());
+  CHECK(taken({.items = {rows}, .sends = {}}, any_length).empty());
   rows.source_stride = 10;
   rows.destination_stride = 11;
-  CHECK(taken({.items = {rows}, .sends = {}}, any).empty());
+  CHECK(taken({.items = {rows}, .sends = {}}, any_length).empty());
 }
 
 TEST_CASE("what is converted, or not for the arena, is not read in place", "[in place]") {
@@ -68,7 +68,7 @@ TEST_CASE("what is converted, or not for the arena, is not read in place", "[in 
   converted.to = DType::F16;
   PackItem sent = block(16, 0, 10);
   sent.target = PackTarget::pack_buffer;
-  CHECK(taken({.items = {converted, sent}, .sends = {}}, any).empty());
+  CHECK(taken({.items = {converted, sent}, .sends = {}}, any_length).empty());
 }
 
 TEST_CASE("what is used otherwise, too, is not read in place", "[in place]") {
@@ -78,11 +78,11 @@ TEST_CASE("what is used otherwise, too, is not read in place", "[in place]") {
   column.target = PackTarget::pack_buffer;
   const std::vector<PackItem> items{block(100, 1000, 40), block(150, 2000, 10), block(195, 0, 100),
                                     column};
-  CHECK(taken({.items = items, .sends = {}}, any) == Blocks{{100, 1000, 40}, {195, 0, 100}});
+  CHECK(taken({.items = items, .sends = {}}, any_length) == Blocks{{100, 1000, 40}, {195, 0, 100}});
   const plan::Run run{1, plan::RunMemory::slab, 294, 6};
-  CHECK(taken({.items = items, .sends = {run}}, any) == Blocks{{100, 1000, 40}});
+  CHECK(taken({.items = items, .sends = {run}}, any_length) == Blocks{{100, 1000, 40}});
   const plan::Run packed{1, plan::RunMemory::pack_buffer, 294, 6};
-  CHECK(taken({.items = items, .sends = {packed}}, any).size() == 2);
+  CHECK(taken({.items = items, .sends = {packed}}, any_length).size() == 2);
 }
 
 TEST_CASE("only congruent blocks, where direct reads need that", "[in place]") {

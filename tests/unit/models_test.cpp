@@ -28,7 +28,7 @@ json records() {
   return json::parse(file);
 }
 
-Catalog catalog_of(const json& model) {
+Catalog recorded_catalog(const json& model) {
   const auto dtypes = model.value("dtypes", std::map<std::string, std::string>());
   std::vector<testing::Made> made;
   for (const auto& [name, record] : model.at("tensors").items()) {
@@ -86,7 +86,7 @@ void for_each_model(const Visit& visit) {
   const json all = records();
   for (const auto& [type, record] : all.items()) {
     CAPTURE(type);
-    visit(record, catalog_of(record), TpPlan::automatic(record.at("config").dump()));
+    visit(record, recorded_catalog(record), TpPlan::automatic(record.at("config").dump()));
   }
 }
 

@@ -34,16 +34,16 @@ using safeshuffle::testing::ScratchDirectory;
 namespace {
 
 // Also a multiple of the page size where that is not 4 KiB.
-constexpr std::uint64_t half = std::uint64_t{1} << 20;
-constexpr std::uint64_t size = 2 * half;
+constexpr std::uint64_t half_file = std::uint64_t{1} << 20;
+constexpr std::uint64_t file_bytes = 2 * half_file;
 
 /// A file of `size` bytes, all of them on storage. Written in pieces, because the system may cache
 /// what one call writes as one block, of which it drops no part.
 std::string write_file(const ScratchDirectory& directory) {
   const std::string path = directory.file("x");
   const auto file = core::PosixFile::create(path, path);
-  const std::vector<std::byte> piece(half / 16);
-  for (std::uint64_t at = 0; at < size; at += piece.size()) file.write(at, piece);
+  const std::vector<std::byte> piece(half_file / 16);
+  for (std::uint64_t at = 0; at < file_bytes; at += piece.size()) file.write(at, piece);
   file.sync();
   return path;
 }
@@ -80,19 +80,19 @@ TEST_CASE("the cached bytes of a range are counted, and can be dropped", "[page_
   const ScratchDirectory directory;
   const std::string path = write_file(directory);
   const auto file = source::files().open(path, source::Access::cached);
-  CHECK(file->cached_bytes(0, size) == size);
-  file->drop_cached(0, half);
-  if (file->cached_bytes(0, half) == half) {
+  CHECK(file->cached_bytes(0, file_bytes) == file_bytes);
+  file->drop_cached(0, half_file);
+  if (file->cached_bytes(0, half_file) == half_file) {
     WARN("skipped: the filesystem of " << path << " has no storage behind its pages");
     return;
   }
-  CHECK(file->cached_bytes(0, half) == 0);
-  CHECK(file->cached_bytes(half, half) == half);
-  CHECK(file->cached_bytes(half / 2, half) == half / 2);
-  CHECK(file->cached_bytes(half, 100) == 100);
-  CHECK(file->cached_bytes(size, half) == 0);
-  file->drop_cached(0, size);
-  CHECK(file->cached_bytes(0, size) == 0);
+  CHECK(file->cached_bytes(0, half_file) == 0);
+  CHECK(file->cached_bytes(half_file, half_file) == half_file);
+  CHECK(file->cached_bytes(half_file / 2, half_file) == half_file / 2);
+  CHECK(file->cached_bytes(half_file, 100) == 100);
+  CHECK(file->cached_bytes(file_bytes, half_file) == 0);
+  file->drop_cached(0, file_bytes);
+  CHECK(file->cached_bytes(0, file_bytes) == 0);
 }
 
 // Where the filesystem caches no large blocks, this cannot fail.
@@ -107,10 +107,11 @@ TEST_CASE("no page is missed if the scheduler interrupts the count", "[page_cach
   CHECK(testing::in_ending_process([&path] {
     share_core_with_busy_thread();
     const auto file = source::files().open(path, source::Access::cached);
-    constexpr std::uint64_t bytes = half + core::page_bytes;  // from the middle of the block on
+    constexpr std::uint64_t bytes =
+        half_file + core::page_bytes;  // from the middle of the block on
     const core::Deadline deadline(std::chrono::milliseconds(500));
     bool all = true;
-    while (all && !deadline.expired()) all = file->cached_bytes(half, bytes) == bytes;
+    while (all && !deadline.expired()) all = file->cached_bytes(half_file, bytes) == bytes;
     ::_exit(all ? EXIT_SUCCESS : EXIT_FAILURE);
   }));
 }
@@ -120,15 +121,19 @@ TEST_CASE("no bytes are not all bytes", "[page_cache]") {
   const auto file = source::files().open(write_file(directory), source::Access::cached);
   CHECK(file->cached_bytes(0, 0) == 0);
   file->drop_cached(0, 0);
-  CHECK(file->cached_bytes(0, size) == size);
+  CHECK(file->cached_bytes(0, file_bytes) == file_bytes);
 }
 
 TEST_CASE("mincore counts what cachestat counts", "[page_cache]") {
   const ScratchDirectory directory;
   const core::Descriptor file = open_descriptor(write_file(directory));
-  core::drop_cached(file.value(), half / 2, half);
-  for (const auto& [offset, bytes] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
-           {0, size}, {half, half}, {100, half}, {0, 0}, {size, half}}) {
+  core::drop_cached(file.value(), half_file / 2, half_file);
+  for (const auto& [offset, bytes] :
+       std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, file_bytes},
+                                                            {half_file, half_file},
+                                                            {100, half_file},
+                                                            {0, 0},
+                                                            {file_bytes, half_file}}) {
     const auto counted = core::cached_bytes_by_mincore(file.value(), offset, bytes);
     CHECK(counted.has_value());
     CHECK(counted == core::cached_bytes(file.value(), offset, bytes));
@@ -145,42 +150,43 @@ TEST_CASE("of files of others, mincore says that all is cached, and is not belie
   const core::Descriptor file = open_descriptor(write_file(directory));
   CHECK(testing::in_ending_process([&file] {
     testing::become_nobody();
-    ::_exit(core::cached_bytes_by_mincore(file.value(), 0, size) ? EXIT_FAILURE : EXIT_SUCCESS);
+    ::_exit(core::cached_bytes_by_mincore(file.value(), 0, file_bytes) ? EXIT_FAILURE
+                                                                       : EXIT_SUCCESS);
   }));
 }
 
 TEST_CASE("a sample of the pages tells what is cached", "[page_cache]") {
   const ScratchDirectory directory;
   const core::Descriptor file = open_descriptor(write_file(directory));
-  if (!core::sampled_cached_bytes(file.value(), 0, size)) {
+  if (!core::sampled_cached_bytes(file.value(), 0, file_bytes)) {
     WARN("skipped: this filesystem cannot read without waiting");
     return;
   }
-  CHECK(core::sampled_cached_bytes(file.value(), 0, size) == size);
+  CHECK(core::sampled_cached_bytes(file.value(), 0, file_bytes) == file_bytes);
   CHECK(core::sampled_cached_bytes(file.value(), 100, 3) == 3);
   CHECK(core::sampled_cached_bytes(file.value(), 0, 0) == 0);
-  core::drop_cached(file.value(), 0, half);
-  if (core::cached_bytes(file.value(), 0, half) != 0) {
+  core::drop_cached(file.value(), 0, half_file);
+  if (core::cached_bytes(file.value(), 0, half_file) != 0) {
     WARN("skipped: this filesystem has no storage behind its pages");
     return;
   }
-  CHECK(core::sampled_cached_bytes(file.value(), half, half) == half);
-  CHECK(core::sampled_cached_bytes(file.value(), 0, half) == 0);
+  CHECK(core::sampled_cached_bytes(file.value(), half_file, half_file) == half_file);
+  CHECK(core::sampled_cached_bytes(file.value(), 0, half_file) == 0);
 }
 
 TEST_CASE("a sample brings few pages into the page cache", "[page_cache]") {
   const ScratchDirectory directory;
   const core::Descriptor file = open_descriptor(write_file(directory));
-  core::drop_cached(file.value(), 0, size);
-  if (core::cached_bytes(file.value(), 0, size) != 0) {
+  core::drop_cached(file.value(), 0, file_bytes);
+  if (core::cached_bytes(file.value(), 0, file_bytes) != 0) {
     WARN("skipped: this filesystem has no storage behind its pages");
     return;
   }
-  if (!core::sampled_cached_bytes(file.value(), 0, size)) {
+  if (!core::sampled_cached_bytes(file.value(), 0, file_bytes)) {
     WARN("skipped: this filesystem cannot read without waiting");
     return;
   }
-  CHECK(core::cached_bytes(file.value(), 0, size) <= size / 8);
+  CHECK(core::cached_bytes(file.value(), 0, file_bytes) <= file_bytes / 8);
 }
 
 TEST_CASE("of files of others, a sample tells what is cached", "[page_cache]") {
@@ -190,14 +196,14 @@ TEST_CASE("of files of others, a sample tells what is cached", "[page_cache]") {
   }
   const ScratchDirectory directory;
   const core::Descriptor file = open_descriptor(write_file(directory));
-  if (!core::sampled_cached_bytes(file.value(), 0, size)) {
+  if (!core::sampled_cached_bytes(file.value(), 0, file_bytes)) {
     WARN("skipped: this filesystem cannot read without waiting");
     return;
   }
   CHECK(testing::in_ending_process([&file] {
     testing::become_nobody();
-    ::_exit(core::sampled_cached_bytes(file.value(), 0, size) == size ? EXIT_SUCCESS
-                                                                      : EXIT_FAILURE);
+    ::_exit(core::sampled_cached_bytes(file.value(), 0, file_bytes) == file_bytes ? EXIT_SUCCESS
+                                                                                  : EXIT_FAILURE);
   }));
 }
 
@@ -205,19 +211,19 @@ TEST_CASE("holes are found where they are", "[page_cache]") {
   const ScratchDirectory directory;
   const std::string path = directory.file("x");
   const auto created = core::PosixFile::create(path, path);
-  created.write(0, std::vector<std::byte>(half, std::byte{1}));
-  created.resize(2 * size);
-  created.write(2 * size - half, std::vector<std::byte>(half, std::byte{1}));
+  created.write(0, std::vector<std::byte>(half_file, std::byte{1}));
+  created.resize(2 * file_bytes);
+  created.write(2 * file_bytes - half_file, std::vector<std::byte>(half_file, std::byte{1}));
   created.sync();
   const auto file = source::files().open(path, source::Access::cached);
-  if (!file->has_hole(half, half)) {
+  if (!file->has_hole(half_file, half_file)) {
     WARN("skipped: the filesystem of " << path << " has no holes");
     return;
   }
-  CHECK(file->has_hole(0, 2 * size));
-  CHECK(file->has_hole(0, half + 1));
-  CHECK_FALSE(file->has_hole(0, half));
-  CHECK_FALSE(file->has_hole(2 * size - half, half));
+  CHECK(file->has_hole(0, 2 * file_bytes));
+  CHECK(file->has_hole(0, half_file + 1));
+  CHECK_FALSE(file->has_hole(0, half_file));
+  CHECK_FALSE(file->has_hole(2 * file_bytes - half_file, half_file));
 }
 
 TEST_CASE("a file of an overlay is cached where the file below is", "[page_cache]") {
@@ -233,7 +239,8 @@ TEST_CASE("a file of an overlay is cached where the file below is", "[page_cache
   if (child == 0) {
     if (!mount_overlay(directory)) ::_exit(skipped);
     const core::Descriptor file = open_descriptor(directory.file("merged/x"));
-    ::_exit(core::cached_bytes(file.value(), 0, size) == size ? EXIT_SUCCESS : EXIT_FAILURE);
+    ::_exit(core::cached_bytes(file.value(), 0, file_bytes) == file_bytes ? EXIT_SUCCESS
+                                                                          : EXIT_FAILURE);
   }
   REQUIRE(::waitpid(child, &status, 0) == child);
   if (WIFEXITED(status) && WEXITSTATUS(status) == skipped) {
@@ -250,6 +257,6 @@ TEST_CASE("pages without storage behind them stay", "[page_cache]") {
   }
   const ScratchDirectory directory("/dev/shm");
   const auto file = source::files().open(write_file(directory), source::Access::cached);
-  file->drop_cached(0, size);
-  CHECK(file->cached_bytes(0, size) == size);
+  file->drop_cached(0, file_bytes);
+  CHECK(file->cached_bytes(0, file_bytes) == file_bytes);
 }

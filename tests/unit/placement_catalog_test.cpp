@@ -16,7 +16,7 @@ using testing::tensor;
 
 namespace {
 
-Catalog catalog_of(std::vector<TensorInfo> tensors) {
+Catalog catalog_with(std::vector<TensorInfo> tensors) {
   std::vector<FileInfo> files(1);
   files[0].path = "a.safetensors";
   return {std::move(files), std::move(tensors)};
@@ -30,7 +30,7 @@ Catalog two_linears(std::size_t layers) {
     tensors.push_back(tensor(layer + ".mlp.fc2.weight", {8, 8}));
     tensors.push_back(tensor(layer + ".mlp.fc2.bias", {8}));
   }
-  return catalog_of(std::move(tensors));
+  return catalog_with(std::move(tensors));
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ TEST_CASE("a plan of which something matches may name what the checkpoint lacks"
   Catalog catalog = two_linears(2);
   std::vector<TensorInfo> tensors(catalog.tensors().begin(), catalog.tensors().end());
   for (TensorInfo& tensor : tensors) tensor.bytes = tensor.shape.size() == 1 ? 16 : 128;
-  catalog = catalog_of(std::move(tensors));
+  catalog = catalog_with(std::move(tensors));
   CHECK_NOTHROW(plan.place_all(catalog, 2));
   CHECK(plan.warnings(catalog, 2) == row.warnings);
 }
@@ -119,7 +119,7 @@ TEST_CASE("a plan's key for fused experts applies to what the files store", "[pl
     CAPTURE(row.name);
     CHECK(testing::shard(plan, tensors.back(), 1, 2) == row.shard);
   }
-  CHECK(plan.warnings(catalog_of(tensors), 2).empty());
+  CHECK(plan.warnings(catalog_with(tensors), 2).empty());
   CHECK(plan.to_json().find("w3") == std::string::npos);
 }
 
@@ -162,8 +162,8 @@ TEST_CASE("a key whose tensors all have longer keys matches", "[placement]") {
 TEST_CASE("rules that are chosen for another model are an error", "[placement]") {
   const TpPlan plan = TpPlan::automatic(R"({"model_type": "llama", "num_attention_heads": 4})");
   const Catalog bert =
-      catalog_of({tensor("bert.encoder.layer.0.attention.self.query.weight", {8, 8}),
-                  tensor("bert.pooler.dense.weight", {8, 8})});
+      catalog_with({tensor("bert.encoder.layer.0.attention.self.query.weight", {8, 8}),
+                    tensor("bert.pooler.dense.weight", {8, 8})});
   const ErrorRecord record = failure<ConfigError>([&] { plan.place_all(bert, 2); });
   CHECK(record.file == "built-in rules 'llama'");
   CHECK(record.cause.find("the model_type in config.json selected these rules") !=
@@ -173,8 +173,9 @@ TEST_CASE("rules that are chosen for another model are an error", "[placement]")
 TEST_CASE("the search for a name that begins like a key takes hostile names", "[placement]") {
   const TpPlan plan = TpPlan::from_json(R"({"a.b": "colwise"})", "", "rules.json");
   std::string dots(100'000, '.');
-  CHECK_THROWS_AS(plan.place_all(catalog_of({tensor(dots, {8}), tensor("", {8})}), 2), ConfigError);
-  CHECK_THROWS_AS(plan.place_all(catalog_of({}), 2), ConfigError);
+  CHECK_THROWS_AS(plan.place_all(catalog_with({tensor(dots, {8}), tensor("", {8})}), 2),
+                  ConfigError);
+  CHECK_THROWS_AS(plan.place_all(catalog_with({}), 2), ConfigError);
 }
 
 TEST_CASE("a summary counts tensors and stored bytes by placement", "[placement]") {
@@ -185,7 +186,7 @@ TEST_CASE("a summary counts tensors and stored bytes by placement", "[placement]
     tensors.back().bytes = 128 + tensors.size();
   }
   tensors.push_back(empty);
-  const Catalog catalog = catalog_of(std::move(tensors));
+  const Catalog catalog = catalog_with(std::move(tensors));
   const TpPlan plan = TpPlan::from_json(
       R"({"rules": [{"match": "a", "dim": 0}, {"match": "b", "dim": 1},
                     {"match": "c", "place": {"rank": 1}}, {"match": "d", "place": "drop"}]})",
@@ -204,11 +205,11 @@ TEST_CASE("a summary counts tensors and stored bytes by placement", "[placement]
 TEST_CASE("an error while placing a catalog names file and tensor", "[placement]") {
   const TpPlan plan = TpPlan::from_json(R"({"m": "colwise"})", "", "rules.json");
   try {
-    plan.place_all(catalog_of({tensor("m.weight", {3, 2})}), 2);
+    plan.place_all(catalog_with({tensor("m.weight", {3, 2})}), 2);
     FAIL("no exception");
   } catch (const PlanError& error) {
     CHECK(error.record().file == "a.safetensors");
     CHECK(error.record().tensor == "m.weight");
   }
-  CHECK_THROWS_AS(plan.place_all(catalog_of({}), 0), PlanError);
+  CHECK_THROWS_AS(plan.place_all(catalog_with({}), 0), PlanError);
 }

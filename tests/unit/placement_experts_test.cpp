@@ -20,19 +20,19 @@ namespace {
 constexpr const char* plan_keys = R"("tp_plan": {"layers.*.mlp.experts.*.up": "colwise",
     "layers.*.mlp.experts.*.down": "rowwise", "layers.*.mlp.shared_experts.up": "colwise"})";
 
-TpPlan parse(const std::string& experts, const std::string& config = "",
-             const std::string& more = "") {
+TpPlan parse_experts(const std::string& experts, const std::string& config = "",
+                     const std::string& more = "") {
   return TpPlan::from_json("{" + std::string(plan_keys) + more + R"(, "experts": )" + experts + "}",
                            config, "rules.json");
 }
 
 TpPlan dealt(std::uint64_t count, const std::string& more = "") {
-  return parse(R"({"match": "layers.*.mlp.experts", "count": )" + std::to_string(count) + more +
-               "}")
+  return parse_experts(R"({"match": "layers.*.mlp.experts", "count": )" + std::to_string(count) +
+                       more + "}")
       .deal_experts();
 }
 
-TpPlan one_word(const std::string& word, const std::string& config = "") {
+TpPlan experts_word(const std::string& word, const std::string& config = "") {
   return TpPlan::from_json(R"({"layers.*.mlp.experts": ")" + word + "\"}", config, "rules.json");
 }
 
@@ -61,7 +61,7 @@ using Ranks = std::vector<std::uint32_t>;
 }  // namespace
 
 TEST_CASE("experts are cut unless they are dealt", "[placement]") {
-  const TpPlan plan = parse(R"({"match": "layers.*.mlp.experts", "count": 4})");
+  const TpPlan plan = parse_experts(R"({"match": "layers.*.mlp.experts", "count": 4})");
   CHECK(shard(plan, up(3), 1, 2) == Shape{4, 4});
   CHECK(plan.deal_experts().place(up(3), 2).kind == Placement::Kind::single);
   CHECK(plan.place(up(3), 2).kind == Placement::Kind::sharded);
@@ -83,7 +83,7 @@ TEST_CASE("numbered experts go whole to the ranks, in order", "[placement]") {
 TEST_CASE("stacked experts are split by whole experts", "[placement]") {
   const TensorInfo stack = tensor("layers.0.mlp.experts.gate_up_proj", {6, 10, 4});
   const TensorInfo bias = tensor("layers.0.mlp.experts.gate_up_proj_bias", {6, 10});
-  const TpPlan unknown = parse(R"({"match": "layers.*.mlp.experts"})").deal_experts();
+  const TpPlan unknown = parse_experts(R"({"match": "layers.*.mlp.experts"})").deal_experts();
   for (const TpPlan& plan : {dealt(6), unknown}) {
     CHECK(shard(plan, stack, 2, 3) == Shape{2, 10, 4});
     CHECK(kept(plan, stack, 2, 3) == std::vector<Interval>{{4, 2}});
@@ -108,8 +108,8 @@ TEST_CASE("routers, shared experts and other tensors keep their rules", "[placem
 }
 
 TEST_CASE("rules that place experts stay in force", "[placement]") {
-  const TpPlan plan = parse(R"({"match": "layers.*.mlp.experts", "count": 4})", "",
-                            R"(, "rules": [
+  const TpPlan plan = parse_experts(R"({"match": "layers.*.mlp.experts", "count": 4})", "",
+                                    R"(, "rules": [
       {"match": "layers.*.mlp.experts.*.up.bias", "place": "drop"},
       {"match": "layers.*.mlp.experts.3.down", "place": {"rank": 0}},
       {"match": "layers.*.mlp.experts.*.scale", "place": "replicate"}])")
@@ -150,13 +150,13 @@ TEST_CASE("the number of experts is a field of config.json, or in the rules", "[
                R"({"n_routed_experts": 4})", R"({"moe_num_experts": 4})",
                R"({"text_config": {"num_experts": 4}})");
   const std::string section = R"({"match": "layers.*.mlp.experts")";
-  CHECK(parse(section + "}", config).deal_experts().place(up(3), 4).rank == 3);
-  CHECK(one_word("grouped_gemm", config).place(up(3), 4).rank == 3);
-  CHECK(parse(section + R"(, "count": ["n", "e"]})", R"({"e": 4})")
+  CHECK(parse_experts(section + "}", config).deal_experts().place(up(3), 4).rank == 3);
+  CHECK(experts_word("grouped_gemm", config).place(up(3), 4).rank == 3);
+  CHECK(parse_experts(section + R"(, "count": ["n", "e"]})", R"({"e": 4})")
             .deal_experts()
             .place(up(3), 4)
             .rank == 3);
-  const TpPlan unknown = parse(section + "}").deal_experts();
+  const TpPlan unknown = parse_experts(section + "}").deal_experts();
   const ErrorRecord record = failure<ConfigError>([&] { unknown.place(up(3), 4); });
   CHECK(record.tensor == up(3).name);
   CHECK(record.cause.find("config.json does not give the number of experts") == 0);
@@ -171,14 +171,14 @@ TEST_CASE("dealing experts requires rules that name them", "[placement]") {
       {TpPlan::automatic(R"({"model_type": "gpt_neox", "num_attention_heads": 4})"),
        "built-in rules 'gpt_neox': no section \"experts\""},
       {TpPlan::replicate_all(), "write a rule file, for example \"experts\": {\"match\""},
-      {one_word("moe_tp_experts"), "'safeshuffle rules MODEL --tp-plan rules.json'"}};
+      {experts_word("moe_tp_experts"), "'safeshuffle rules MODEL --tp-plan rules.json'"}};
   for (const Row& row : rows) {
     const std::string message = describe(failure<ConfigError>([&] { row.plan.deal_experts(); }));
     CAPTURE(message);
     CHECK(message.find("a dense model has no experts") != std::string::npos);
     CHECK(message.find(row.advice) != std::string::npos);
   }
-  CHECK_NOTHROW(one_word("grouped_gemm").deal_experts());
+  CHECK_NOTHROW(experts_word("grouped_gemm").deal_experts());
 }
 
 TEST_CASE("a key of experts must match if experts are dealt", "[placement]") {
@@ -186,7 +186,7 @@ TEST_CASE("a key of experts must match if experts are dealt", "[placement]") {
   const Catalog catalog(files, {up(0), up(1), tensor("layers.0.mlp.experts.1.down.weight", {8, 4}),
                                 tensor("layers.0.mlp.shared_experts.up.weight", {8, 4})});
   const auto dealt = [&](const std::string& keys) {
-    const TpPlan plan = parse(R"({"match": [)" + keys + R"(], "count": 2})");
+    const TpPlan plan = parse_experts(R"({"match": [)" + keys + R"(], "count": 2})");
     CHECK_NOTHROW(plan.place_all(catalog, 2));
     return plan.deal_experts();
   };
@@ -252,7 +252,7 @@ TEST_CASE("defects of the section experts are named", "[placement]") {
       {R"({"match": "a", "count": "elements"})", "\"elements\" has no meaning here"},
   };
   for (const Row& row : rows) {
-    const std::string message = describe(failure<ConfigError>([&] { parse(row.section); }));
+    const std::string message = describe(failure<ConfigError>([&] { parse_experts(row.section); }));
     CAPTURE(row.section, message);
     CHECK(message.find(row.message) != std::string::npos);
   }

@@ -9,16 +9,18 @@
 
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
+#include "support/contains.hpp"
 #include "support/failure.hpp"
 
 using namespace safeshuffle;
+using testing::contains;
 using testing::failure;
 using testing::Made;
 
 namespace {
 
 const std::string layer = "model.layers.0.mlp.gate_proj.";
-constexpr const char* rules =
+constexpr const char* mlp_rules =
     R"({"tp_plan": {"layers.*.mlp.gate_proj": "colwise", "layers.*.mlp.down_proj": "rowwise"},
         "optional": ["layers.*.mlp.gate_proj", "layers.*.mlp.down_proj"]})";
 
@@ -27,7 +29,7 @@ std::string config(const std::string& quantisation) {
 }
 
 std::vector<Placement> place(const std::vector<Made>& tensors, const std::string& config_json,
-                             std::uint32_t world, const std::string& rules_json = rules) {
+                             std::uint32_t world, const std::string& rules_json = mlp_rules) {
   return TpPlan::from_json(rules_json, config_json, "rules.json")
       .place_all(testing::make_catalog({tensors}), world);
 }
@@ -46,10 +48,6 @@ const std::vector<Made> gptq{{layer + "qweight", DType::I32, {32, 64}},
 std::vector<Made> fp8(std::uint64_t rows) {
   return {{layer + "weight", DType::F8_E4M3, {rows, 256}},
           {layer + "weight_scale_inv", DType::F32, {(rows + 127) / 128, 2}}};
-}
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 }  // namespace

@@ -8,10 +8,12 @@
 #include "safeshuffle/placement.hpp"
 
 #include "support/catch.hpp"
+#include "support/contains.hpp"
 #include "support/failure.hpp"
 #include "support/placement.hpp"
 
 using namespace safeshuffle;
+using testing::contains;
 using testing::failure;
 using testing::kept;
 using testing::shard;
@@ -52,11 +54,6 @@ std::string plan_error(const Call& call) {
     return error.what();
   }
   return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  CAPTURE(text, part);
-  return text.find(part) != std::string::npos;
 }
 
 bool is_replicated(const TpPlan& plan, const TensorInfo& info) {

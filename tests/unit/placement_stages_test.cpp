@@ -18,7 +18,7 @@ using testing::tensor;
 
 namespace {
 
-Catalog catalog_of(const std::vector<std::string>& names) {
+Catalog catalog_named(const std::vector<std::string>& names) {
   std::vector<FileInfo> files(1);
   files[0].path = "a.safetensors";
   std::vector<TensorInfo> tensors;
@@ -42,7 +42,7 @@ std::string config_of(std::uint32_t layers, const std::string& more = "") {
          std::to_string(layers) + more + "}";
 }
 
-TpPlan parse(const std::string& pipeline, const std::string& config = "") {
+TpPlan parse_stages(const std::string& pipeline, const std::string& config = "") {
   return TpPlan::from_json(R"({"tp_plan": {}, "pipeline": )" + pipeline + "}", config,
                            "rules.json");
 }
@@ -53,7 +53,7 @@ const std::string llama_section =
 /// The names of the tensors of a stage.
 std::vector<std::string> names_of(const TpPlan& plan, const std::vector<std::string>& names,
                                   PipelineStage stage) {
-  const Catalog catalog = catalog_of(names);
+  const Catalog catalog = catalog_named(names);
   const std::vector<bool> in = plan.in_stage(catalog, stage);
   std::vector<std::string> result;
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -114,7 +114,7 @@ TEST_CASE("for any number of stages, each tensor is in one stage, in order", "[p
     std::erase(together, "model.norm.weight");
     std::erase(together, "lm_head.weight");
     CHECK(together == expected);
-    CHECK(plan.in_stage(catalog_of(model), {stages - 1, stages})[0] == (stages == 1));
+    CHECK(plan.in_stage(catalog_named(model), {stages - 1, stages})[0] == (stages == 1));
   }
 }
 
@@ -136,11 +136,12 @@ TEST_CASE("the number of layers is a field of config.json, or in the rules", "[p
   const auto config =
       GENERATE(as<std::string>{}, R"({"num_hidden_layers": 3})", R"({"n_layer": 3})",
                R"({"num_layers": 3})", R"({"text_config": {"num_hidden_layers": 3}})");
-  CHECK(layers_by_stage(parse(llama_section + "}", config), 3, 3) == Counts{1, 1, 1});
-  CHECK(layers_by_stage(parse(llama_section + R"(, "count": 3})"), 3, 3) == Counts{1, 1, 1});
-  CHECK(layers_by_stage(parse(llama_section + R"(, "count": ["n", "depth"]})", R"({"depth": 3})"),
-                        3, 3) == Counts{1, 1, 1});
-  const TpPlan unknown = parse(llama_section + "}");
+  CHECK(layers_by_stage(parse_stages(llama_section + "}", config), 3, 3) == Counts{1, 1, 1});
+  CHECK(layers_by_stage(parse_stages(llama_section + R"(, "count": 3})"), 3, 3) == Counts{1, 1, 1});
+  CHECK(layers_by_stage(
+            parse_stages(llama_section + R"(, "count": ["n", "depth"]})", R"({"depth": 3})"), 3,
+            3) == Counts{1, 1, 1});
+  const TpPlan unknown = parse_stages(llama_section + "}");
   CHECK(cause(unknown, model_of(3), {0, 2})
             .find("rules.json: line 1, column 17: \"pipeline\": config.json does not give the "
                   "number of "
@@ -150,15 +151,15 @@ TEST_CASE("the number of layers is a field of config.json, or in the rules", "[p
 
 TEST_CASE("a rule file may list the numbers of layers by stage", "[placement]") {
   const std::string listed = llama_section + R"(, "layers_per_stage": [1, 4, 2]})";
-  CHECK(layers_by_stage(parse(listed), 7, 3) == Counts{1, 4, 2});
-  CHECK(layers_by_stage(parse(listed, config_of(7)), 7, 3) == Counts{1, 4, 2});
-  CHECK(names_of(parse(listed), model_of(7), {1, 3}) ==
+  CHECK(layers_by_stage(parse_stages(listed), 7, 3) == Counts{1, 4, 2});
+  CHECK(layers_by_stage(parse_stages(listed, config_of(7)), 7, 3) == Counts{1, 4, 2});
+  CHECK(names_of(parse_stages(listed), model_of(7), {1, 3}) ==
         Names{"model.layers.1.mlp.up_proj.weight", "model.layers.2.mlp.up_proj.weight",
               "model.layers.3.mlp.up_proj.weight", "model.layers.4.mlp.up_proj.weight"});
-  CHECK(cause(parse(listed), model_of(7), {0, 4})
+  CHECK(cause(parse_stages(listed), model_of(7), {0, 4})
             .find("\"pipeline.layers_per_stage\": is for 3 stages, not 4") != std::string::npos);
   CHECK(failure<ConfigError>([&] {
-          parse(listed, config_of(8));
+          parse_stages(listed, config_of(8));
         }).cause.ends_with("adds up to 7 layers, but the model has 8"));
 }
 
@@ -200,13 +201,13 @@ TEST_CASE("without a field, weights are tied if the checkpoint has only one", "[
 
 TEST_CASE("config.json ties weights that the rules do not name", "[placement]") {
   const std::string section = R"({"first": "embed_tokens", "layers": "layers", "last": "lm_head"})";
-  CHECK_NOTHROW(parse(section, R"({"tie_word_embeddings": false})"));
+  CHECK_NOTHROW(parse_stages(section, R"({"tie_word_embeddings": false})"));
   const auto record =
-      failure<ConfigError>([&] { parse(section, R"({"tie_word_embeddings": true})"); });
+      failure<ConfigError>([&] { parse_stages(section, R"({"tie_word_embeddings": true})"); });
   CHECK(record.cause.find("\"pipeline.embedding\": missing: \"tie_word_embeddings\"") !=
         std::string::npos);
   CHECK(failure<ConfigError>([&] {
-          parse(llama_section + "}", R"({"tie_word_embeddings": 1})");
+          parse_stages(llama_section + "}", R"({"tie_word_embeddings": 1})");
         }).cause.find("not true or false") != std::string::npos);
 }
 
@@ -316,7 +317,7 @@ TEST_CASE("defects of the section pipeline are named", "[placement]") {
        "adds up to 2 layers, but the model has 3"},
   };
   for (const Row& row : rows) {
-    const std::string message = describe(failure<ConfigError>([&] { parse(row.section); }));
+    const std::string message = describe(failure<ConfigError>([&] { parse_stages(row.section); }));
     CAPTURE(row.section, message);
     CHECK(message.find(row.message) != std::string::npos);
   }

@@ -4,8 +4,10 @@
 #include <string>
 
 #include "support/catch.hpp"
+#include "support/contains.hpp"
 
 using namespace safeshuffle;
+using testing::contains;
 
 namespace {
 
@@ -13,10 +15,6 @@ constexpr std::uint64_t total = 137'950'000'000;
 
 std::string line(std::uint64_t bytes, std::size_t columns) {
   return app::progress_line({"verifying", bytes, total, 100}, columns);
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -22,9 +22,11 @@
 #include "comm/control/tcp_protocol.hpp"
 #include "core/error_wire.hpp"
 #include "support/catch.hpp"
+#include "support/contains.hpp"
 #include "support/failure.hpp"
 
 using namespace safeshuffle;
+using testing::contains;
 using namespace std::chrono_literals;
 
 namespace {
@@ -92,10 +94,6 @@ pid_t fork_process(const std::function<bool()>& work) {
 int exit_status(pid_t child) {
   int status = 0;
   return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// A connection of something that is no rank.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/defaults.hpp"
 #include "core/posix_file.hpp"
 #include "pipeline/cached_share.hpp"
 #include "source/files.hpp"
@@ -13,13 +14,12 @@
 #include "support/sample_file.hpp"
 
 using namespace safeshuffle;
+using core::mebibyte;
 using probing::Sample;
 using probing::sample_ranges;
 using testing::ScratchDirectory;
 
 namespace {
-
-constexpr std::uint64_t mebibyte = 1 << 20;
 
 std::vector<FileInfo> files_of(const std::vector<std::uint64_t>& sizes) {
   std::vector<FileInfo> files;
@@ -47,7 +47,7 @@ FileInfo write_file(const ScratchDirectory& directory, const std::string& name,
   return testing::describe_file(path);
 }
 
-Sample whole(const std::vector<FileInfo>& files) {
+Sample whole_files(const std::vector<FileInfo>& files) {
   return {source::files(), files, sample_ranges(files, 0, ~std::uint64_t{0})};
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("a sample becomes cold and warm, and says how much of it is cached", "
   const ScratchDirectory directory;
   const std::vector<FileInfo> files{write_file(directory, "a", 5 * mebibyte),
                                     write_file(directory, "b", 2 * mebibyte)};
-  Sample sample = whole(files);
+  Sample sample = whole_files(files);
   if (!sample.make_cold().empty()) {
     WARN("skipped: " << sample.make_cold());
     return;
@@ -94,7 +94,7 @@ TEST_CASE("dirty pages are written before they are dropped", "[probe]") {
   const std::string path = directory.file("x");
   const auto file = core::PosixFile::create(path, path);
   file.write(0, std::vector<std::byte>(8 * mebibyte, std::byte{1}));
-  const Sample sample = whole({testing::describe_file(path)});
+  const Sample sample = whole_files({testing::describe_file(path)});
   const std::string obstacle = sample.make_cold();
   if (obstacle.find("keeps its files in memory") == std::string::npos) CHECK(obstacle == "");
 }
@@ -105,7 +105,7 @@ TEST_CASE("files in memory cannot be made cold", "[probe]") {
     return;
   }
   const ScratchDirectory directory("/dev/shm");
-  const Sample sample = whole({write_file(directory, "x", mebibyte)});
+  const Sample sample = whole_files({write_file(directory, "x", mebibyte)});
   CHECK(sample.make_cold() ==
         "1048576 of 1048576 bytes stay in the page cache: tmpfs keeps its files in memory");
   CHECK(sample.make_warm().empty());
@@ -115,7 +115,7 @@ TEST_CASE("files with holes are neither cold nor warm", "[probe]") {
   const ScratchDirectory directory;
   const std::string path = directory.file("x");
   core::PosixFile::create(path, path).resize(mebibyte);
-  const Sample sample = whole({testing::describe_file(path)});
+  const Sample sample = whole_files({testing::describe_file(path)});
   CHECK(sample.make_cold().find("holes") != std::string::npos);
   CHECK(sample.make_warm().find("holes") != std::string::npos);
 }
@@ -137,7 +137,8 @@ TEST_CASE("the share of files that is cached", "[probe]") {
                                     write_file(directory, "b", 8 * mebibyte)};
   const std::vector<std::uint32_t> first{0};
   const std::vector<std::uint32_t> both{0, 1};
-  if (!whole({files[1]}).make_cold().empty() || !whole({files[0]}).make_warm().empty()) {
+  if (!whole_files({files[1]}).make_cold().empty() ||
+      !whole_files({files[0]}).make_warm().empty()) {
     WARN("skipped: the filesystem has no storage behind its pages");
     return;
   }

@@ -6,8 +6,10 @@
 #include <string>
 
 #include "support/catch.hpp"
+#include "support/contains.hpp"
 
 using namespace safeshuffle;
+using testing::contains;
 
 namespace {
 
@@ -36,10 +38,6 @@ Report sample(std::uint32_t ranks) {
     report.tensor_bytes += report.ranks.back().read_bytes;
   }
   return report;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 std::size_t longest_line(const std::string& text) {

@@ -65,16 +65,16 @@ struct RawRank {
   comm::Socket socket;
 };
 
-struct Outcome {
+struct Attempt {
   std::vector<std::string> texts;
   ErrorRecord error;
   double seconds = 0;
 };
 
-Outcome gather(comm::Control& control, std::chrono::milliseconds limit,
+Attempt gather(comm::Control& control, std::chrono::milliseconds limit,
                const std::string& mine = "text") {
   const auto start = core::Clock::now();
-  Outcome outcome;
+  Attempt outcome;
   try {
     outcome.texts = control.all_gather(mine, core::Deadline(limit));
   } catch (...) {
@@ -84,7 +84,7 @@ Outcome gather(comm::Control& control, std::chrono::milliseconds limit,
   return outcome;
 }
 
-std::future<Outcome> gather_later(comm::Control& control, std::chrono::milliseconds limit,
+std::future<Attempt> gather_later(comm::Control& control, std::chrono::milliseconds limit,
                                   const std::string& mine = "text") {
   return std::async(std::launch::async, [=, &control] { return gather(control, limit, mine); });
 }
@@ -94,12 +94,12 @@ std::future<Outcome> gather_later(comm::Control& control, std::chrono::milliseco
 TEST_CASE("a rank that stops is named by all", "[tcp]") {
   const auto group = make_group(4);
   const std::uint32_t lost = GENERATE(0U, 2U);
-  std::vector<std::future<Outcome>> others;
+  std::vector<std::future<Attempt>> others;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     if (rank != lost) others.push_back(gather_later(*group[rank], 300ms));
   }
   for (auto& other : others) {
-    const Outcome outcome = other.get();
+    const Attempt outcome = other.get();
     CHECK(outcome.error.kind == ErrorKind::timeout);
     CHECK(outcome.error.rank == static_cast<int>(lost));
     CHECK(outcome.error.cause == "gathering from all ranks: no answer within 0.3 s");
@@ -123,12 +123,12 @@ TEST_CASE("a rank that dies is named by all, at once", "[tcp]") {
   auto group = make_group(4);
   const std::uint32_t lost = GENERATE(0U, 2U);
   group[lost].reset();
-  std::vector<std::future<Outcome>> others;
+  std::vector<std::future<Attempt>> others;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     if (rank != lost) others.push_back(gather_later(*group[rank], 60s));
   }
   for (auto& other : others) {
-    const Outcome outcome = other.get();
+    const Attempt outcome = other.get();
     CHECK(outcome.error.kind == ErrorKind::timeout);
     CHECK(outcome.error.rank == static_cast<int>(lost));
     CHECK(outcome.error.cause.find("has ended or closed its connection") != std::string::npos);
@@ -163,7 +163,7 @@ TEST_CASE("a rank 0 that stops while it waits for another rank is the one that i
 
 TEST_CASE("ranks that come late, but one after the other, are waited for", "[tcp]") {
   const auto group = make_group(6);
-  std::vector<std::future<Outcome>> ranks;
+  std::vector<std::future<Attempt>> ranks;
   for (const auto& control : group) {
     ranks.push_back(gather_later(*control, 600ms));
     std::this_thread::sleep_for(350ms);
@@ -174,10 +174,10 @@ TEST_CASE("ranks that come late, but one after the other, are waited for", "[tcp
 TEST_CASE("a peer that ends after its part is not missed", "[tcp]") {
   auto group = make_group(3);
   const std::string large(3'000'000, 'x');
-  std::vector<std::future<Outcome>> ranks;
+  std::vector<std::future<Attempt>> ranks;
   for (auto& control : group) {
     ranks.push_back(std::async(std::launch::async, [&control, &large] {
-      Outcome outcome = gather(*control, 20s, large);
+      Attempt outcome = gather(*control, 20s, large);
       control.reset();
       return outcome;
     }));

@@ -45,7 +45,7 @@ using safeshuffle::testing::ScratchDirectory;
 
 namespace {
 
-constexpr std::uint64_t file_size = 100'000;
+constexpr std::uint64_t uring_file_size = 100'000;
 
 /// Files whose direct reads are made from another descriptor.
 class Misdirected final : public testing::WrappedFiles {
@@ -78,7 +78,7 @@ class Misdirected final : public testing::WrappedFiles {
 };
 
 /// A sample file, and memory for it.
-struct Bench {
+struct UringBench {
   /// Reads it from `source` with io_uring.
   io::BatchStatus read(const source::Source& source) {
     submit(source, staging);
@@ -96,8 +96,8 @@ struct Bench {
   }
 
   ScratchDirectory directory;
-  FileInfo file = testing::write_sample(directory.file("a"), 0, file_size);
-  AlignedMemory memory{file_size};
+  FileInfo file = testing::write_sample(directory.file("a"), 0, uring_file_size);
+  AlignedMemory memory{uring_file_size};
   testing::DirectStaging staging;
   std::vector<std::span<std::byte>> registered;
   std::unique_ptr<io::Reader> reader;
@@ -135,7 +135,7 @@ bool is_work_of(const io::BatchStatus& status, io::Worker worker) {
 
 TEST_CASE("direct reads are made by the ring, and the page cache is read by threads", "[uring]") {
   if (!has_io_uring()) return;
-  Bench bench;
+  UringBench bench;
   const io::BatchStatus by_ring = bench.read(source::files());
   CHECK_FALSE(by_ring.error);
   CHECK(testing::is_sample(bench.memory.span(), 0, 0));
@@ -146,7 +146,7 @@ TEST_CASE("direct reads are made by the ring, and the page cache is read by thre
   }
   bench.reader = io::make_reader({IoEngine::uring, DirectIo::off, 1, core::mebibyte},
                                  source::files(), {bench.file}, bench.staging);
-  const io::ReadRange range{0, 0, file_size, bench.memory.data()};
+  const io::ReadRange range{0, 0, uring_file_size, bench.memory.data()};
   bench.reader->submit({&range, 1});
   io::BatchStatus by_threads;
   testing::wait_until(
@@ -158,7 +158,7 @@ TEST_CASE("direct reads are made by the ring, and the page cache is read by thre
 
 TEST_CASE("an error of a read in the ring names file, offset and errno", "[uring]") {
   if (!has_io_uring()) return;
-  Bench bench;
+  UringBench bench;
   const Misdirected source(core::Descriptor(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   const io::BatchStatus status = bench.read(source);
   REQUIRE(status.error);
@@ -171,7 +171,7 @@ TEST_CASE("an error of a read in the ring names file, offset and errno", "[uring
 
 TEST_CASE("what the ring does not deliver is read by threads, as a fallback", "[uring]") {
   if (!has_io_uring()) return;
-  Bench bench;
+  UringBench bench;
   const Misdirected source(core::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
   CHECK_FALSE(bench.read(source).error);
   CHECK(testing::is_sample(bench.memory.span(), 0, 0));
@@ -187,15 +187,15 @@ TEST_CASE("what the ring does not deliver is read by threads, as a fallback", "[
 
 TEST_CASE("more reads than may be in flight are all made", "[uring]") {
   if (!has_io_uring()) return;
-  Bench bench;
+  UringBench bench;
   io::PathRecorder recorder;
   const auto file = std::make_shared<io::File>(bench.file, DirectIo::on, source::files(), recorder);
   std::atomic<std::size_t> ended{0};
   std::size_t jobs = 0;
   {
     const auto engine = io::make_uring_engine(2, 3);
-    for (std::uint64_t at = 0; at < file_size; at += core::page_bytes, ++jobs) {
-      const std::uint64_t bytes = std::min(core::page_bytes, file_size - at);
+    for (std::uint64_t at = 0; at < uring_file_size; at += core::page_bytes, ++jobs) {
+      const std::uint64_t bytes = std::min(core::page_bytes, uring_file_size - at);
       engine->start(
           std::make_unique<CountedJob>(file, at, bench.memory.span().subspan(at, bytes), ended));
     }
@@ -321,7 +321,7 @@ TEST_CASE("reads into registered memory are those of registered buffers", "[urin
 
 TEST_CASE("memory is registered before the first read into it", "[uring]") {
   if (!has_io_uring()) return;
-  Bench bench;
+  UringBench bench;
   const AlignedMemory unused(core::page_bytes);
   bench.registered = {unused.span(), bench.memory.span()};
   CHECK_FALSE(bench.read(source::files()).error);
@@ -333,7 +333,7 @@ TEST_CASE("memory is registered before the first read into it", "[uring]") {
 
 TEST_CASE("the memory of slots is registered, not that of a device", "[uring]") {
   if (!has_io_uring()) return;
-  Bench bench;
+  UringBench bench;
   testing::HeldStaging staging(core::mebibyte, true);
   bench.registered = {bench.memory.span()};
   bench.submit(source::files(), staging);
@@ -350,9 +350,9 @@ TEST_CASE("memory that may not be locked is read into all the same", "[uring]") 
   if (!has_io_uring()) return;
   CHECK(testing::in_ending_process([] {
     constexpr rlim_t enough_for_ring = std::uint64_t{96} << 10;
-    static_assert(enough_for_ring < file_size);
+    static_assert(enough_for_ring < uring_file_size);
     if (!testing::limit_locked_memory(enough_for_ring)) ::_exit(1);
-    Bench bench;
+    UringBench bench;
     bench.registered = {bench.memory.span()};
     const bool failed = bench.read(source::files()).error.has_value();
     const io::IoPath path = bench.reader->path();
@@ -365,7 +365,7 @@ TEST_CASE("memory that may not be locked is read into all the same", "[uring]") 
 
 TEST_CASE("a file is registered before the first read from it", "[uring]") {
   if (!has_io_uring()) return;
-  Bench bench;
+  UringBench bench;
   CHECK_FALSE(bench.read(source::files()).error);
   if (!bench.reader->path().fallbacks.empty()) return;  // the filesystem rejects O_DIRECT
   CHECK(testing::count_uring_info(": " + bench.file.path) == 1);

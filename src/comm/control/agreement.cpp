@@ -15,12 +15,12 @@ namespace {
 
 // The first byte of what a rank contributes.
 constexpr char succeeded = '+';
-constexpr char failed = '-';
+constexpr char has_failed = '-';
 constexpr char busy = '~';
 constexpr char waiting = '.';  // succeeded; its result is not sent again in every round
 
 std::string contribution(std::string_view mine, const std::optional<ErrorRecord>& error) {
-  return error ? failed + core::encode(*error) : succeeded + std::string(mine);
+  return error ? has_failed + core::encode(*error) : succeeded + std::string(mine);
 }
 
 [[noreturn]] void raise_from(std::size_t rank, std::string_view encoded) {
@@ -35,7 +35,7 @@ std::vector<std::string> gather(Control& control, std::string_view mine,
   std::vector<std::string> all = control.all_gather(mine, core::Deadline(timeout));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) throw TransportError("a peer sent an empty control message");
-    if (all[rank].front() == failed) raise_from(rank, std::string_view(all[rank]).substr(1));
+    if (all[rank].front() == has_failed) raise_from(rank, std::string_view(all[rank]).substr(1));
   }
   return all;
 }
