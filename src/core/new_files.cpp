@@ -28,7 +28,7 @@ namespace safeshuffle::core {
 
 namespace fs = std::filesystem;
 
-// --- what is unfinished in this process ---
+// --- what is unfinished in this process
 
 namespace {
 
@@ -80,7 +80,7 @@ void roll_back_unfinished() noexcept {
   lock.release();
 }
 
-// --- files ---
+// --- files
 
 namespace {
 
@@ -247,7 +247,7 @@ void NewFile::roll_back() noexcept {
   }
 }
 
-// --- directories ---
+// --- directories
 
 std::vector<fs::path> missing_directories(fs::path path) {
   std::vector<fs::path> found;
