@@ -221,6 +221,15 @@ TEST_CASE("interrupted work leaves nothing behind", "[synth]") {
   CHECK(fs::is_empty(scratch / "old"));
 }
 
+TEST_CASE("what a killed run left is removed by the next one", "[synth]") {
+  const Scratch scratch;
+  fs::create_directory(scratch / "m");
+  const std::string left = scratch / "m/.p7.safetensors.safeshuffle-new-01234567";
+  std::ofstream(left) << "half";
+  generate(small_layout(), scratch / "m", {.sparse = true});
+  CHECK_FALSE(fs::exists(left));
+}
+
 TEST_CASE("files appear together or not at all", "[synth]") {
   const Scratch scratch;
   GenerateOptions options;

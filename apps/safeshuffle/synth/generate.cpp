@@ -179,6 +179,7 @@ class Filler {
 Generated generate(const Layout& original, const std::filesystem::path& directory,
                    const GenerateOptions& options) {
   check_vacant(directory);
+  core::remove_leftovers(directory, [](const std::string&) { return true; });
   const Layout layout = with_dtype(original, options.dtype);
   Files files(layout, directory);
   Generated made{.files = layout.files.size(), .tensor_bytes = tensor_bytes(layout)};
