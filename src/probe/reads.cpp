@@ -16,6 +16,8 @@
 namespace safeshuffle::probing {
 namespace {
 
+using Of = Measurement::Of;
+
 constexpr std::chrono::microseconds poll_patience{1000};
 
 /// The ranges of the sample, cut into pieces of at most a window.
@@ -201,7 +203,6 @@ class ReadTrial final : public Trial {
 }  // namespace
 
 void add_read_trials(ProbeRig& rig, Trials& trials) {
-  using Of = Measurement::Of;
   const auto add = [&](const char* name, Cache cache, bool direct, Into into = Into::slabs) {
     trials.push_back(std::make_unique<ReadTrial>(rig, name, Of::one_rank, cache, direct, into));
     if (rig.comm.size() == 1) return;
