@@ -3,11 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <random>
 #include <span>
 #include <sstream>
-#include <system_error>
 #include <unistd.h>
 
 #include "support/simulated_gpu/nccl_failure.hpp"
@@ -23,29 +21,9 @@ std::string host_identity() {
   return name;
 }
 
-/// This rank's listening socket, and its name as long as it is needed.
-class Lobby {
- public:
-  Lobby(std::string directory, int rank)
-      : directory_(std::move(directory)), listener_(listen_at(path_of(rank))), rank_(rank) {}
-
-  /// The last rank to leave removes the directory: no rank leaves before all have arrived.
-  ~Lobby() {
-    std::error_code ignored;
-    std::filesystem::remove(path_of(rank_), ignored);
-    std::filesystem::remove(directory_, ignored);
-  }
-  Lobby(const Lobby&) = delete;
-  Lobby& operator=(const Lobby&) = delete;
-
-  std::string path_of(int rank) const { return directory_ + "/" + std::to_string(rank); }
-  const Descriptor& listener() const noexcept { return listener_; }
-
- private:
-  std::string directory_;
-  Descriptor listener_;
-  int rank_;
-};
+std::string socket_name(const ncclUniqueId& id, int rank) {
+  return std::string(id.internal) + "/" + std::to_string(rank);
+}
 
 bool share_gpu(const Introduction& one, const Introduction& other) {
   return std::strcmp(one.host, other.host) == 0 && std::strcmp(one.bus_id, other.bus_id) == 0;
@@ -88,15 +66,14 @@ ncclUniqueId make_unique_id() {
   std::random_device random;
   std::ostringstream name;
   name << "simulated-nccl-" << std::hex << random() << random() << random();
-  const std::string path = (std::filesystem::temp_directory_path() / name.str()).string();
   ncclUniqueId id{};
-  std::snprintf(id.internal, sizeof id.internal, "%s", path.c_str());
+  std::snprintf(id.internal, sizeof id.internal, "%s", name.str().c_str());
   return id;
 }
 
 std::vector<Descriptor> meet(const ncclUniqueId& id, const Introduction& self,
                              const AbortSignal& abort) {
-  const Lobby lobby(id.internal, self.rank);
+  const Descriptor listener = listen_at(socket_name(id, self.rank));
   std::vector<Descriptor> sockets(static_cast<std::size_t>(self.size));
   std::vector<Introduction> ranks(sockets.size(), self);
   const auto keep = [&](Descriptor socket) {
@@ -105,9 +82,9 @@ std::vector<Descriptor> meet(const ncclUniqueId& id, const Introduction& self,
     ranks.at(index) = peer;
     sockets.at(index) = std::move(socket);
   };
-  for (int rank = 0; rank < self.rank; ++rank) keep(connect_to(lobby.path_of(rank), abort));
+  for (int rank = 0; rank < self.rank; ++rank) keep(connect_to(socket_name(id, rank), abort));
   for (int rank = self.rank + 1; rank < self.size; ++rank) {
-    keep(accept_from(lobby.listener(), abort));
+    keep(accept_from(listener, abort));
   }
   require_distinct_gpus(ranks);
   return sockets;

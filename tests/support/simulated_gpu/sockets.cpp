@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <poll.h>
+#include <stdexcept>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -25,23 +25,13 @@ Descriptor make_socket() {
   return socket;
 }
 
-sockaddr_un address_of(const std::string& path) {
+/// An abstract name, which begins with a zero: no file is left where a process is killed.
+sockaddr_un address_of(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) throw std::length_error(path);
-  std::memcpy(static_cast<char*>(address.sun_path), path.c_str(), path.size() + 1);
+  if (name.size() >= sizeof address.sun_path) throw std::length_error(name);
+  std::memcpy(static_cast<char*>(address.sun_path) + 1, name.data(), name.size());
   return address;
-}
-
-/// False if the directory was removed in the meantime.
-bool bind_to(const Descriptor& socket, const std::string& path) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  const sockaddr_un address = address_of(path);
-  if (bind(socket.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-    return true;
-  }
-  if (errno != ENOENT) fail("bind");
-  return false;
 }
 
 /// Waits for any of the descriptors, forever if `milliseconds` is negative. Throws Aborted.
@@ -97,23 +87,22 @@ void wait_before_retry(const AbortSignal& abort) {
   poll_unless_aborted(-1, abort, 2);
 }
 
-Descriptor listen_at(const std::string& path) {
+Descriptor listen_at(const std::string& name) {
   Descriptor socket = make_socket();
-  const std::string unready = path + ".unready";
-  while (!bind_to(socket, unready)) {
-  }
+  const sockaddr_un address = address_of(name);
+  const auto* const at = reinterpret_cast<const sockaddr*>(&address);
+  if (bind(socket.number(), at, sizeof address) != 0) fail("bind");
   if (listen(socket.number(), SOMAXCONN) != 0) fail("listen");
-  std::filesystem::rename(unready, path);  // once the name exists, ranks can connect
   return socket;
 }
 
-Descriptor connect_to(const std::string& path, const AbortSignal& abort) {
-  const sockaddr_un address = address_of(path);
+Descriptor connect_to(const std::string& name, const AbortSignal& abort) {
+  const sockaddr_un address = address_of(name);
   for (;;) {
     Descriptor socket = make_socket();
     const auto* const to = reinterpret_cast<const sockaddr*>(&address);
     if (connect(socket.number(), to, sizeof address) == 0) return socket;
-    if (errno != ENOENT && errno != ECONNREFUSED && errno != EINTR) fail("connect");
+    if (errno != ECONNREFUSED && errno != EINTR) fail("connect");
     wait_before_retry(abort);
   }
 }

@@ -49,11 +49,11 @@ void wait_readable(const Descriptor& socket, const AbortSignal& abort);
 /// Waits briefly before a retry. Throws Aborted.
 void wait_before_retry(const AbortSignal& abort);
 
-/// A socket with this path to which others can connect; creates its directory if necessary.
-Descriptor listen_at(const std::string& path);
+/// A socket with this name, unique on this machine, to which others can connect.
+Descriptor listen_at(const std::string& name);
 
 /// Connects as soon as there is a listener. Throws Aborted.
-Descriptor connect_to(const std::string& path, const AbortSignal& abort);
+Descriptor connect_to(const std::string& name, const AbortSignal& abort);
 
 /// The next incoming connection. Throws Aborted.
 Descriptor accept_from(const Descriptor& listener, const AbortSignal& abort);
