@@ -123,7 +123,7 @@ inline void exchanges_runs_and_broadcasts(comm::Transport& transport, const core
 inline void sends_what_the_queue_has_packed(comm::Transport& transport, const core::Place& place,
                                             device::Device& device) {
   if (place.size == 1) return;
-  constexpr std::size_t bytes = 3'000'000;
+  constexpr std::size_t bytes = 300'000;
   const auto filled_by = [](std::uint32_t rank) {
     return Bytes(bytes, static_cast<std::byte>('a' + rank));
   };

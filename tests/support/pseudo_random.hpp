@@ -1,8 +1,10 @@
 // Reproducible pseudo-random numbers, the same with every standard library.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace safeshuffle::testing {
@@ -24,7 +26,10 @@ class PseudoRandom {
 
   std::vector<std::byte> bytes(std::size_t count) {
     std::vector<std::byte> result(count);
-    for (std::byte& byte : result) byte = static_cast<std::byte>(next());
+    for (std::size_t begin = 0; begin < count; begin += sizeof(std::uint64_t)) {
+      const std::uint64_t word = next();
+      std::memcpy(&result[begin], &word, std::min(sizeof word, count - begin));
+    }
     return result;
   }
 
