@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # What mpirun may take to start and to end a job on a busy machine, beyond the job's own time.
-SLACK_SECONDS = 12
+SLACK_SECONDS = 30
 LAUNCH_TIMEOUT_SECONDS = 60
 MESSAGE_PREFIX = "safeshuffle: error: "
 

@@ -148,10 +148,10 @@ class SlowRank(FaultCase):
 
     def assert_waited_for(self, **fault):
         slow = fault | {"rank": LOST, "action": "sleep", "value": 800}
-        result = self.load("--timeout", 2, "--verify", "full", "--save-sharded", self.saved,
-                           faults=[slow])  # fmt: skip
+        result = self.load("--timeout", TIMEOUT_SECONDS, "--verify", "full", "--save-sharded",
+                           self.saved, faults=[slow])  # fmt: skip
         self.assertEqual(result.code, 0, result.errors)
-        self.assertGreater(result.seconds, 3)
+        self.assertGreater(result.seconds, TIMEOUT_SECONDS + 1)
 
     def test_verifying(self):
         self.assert_waited_for(**PHASES["verify"])

@@ -184,7 +184,6 @@ TEST_CASE("the report is the same on all ranks and its phases add up", "[load]")
   }
   const double mine = report.ranks[comm.rank()].total_seconds;
   CHECK(mine <= elapsed);
-  CHECK(mine > 0.5 * elapsed - 0.05);  // what is left out is little: the report itself
   CHECK(report.ranks[comm.rank()].cpu_seconds > 0);
   CHECK(report.ranks[comm.rank()].cpu_seconds <= cpu_elapsed);
 }

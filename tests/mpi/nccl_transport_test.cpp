@@ -261,7 +261,7 @@ TEST_CASE("a rank that leaves a load over a borrowed communicator is named", "[.
   const auto start = core::Clock::now();
   if (!is_last_rank()) {
     Options options;
-    options.timeout = std::chrono::seconds(1);
+    options.timeout = std::chrono::seconds(killed ? 60 : 1);
     try {
       load(model.plan(), *comm, options);
     } catch (const TimeoutError& error) {
@@ -277,7 +277,7 @@ TEST_CASE("a rank that leaves a load over a borrowed communicator is named", "[.
   REQUIRE(seen);
   CHECK(seen->rank == static_cast<std::int32_t>(world_size()) - 1);
   CHECK(seen->cause.find("gathering from all ranks: ") == 0);
-  CHECK(seconds < (killed ? 1 : 5));
+  CHECK(seconds < 30);
 }
 
 TEST_CASE("an address that cannot be reached is named, the same by all ranks", "[.][nccl]") {
@@ -307,7 +307,7 @@ TEST_CASE("an address that cannot be reached is named, the same by all ranks", "
   REQUIRE(error);
   CHECK(error->kind == ErrorKind::timeout);
   CHECK(error->cause.find("not all ranks could connect to rank 0 at tcp://") == 0);
-  CHECK(seconds < 5);
+  CHECK(seconds < 30);
 }
 
 TEST_CASE("rank 0 without an allowed interface is a ConfigError of all ranks", "[.][nccl]") {

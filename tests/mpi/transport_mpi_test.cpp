@@ -180,7 +180,7 @@ TEST_CASE("a rank that does not answer is named in a TimeoutError", "[comm]") {
   REQUIRE(seen);
   CHECK(seen->rank == static_cast<std::int32_t>(last));
   CHECK(seen->cause == "gathering from all ranks: no answer within 0.5 s");
-  CHECK(waited < 5);
+  CHECK(waited < 30);
   CHECK(broken);
 }
 

@@ -199,7 +199,7 @@ TEST_CASE("ranks that differ in the group size refuse each other", "[rendezvous]
   const std::uint32_t rank = GENERATE(1U, 7U);
   // That all its ranks have been told, rank 0 knows only if one of them is the stray.
   const auto begin = core::Clock::now();
-  auto rank_0 = meet_later(port.at(0, 3), rank == 1 ? 20s : 2s);
+  auto rank_0 = meet_later(port.at(0, 3), rank == 1 ? 60s : 2s);
   auto good = meet_later(port.at(2, 3), 20s);
   std::this_thread::sleep_for(30ms);
   const Outcome stray = meet(port.at(rank, 8), 20s);
@@ -209,7 +209,7 @@ TEST_CASE("ranks that differ in the group size refuse each other", "[rendezvous]
           "the group has 3 ranks according to rank 0, but 8 according to rank " +
               std::to_string(rank));
   }
-  CHECK(core::seconds_since(begin) < 10);
+  CHECK(core::seconds_since(begin) < 30);
 }
 
 TEST_CASE("two processes cannot be the same rank", "[rendezvous]") {

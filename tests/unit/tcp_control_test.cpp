@@ -96,26 +96,26 @@ TEST_CASE("a rank that stops is named by all", "[tcp]") {
   const std::uint32_t lost = GENERATE(0U, 2U);
   std::vector<std::future<Attempt>> others;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
-    if (rank != lost) others.push_back(gather_later(*group[rank], 300ms));
+    if (rank != lost) others.push_back(gather_later(*group[rank], 1s));
   }
   for (auto& other : others) {
     const Attempt outcome = other.get();
     CHECK(outcome.error.kind == ErrorKind::timeout);
     CHECK(outcome.error.rank == static_cast<int>(lost));
-    CHECK(outcome.error.cause == "gathering from all ranks: no answer within 0.3 s");
-    CHECK(outcome.seconds < 5);
+    CHECK(outcome.error.cause == "gathering from all ranks: no answer within 1 s");
+    CHECK(outcome.seconds < 30);
   }
-  gather(*group[lost], 300ms);  // when it goes on, it has what the others sent before
-  CHECK(gather(*group[lost], 300ms).error.kind == ErrorKind::timeout);
+  gather(*group[lost], 1s);  // when it goes on, it has what the others sent before
+  CHECK(gather(*group[lost], 1s).error.kind == ErrorKind::timeout);
   CHECK(gather(*group[1], 20s).error.kind == ErrorKind::transport);
 }
 
 TEST_CASE("several ranks that stop are listed", "[tcp]") {
   const auto group = make_group(4);
-  auto rank_0 = gather_later(*group[0], 300ms);
-  const ErrorRecord error = gather(*group[2], 300ms).error;
+  auto rank_0 = gather_later(*group[0], 1s);
+  const ErrorRecord error = gather(*group[2], 1s).error;
   CHECK(error.rank == 1);
-  CHECK(error.cause == "gathering from all ranks: no answer within 0.3 s from ranks 1, 3");
+  CHECK(error.cause == "gathering from all ranks: no answer within 1 s from ranks 1, 3");
   CHECK(rank_0.get().error.cause == error.cause);
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("a rank that dies is named by all, at once", "[tcp]") {
     CHECK(outcome.error.kind == ErrorKind::timeout);
     CHECK(outcome.error.rank == static_cast<int>(lost));
     CHECK(outcome.error.cause.find("has ended or closed its connection") != std::string::npos);
-    CHECK(outcome.seconds < 10);
+    CHECK(outcome.seconds < 30);
   }
 }
 
@@ -151,22 +151,22 @@ TEST_CASE("a rank 0 that stops while it waits for another rank is the one that i
   });
   const auto slow = comm::make_tcp_control({2, 3, address}, 20s);
   const auto control = joining.get();
-  auto waiting = gather_later(*control, 400ms);
+  auto waiting = gather_later(*control, 1s);
   std::this_thread::sleep_for(100ms);  // it has the text of rank 0 by now
   kill(rank_0, SIGSTOP);
   CHECK(waiting.get().error.rank == 0);
   kill(rank_0, SIGKILL);
   CHECK(waitpid(rank_0, nullptr, 0) == rank_0);
-  gather(*slow, 400ms);  // what was sent before
-  CHECK(gather(*slow, 400ms).error.rank == 0);
+  gather(*slow, 1s);  // what was sent before
+  CHECK(gather(*slow, 1s).error.rank == 0);
 }
 
 TEST_CASE("ranks that come late, but one after the other, are waited for", "[tcp]") {
   const auto group = make_group(6);
   std::vector<std::future<Attempt>> ranks;
   for (const auto& control : group) {
-    ranks.push_back(gather_later(*control, 600ms));
-    std::this_thread::sleep_for(350ms);
+    ranks.push_back(gather_later(*control, 2s));
+    std::this_thread::sleep_for(500ms);
   }
   for (auto& rank : ranks) CHECK(rank.get().texts.size() == 6);
 }
@@ -189,7 +189,7 @@ TEST_CASE("a rank that sends but does not receive is named", "[tcp]") {
   RawRank raw(3);
   raw.send(2, "text");
   auto rank_1 = gather_later(*raw.others[1], 20s);
-  CHECK(gather(*raw.others[0], 300ms, std::string(30'000'000, 'x')).error.rank == 2);
+  CHECK(gather(*raw.others[0], 1s, std::string(30'000'000, 'x')).error.rank == 2);
   CHECK(rank_1.get().texts.size() == 3);
   CHECK(gather(*raw.others[1], 20s).error.rank == 2);
 }
