@@ -17,7 +17,7 @@ import traceback
 
 import torch
 
-from lib import usage, watch
+from lib import usage
 from peers import shards
 from peers.catalog import PEERS
 
@@ -102,13 +102,13 @@ def await_all(ready, processes, meanwhile=lambda: None):
     os.set_blocking(ready, False)
     told = 0
     while told < len(processes):
-        time.sleep(watch.INTERVAL_SECONDS)
+        time.sleep(usage.INTERVAL_SECONDS)
         meanwhile()
         try:
             told += len(os.read(ready, len(processes) - told))
         except BlockingIOError:
             pass
-        if any(watch.has_ended(process) for process in processes):
+        if any(usage.has_ended(process) for process in processes):
             end(processes)
             sys.exit("a rank failed")
 
@@ -138,7 +138,7 @@ def main():
     await_all(ready, processes)
     print("ready", flush=True)
     sys.stdin.readline()
-    peaks = [watch.AnonymousPeak(process) for process in processes]
+    peaks = [usage.AnonymousPeak(process) for process in processes]
     os.write(release, b"." * job["ranks"])
     await_all(ready, processes, lambda: [peak.look() for peak in peaks])
     os.write(dismiss, b"." * job["ranks"])

@@ -4,7 +4,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
 from lib import machine, page_cache, safeshuffle
@@ -39,7 +38,7 @@ class Nodes:
     """Several nodes, or what the user calls so. Each makes the files cold or warm for itself, and keeps nothing so."""
 
     def prepare(self, files, state, dtype):
-        there = [sys.executable, "-m", "lib.prepare", state, dtype, *map(str, files)]
+        there = [sys.executable, "-m", "lib.page_cache", state, dtype, *map(str, files)]
         safeshuffle.run([*self.each_node(), "env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", *there])
 
     def release(self):
@@ -106,8 +105,3 @@ def chosen(hostfile):
 def up_to(slots):
     """Powers of two."""
     return tuple(1 << bit for bit in range(slots.bit_length()) if 1 << bit <= slots)
-
-
-def version_of(launcher):
-    said = subprocess.run([launcher.ranks(1)[0], "--version"], capture_output=True, text=True, check=False)
-    return (said.stdout.splitlines() or ["unknown"])[0].strip()

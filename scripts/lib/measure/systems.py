@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,6 @@ import threading
 from lib import safeshuffle
 from lib.measure import placement
 from lib.measure.models import Checkpoint
-from lib.python_environment import last_line
 
 TIMEOUT_SECONDS = 1800
 PHASES = ("open", "plan", "allocate", "read", "h2d", "pack", "exchange", "wait")
@@ -212,9 +212,9 @@ def kill(process):
 
 def failure(said):
     """The line that tells most of a Python program's last words."""
-    lines = [line for line in said.splitlines() if line and not line[0].isspace() and ":" in line]
-    errors = [line for line in lines if "Error" in line.split(":", 1)[0] or "Exception" in line.split(":", 1)[0]]
-    return (errors or [last_line(said)])[0] if said.strip() else "no message"
+    lines = said.strip().splitlines()
+    errors = [line for line in lines if re.match(r"(?!\s)[^:]*(Error|Exception)[^:]*:", line)]
+    return (errors[:1] or lines[-1:] or ["no message"])[0]
 
 
 # For buffers, as the loader has them: the system divides reads into small pages, which is half as fast on some disks.
@@ -277,7 +277,7 @@ class Fio:
         result = subprocess.run(["fio", "--readonly", "--output-format=json", "-"], input="\n".join(lines) + "\n",
                                 capture_output=True, text=True, check=False, env=os.environ | HUGE_PAGES)
         if result.returncode != 0:
-            return last_line(result.stderr or result.stdout)
+            return failure(result.stderr or result.stdout)
         jobs = json.loads(result.stdout[result.stdout.index("{"):])["jobs"]
         seconds = max(entry["read"]["runtime"] for entry in jobs) / 1000
         return sample(seconds, sum(entry["read"]["io_bytes"] for entry in jobs), [],
