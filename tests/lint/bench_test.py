@@ -8,6 +8,7 @@ import contextlib
 import csv
 import io
 import json
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -268,6 +269,18 @@ class Results(unittest.TestCase):
             results.check(out, fresh=True)
             results.remove(out)
             self.assertEqual(list(out.iterdir()), [])
+
+    def test_the_commit_is_told_with_changes(self):
+        with tempfile.TemporaryDirectory() as directory, mock.patch.object(results.safeshuffle, "ROOT", Path(directory)):
+            self.assertEqual(results.commit(), "unknown")
+            path = Path(directory, "file")
+            path.write_text("committed")
+            author = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
+            for arguments in ("init", "--quiet"), ("add", "."), (*author, "commit", "--quiet", "--message", "first"):
+                subprocess.run(["git", "-C", directory, *arguments], check=True)
+            self.assertRegex(results.commit(), "^[0-9a-f]{40}$")
+            path.write_text("changed")
+            self.assertRegex(results.commit(), "^[0-9a-f]{40} with changes$")
 
     def test_an_interruption_leaves_the_earlier_files(self):
         with tempfile.TemporaryDirectory() as directory, \

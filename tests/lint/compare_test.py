@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(SCRIPTS))
 
 from lib import page_cache  # noqa: E402
-from lib.measure import builds, environment, measurement, models, placement, systems  # noqa: E402
+from lib.measure import environment, measurement, models, placement, systems  # noqa: E402
 from peers.catalog import PEERS  # noqa: E402
 from script_loading import load_script  # noqa: E402
 
@@ -46,69 +46,6 @@ class Files(unittest.TestCase):
     def file(self, name, tensors, metadata=None):
         write_safetensors(self.root / name, tensors, metadata)
         return self.root / name
-
-
-class Builds(unittest.TestCase):
-    """Earlier commits are built apart from the work tree, once each."""
-
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.cache = Path(directory.name) / "cache"
-        self.root = Path(directory.name) / "repository"
-        self.root.mkdir()
-        self.announced = []
-        patched = mock.patch.object(builds.safeshuffle, "ROOT", self.root)
-        patched.start()
-        self.addCleanup(patched.stop)
-        builds.git("init", "--quiet")
-        builds.git("config", "user.name", "test")
-        builds.git("config", "user.email", "test@localhost")
-        preset = {"name": "release", "generator": "Ninja", "binaryDir": "${sourceDir}/build"}
-        build = {"name": "release", "configurePreset": "release"}
-        self.write("CMakePresets.json", json.dumps(
-            {"version": 3, "configurePresets": [preset], "buildPresets": [build]}))  # fmt: skip
-        self.write("CMakeLists.txt", """
-            cmake_minimum_required(VERSION 3.22)
-            project(copied NONE)
-            add_custom_command(OUTPUT bin/safeshuffle
-              COMMAND ${CMAKE_COMMAND} -E copy ${PROJECT_SOURCE_DIR}/command bin/safeshuffle)
-            add_custom_target(copied ALL DEPENDS bin/safeshuffle)
-        """)
-
-    def write(self, name, text):
-        (self.root / name).write_text(text)
-
-    def commit(self, command):
-        self.write("command", command)
-        builds.git("add", ".")
-        builds.git("commit", "--quiet", "--message", command)
-        return builds.commit_of("HEAD")
-
-    def built(self, commit):
-        return builds.built(commit, self.cache, self.announced.append).read_text()
-
-    def test_each_commit_is_built_once_as_it_was(self):
-        first, second = self.commit("first"), self.commit("second")
-        self.assertFalse(builds.has_changes())
-        self.write("command", "not committed")
-        self.assertTrue(builds.has_changes())
-        self.assertEqual(builds.described(), f"{second} with changes")
-        self.assertEqual([self.built(commit) for commit in (first, second, first)], ["first", "second", "first"])
-        self.assertEqual(len(self.announced), 2)
-        self.assertEqual((self.root / "command").read_text(), "not committed")
-
-    def test_what_fails_to_build_is_an_error_that_shows_why(self):
-        self.write("CMakeLists.txt", "message(FATAL_ERROR broken)")
-        commit = self.commit("first")
-        for _ in range(2):  # nothing is left of the first time
-            with self.assertRaisesRegex(SystemExit, f"(?s){commit[:12]} failed.*broken"):
-                self.built(commit)
-
-    def test_names_that_are_no_commits(self):
-        self.commit("first")
-        with self.assertRaises(subprocess.CalledProcessError):
-            builds.commit_of("no-such-branch")
 
 
 class Differences(Files):

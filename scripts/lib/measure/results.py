@@ -6,9 +6,11 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import statistics
+import subprocess
 
-from lib.measure import builds
+from lib import safeshuffle
 from lib.measure.measurement import varying
 from lib.measure.systems import PHASES
 
@@ -112,9 +114,18 @@ def now():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def commit():
+    """The one that is checked out, and whether there are changes besides."""
+    if not (safeshuffle.ROOT / ".git").exists() or not shutil.which("git"):
+        return "unknown"  # installed, or not a clone
+    described = subprocess.run(["git", "-C", safeshuffle.ROOT, "describe", "--always", "--abbrev=40", "--exclude=*",
+                                "--dirty= with changes"], capture_output=True, text=True, check=False)
+    return described.stdout.strip() or "unknown"
+
+
 def result(title, measured, cases, base_of, ratio, ratio_heading, **further):
     """Of a measurement; `cases` in the order of the table."""
-    return {"schema_version": SCHEMA_VERSION, "title": title, "date": now(), "commit": builds.described(), **further,
+    return {"schema_version": SCHEMA_VERSION, "title": title, "date": now(), "commit": commit(), **further,
             "not_run": measured.not_run, "ratio": ratio_heading, "samples": measured.samples,
             "summary": summary(measured.samples, cases, base_of, ratio)}
 
