@@ -50,10 +50,9 @@ def run(command):
     return done.stdout
 
 
-def make(directory, like, scale, command=COMMAND, sparse=False):
+def make(directory, like, scale, command=COMMAND):
     """A synthetic checkpoint in bf16."""
-    run([command, "make", directory, "--like", like, "--scale", str(scale), "--dtype", "bf16",
-         *(["--sparse"] if sparse else [])])
+    run([command, "make", directory, "--like", like, "--scale", str(scale), "--dtype", "bf16"])
 
 
 def inspect(model, command=COMMAND):

@@ -43,7 +43,7 @@ class Compare(unittest.TestCase):
         out = self.root / self._testMethodName
         done = self.start("--out", out, *options, model=model or ("--model", self.model))
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual((out / "summary.md").read_text(), done.stdout)
+        self.assertEqual((out / "summary.md").read_text() + "\n", done.stdout)
         with open(out / "results.csv", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         result = json.loads((out / "results.json").read_text())

@@ -244,10 +244,11 @@ class Results(unittest.TestCase):
     def result(self):
         machine = {"cpu": "CPU", "cores": 2, "memory_bytes": 8e9, "kernel": "6", "filesystem": "ext4", "gpus": []}
         measured = mock.Mock(samples=self.SAMPLES, not_run=[{"what": "third", "reason": "needs a GPU for each rank"}])
-        return results.result("Title", measured, self.CASES, lambda case: case | {"system": "ours"},
+        ours = mock.Mock(settings="defaults", versions=lambda: {"ours": "1.2"})
+        ours.name = "ours"
+        return results.result("Title", measured, [ours], self.CASES, lambda case: case | {"system": "ours"},
                               lambda ours, base: base / ours, "ours ÷ it", machine=machine,
-                              models=[{"name": "m", "bytes": 10**9, "files": 3}],
-                              systems=[{"name": "ours", "versions": {"ours": "1.2"}, "settings": "defaults"}])
+                              models=[{"name": "m", "bytes": 10**9, "files": 3}])
 
     def test_markdown(self):
         text = results.markdown(self.result())
@@ -281,15 +282,6 @@ class Results(unittest.TestCase):
             self.assertRegex(results.commit(), "^[0-9a-f]{40}$")
             path.write_text("changed")
             self.assertRegex(results.commit(), "^[0-9a-f]{40} with changes$")
-
-    def test_an_interruption_leaves_the_earlier_files(self):
-        with tempfile.TemporaryDirectory() as directory, \
-                mock.patch.object(results.os, "replace", side_effect=KeyboardInterrupt):
-            path = Path(directory, "results.json")
-            path.write_text("earlier")
-            with self.assertRaises(KeyboardInterrupt):
-                results.write(self.result(), Path(directory))
-            self.assertEqual(path.read_text(), "earlier")
 
 
 class Launchers(unittest.TestCase):

@@ -4,13 +4,13 @@ import csv
 import datetime
 import io
 import json
-import os
 import pathlib
 import shutil
 import statistics
 import subprocess
 
 from lib import safeshuffle
+from lib.measure import plot
 from lib.measure.measurement import varying
 from lib.measure.systems import PHASES
 
@@ -123,9 +123,10 @@ def commit():
     return described.stdout.strip() or "unknown"
 
 
-def result(title, measured, cases, base_of, ratio, ratio_heading, **further):
+def result(title, measured, systems, cases, base_of, ratio, ratio_heading, **further):
     """Of a measurement; `cases` in the order of the table."""
     return {"schema_version": SCHEMA_VERSION, "title": title, "date": now(), "commit": commit(), **further,
+            "systems": [{"name": one.name, "versions": one.versions(), "settings": one.settings} for one in systems],
             "not_run": measured.not_run, "ratio": ratio_heading, "samples": measured.samples,
             "summary": summary(measured.samples, cases, base_of, ratio)}
 
@@ -161,13 +162,6 @@ def csv_text(samples):
     return text.getvalue()
 
 
-def write_text(path, text):
-    """At once: an interruption leaves the earlier file."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def check(directory, fresh):
     if (pathlib.Path(directory) / NAME).exists() and not fresh:
         raise Exists(f"{pathlib.Path(directory) / NAME} has results: use another --out, or --fresh to replace them")
@@ -175,13 +169,26 @@ def check(directory, fresh):
 
 def remove(directory):
     """Before anything is measured: no earlier result is to be beside those that replace it."""
-    for name in (NAME, "results.csv", "summary.md", "plot.png"):
+    for name in (NAME, "results.csv", "summary.md", plot.NAME):
         (pathlib.Path(directory) / name).unlink(missing_ok=True)
 
 
 def write(found, directory):
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    write_text(directory / NAME, json.dumps(found, indent=1) + "\n")
-    write_text(directory / "results.csv", csv_text(found["samples"]))
-    write_text(directory / "summary.md", markdown(found))
+    (directory / NAME).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (directory / "results.csv").write_text(csv_text(found["samples"]), encoding="utf-8")
+    (directory / "summary.md").write_text(markdown(found), encoding="utf-8")
+
+
+def measure(experiment, directory, plots, announce):
+    """Calls its `measure`, and writes and prints its `result`."""
+    remove(directory)
+    try:
+        experiment.measure()
+    finally:  # also what was measured until an error, or a signal
+        found = experiment.result()
+        write(found, directory)
+    obstacle = plot.draw_result(found, directory / plot.NAME) if plots else "it was not asked for"
+    announce(f"{directory}{f': no plot: {obstacle}' if obstacle else ''}")
+    print(markdown(found))
