@@ -96,8 +96,7 @@ class Compare(unittest.TestCase):
 
     @unittest.skipUnless(PEERS.is_dir(), "scripts/compare has installed nothing here")
     def test_with_all_others_that_can_run_here(self):
-        done, result = self.compare("--environment", PEERS, "--dtype", "f16", "--skip", "memory-copy",
-                                    "--skip", "cached-read")  # fmt: skip
+        done, result = self.compare("--environment", PEERS, "--dtype", "f16", "--skip", "cached-read")
         others = ["safetensors-mmap", "safetensors-pread", "fastsafetensors", "fastsafetensors-sharded", "runai",
                   "runai-each"]
         equal = {"ranks": 2, "dtype": "f16", "tensors": 2 * 723}

@@ -192,45 +192,26 @@ def measured(name, of, rate):
     return {"name": name, "of": of, "bytes_per_second": {"median": rate}}
 
 
-class ProbedCeilings(unittest.TestCase):
-    PROBED = {"place": {"nodes": 2}, "measurements": [
-        measured("read_warm_fresh", "one rank", 1e9), measured("read_warm_fresh", "node", 3e9),
-        measured("memory_copy_fresh", "each rank", 2e9)]}
-
-    def setUp(self):
-        self.runs = []
-        self.ceilings = {system.name: system for system in systems.ceilings()}
-
-    def run_one(self, name, ranks=4):
-        case = case_of(ranks, size=24 * 10**9)
-        with mock.patch.object(systems.safeshuffle, "run", return_value=json.dumps(self.PROBED)):
-            return self.ceilings[name].run(case, lambda: self.runs.append(ranks))["seconds"]
-
+class CachedRead(unittest.TestCase):
     def test_rates_are_of_all_ranks(self):
-        self.assertEqual(self.run_one("memory-copy"), 3.0)  # of 4 times 2 GB/s
-        self.assertEqual(self.run_one("cached-read"), 4.0)  # of 2 nodes
+        probed = {"place": {"nodes": 2}, "measurements": [
+            measured("read_warm_fresh", "one rank", 1e9), measured("read_warm_fresh", "node", 3e9),
+            measured("memory_copy_fresh", "each rank", 2e9)]}
+        prepared, ceiling = mock.Mock(), systems.CachedRead(lambda ranks: ["mpirun", str(ranks)])
+        with mock.patch.object(systems.safeshuffle, "run", return_value=json.dumps(probed)) as run:
+            self.assertEqual(ceiling.run(case_of(4, size=24 * 10**9), prepared)["seconds"], 4.0)  # of 2 nodes
+        self.assertEqual(run.call_args.args[0][:2], ["mpirun", "4"])
+        prepared.assert_called_once_with()
         alone = {"place": {"nodes": 1}, "measurements": [measured("read_warm_fresh", "one rank", 1e9)]}
-        self.assertEqual(systems.rate_of_all(alone, "read_warm_fresh", 1), 1e9)
-
-    def test_one_probe_serves_both_in_any_order(self):
-        for name in ("memory-copy", "cached-read", "cached-read", "memory-copy"):
-            self.run_one(name)
-        self.assertEqual(self.runs, [4, 4])
-        self.run_one("memory-copy", ranks=2)  # is another one
-        self.assertEqual(self.runs, [4, 4, 2])
-
-    def test_one_that_is_measured_alone_is_measured_each_time(self):
-        for _ in range(3):
-            self.run_one("cached-read")
-        self.assertEqual(self.runs, [4, 4, 4])
+        self.assertEqual(systems.rate_of_all(alone), 1e9)
 
     def test_what_the_probe_could_not_measure_is_told(self):
         probed = {"place": {"nodes": 1}, "measurements": [
             {"name": "read_warm_fresh", "of": "node", "obstacle": "the files have holes"}]}
-        with self.assertRaisesRegex(systems.NotRun, "^read_warm_fresh could not be measured: the files have holes$"):
-            systems.rate_of_all(probed, "read_warm_fresh", 2)
-        with self.assertRaisesRegex(systems.NotRun, "probe has no memory_copy_fresh here"):
-            systems.rate_of_all(probed, "memory_copy_fresh", 2)
+        with self.assertRaisesRegex(systems.NotRun, "^not measured: the files have holes$"):
+            systems.rate_of_all(probed)
+        with self.assertRaisesRegex(systems.NotRun, "^not measured: safeshuffle probe does not read so here$"):
+            systems.rate_of_all(probed | {"measurements": []})
 
 
 class PageCache(Files):

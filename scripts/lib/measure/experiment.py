@@ -9,7 +9,7 @@ import pathlib
 SCHEMA_VERSION = 2
 FIRST = ("strong-scaling", "weak-scaling")
 CACHE_STATES = ("cold", "warm")
-CEILINGS = ("fio", "memory-copy", "cached-read")
+CEILINGS = ("fio", "cached-read")
 
 
 class Invalid(Exception):

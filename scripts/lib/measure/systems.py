@@ -262,10 +262,10 @@ class Fio:
 
     def run(self, case, prepare):
         runs = [self.read(case, job, prepare) for job in FIO_JOBS]
-        runs = [run for run in runs if isinstance(run, dict)] or runs
-        if not isinstance(runs[0], dict):
+        able = [run for run in runs if isinstance(run, dict)]
+        if not able:
             raise NotRun(f"failed: {runs[0]}")
-        return max(runs, key=lambda run: run["bytes"] / run["seconds"])
+        return max(able, key=lambda run: run["bytes"] / run["seconds"])
 
     def read(self, case, job, prepare):
         """A sample, or why there is none: not every kernel has every engine."""
@@ -284,53 +284,26 @@ class Fio:
                       " ".join(f"{key}={value}" for key, value in job.items()))
 
 
-PROBED = {"memory-copy": "memory_copy_fresh", "cached-read": "read_warm_fresh"}  # what the probe calls it
+def rate_of_all(probed):
+    """Bytes per second of all ranks together, reading from the page cache into new memory."""
+    found = {entry["of"]: entry for entry in probed["measurements"] if entry["name"] == "read_warm_fresh"}
+    measured = found.get("node") or found.get("one rank", {})  # that of one rank, if there are no others
+    if "bytes_per_second" not in measured:
+        raise NotRun(f"not measured: {measured.get('obstacle', 'safeshuffle probe does not read so here')}")
+    return probed["place"]["nodes"] * measured["bytes_per_second"]["median"]
 
 
-def rate_of_all(probed, name, ranks):
-    """Bytes per second of all ranks together."""
-    found = {entry["of"]: entry for entry in probed["measurements"] if entry["name"] == name}
-    shares = {"each rank": ranks, "node": probed["place"]["nodes"], "one rank": 1}  # that, if there are no others
-    for of, times in shares.items():
-        if of in found and "bytes_per_second" in found[of]:
-            return times * found[of]["bytes_per_second"]["median"]
-        if of in found:
-            raise NotRun(f"{name} could not be measured: {found[of].get('obstacle', 'no reason given')}")
-    raise NotRun(f"safeshuffle probe has no {name} here")
+class CachedRead:
+    """The ceiling of a load of cached files, as `safeshuffle probe` measures it with as many ranks: reading every byte
+    from the page cache into memory that was just allocated."""
 
-
-class Probes:
-    """Runs of `safeshuffle probe`, each of which serves every ceiling that it measures."""
-
-    def __init__(self, launch):
-        self.launch, self.unused = launch, {}
-
-    def take(self, ceiling, case, prepare):
-        if (ceiling, case) not in self.unused:
-            self.unused |= dict.fromkeys([(name, case) for name in PROBED], self.probed(case, prepare))
-        return self.unused.pop((ceiling, case))
-
-    def probed(self, case, prepare):
-        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as cache:  # so that nothing is kept of it
-            prepare()
-            try:
-                return json.loads(safeshuffle.run([
-                    *self.launch(case.ranks), "env", f"XDG_CACHE_HOME={cache}", case.command, "probe",
-                    case.model.directory, "--quick", "--json", "--progress", "none"]))
-            except safeshuffle.Failed as failed:
-                raise NotRun(f"failed: {failed}") from failed
-
-
-class ProbedCeiling:
-    """A ceiling of a load of cached files, as `safeshuffle probe` measures it with as many ranks: one copy of every
-    byte into memory that was just allocated, or reading every byte from the page cache into such memory."""
-
+    name = "cached-read"
     runs_when = ("warm",)
     loads = False
+    settings = "safeshuffle probe --quick: read_warm_fresh, all ranks at once"
 
-    def __init__(self, name, probes):
-        self.name, self.probes = name, probes
-        self.settings = f"safeshuffle probe --quick: {PROBED[name]}, all ranks at once"
+    def __init__(self, launch):
+        self.launch = launch
 
     def obstacle(self, device, ranks):
         return ""
@@ -339,10 +312,16 @@ class ProbedCeiling:
         return {}
 
     def run(self, case, prepare):
-        rate = rate_of_all(self.probes.take(self.name, case, prepare), PROBED[self.name], case.ranks)
-        return sample(case.model.bytes / rate, case.model.bytes, [])
+        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as cache:  # so that nothing is kept of it
+            prepare()
+            try:
+                probed = json.loads(safeshuffle.run([
+                    *self.launch(case.ranks), "env", f"XDG_CACHE_HOME={cache}", case.command, "probe",
+                    case.model.directory, "--quick", "--json", "--progress", "none"]))
+            except safeshuffle.Failed as failed:
+                raise NotRun(f"failed: {failed}") from failed
+        return sample(case.model.bytes / rate_of_all(probed), case.model.bytes, [])
 
 
 def ceilings(launch=safeshuffle.launcher):
-    probes = Probes(launch)
-    return [Fio(), *(ProbedCeiling(name, probes) for name in PROBED)]
+    return [Fio(), CachedRead(launch)]
