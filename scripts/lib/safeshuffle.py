@@ -5,15 +5,22 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCRIPTS = ROOT / "scripts"
 COMMAND = ROOT / "build" / "bin" / "safeshuffle"
 
 
 def launcher(ranks):
     # Not bound: Open MPI would give each of one or two ranks a single core for all of its threads.
     return ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
+
+
+def program(module, *arguments):
+    """A module of the scripts as a command, on any node."""
+    return ["env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", sys.executable, "-m", module, *arguments]
 
 
 def environment():

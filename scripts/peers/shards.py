@@ -91,6 +91,11 @@ def kept(shard, tensor, owned):
     return filled(shard, tensor.device, lambda piece: tensor.narrow(shard.axis, piece.begin, piece.length))
 
 
+def kept_of(tensors, shards, owned):
+    """The shards by name, of an iterator of names and whole stored tensors."""
+    return {name: kept(shards[name], tensor, owned) for name, tensor in tensors if name in shards}
+
+
 def digest(tensor):
     stored = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     return placement.digest(NAMES[tensor.dtype], tensor.shape, stored.numpy())

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+from lib import safeshuffle
+
 # numpy is needed by none of them to load, but torch warns without it.
 STABLE = ("numpy", "torch", "safetensors", "fastsafetensors", "runai-model-streamer", "instanttensor")
 PRERELEASE = "safetensors"
@@ -77,15 +79,14 @@ class Environment:
 
     def obstacle(self, peer):
         """Why the peer cannot run here, as far as packages go; empty if it can."""
-        own, *others = peer.packages
-        labels = [(PRERELEASE_LABEL, own, self.prerelease_versions) if peer.prerelease else (own, own, self.versions)]
-        labels += [(package, package, self.versions) for package in others]
-        for label, package, there in labels:
-            if package not in there:
+        for package in peer.packages:
+            early = peer.prerelease and package == PRERELEASE
+            label = PRERELEASE_LABEL if early else package
+            if package not in (self.prerelease_versions if early else self.versions):
                 return f"{label} is not installed: {self.failures.get(label, 'the environment does not have it')}"
         return ""
 
-    def variables(self, peer, scripts):
+    def variables(self, peer):
         """Environment variables to run the peer's driver with."""
-        path = [str(scripts)] + ([str(self.prerelease_directory)] if peer.prerelease else [])
+        path = [str(safeshuffle.SCRIPTS)] + ([str(self.prerelease_directory)] if peer.prerelease else [])
         return os.environ | {"PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}

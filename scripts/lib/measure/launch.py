@@ -4,12 +4,10 @@ import os
 import pathlib
 import re
 import shutil
-import sys
 
 from lib import machine, page_cache, safeshuffle
 
 HOST_RANKS = 4  # that "auto" goes up to where neither GPUs nor tasks say how many
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Here:
@@ -38,8 +36,7 @@ class Nodes:
     """Several nodes, or what the user calls so. Each makes the files cold or warm for itself, and keeps nothing so."""
 
     def prepare(self, files, state, dtype):
-        there = [sys.executable, "-m", "lib.page_cache", state, dtype, *map(str, files)]
-        safeshuffle.run([*self.each_node(), "env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", *there])
+        safeshuffle.run([*self.each_node(), *safeshuffle.program("lib.page_cache", state, dtype, *files)])
 
     def release(self):
         pass

@@ -16,7 +16,7 @@ from lib.measure.systems import PHASES
 
 SCHEMA_VERSION = 2
 NAME = "results.json"
-FIGURES = ("gigabytes_per_second", "seconds", "cpu_seconds", "peak_resident_bytes", "peak_resident_bytes_of_one_rank",
+FIGURES = ("gigabytes_per_second", "seconds", "cpu_seconds", "peak_resident_bytes",
            "peak_anonymous_bytes", "resident_before_bytes", "read_bytes", "peak_gpu_bytes",
            *(f"{phase}_seconds" for phase in PHASES))
 COLUMNS = {  # of the table, besides the axes: the figure, digits and unit
@@ -55,11 +55,11 @@ def median(value, digits, unit):
 
 
 def by_case(samples):
-    """Lists of samples, in the order in which cases first ran."""
+    """Lists of samples."""
     found = {}
     for sample in samples:
         found.setdefault(tuple(sample["case"].items()), []).append(sample)
-    return list(found.values())
+    return found
 
 
 def rates(samples):
@@ -78,7 +78,7 @@ def most_frequent(values):
 
 def summary(samples, cases, base_of, ratio):
     """One entry for each case that ran, in the order of `cases`. `base_of(case)`: the one that it is compared with."""
-    groups = {tuple(group[0]["case"].items()): group for group in by_case(samples)}
+    groups = by_case(samples)
     entries = []
     for case in cases:
         group, base = groups.get(tuple(case.items())), groups.get(tuple(base_of(case).items()))

@@ -11,17 +11,15 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import threading
 
 from lib import safeshuffle
 from lib.measure import placement
 from lib.measure.models import Checkpoint
 
 TIMEOUT_SECONDS = 1800
+SUMMED = ("cpu_seconds", "peak_resident_bytes", "peak_anonymous_bytes", "resident_before_bytes", "read_bytes")
 PHASES = ("open", "plan", "allocate", "read", "h2d", "pack", "exchange", "wait")
-SCRIPTS = safeshuffle.ROOT / "scripts"
 
 
 class NotRun(Exception):
@@ -50,24 +48,9 @@ def summed(ranks, name):
     return None if None in values or not values else sum(values)
 
 
-def largest(ranks, name):
-    values = [rank.get(name) for rank in ranks]
-    return None if None in values or not values else max(values)
-
-
 def sample(seconds, size, ranks, note=""):
     """A sample from those of all ranks; None for what is not known."""
-    return {
-        "seconds": seconds,
-        "bytes": size,
-        "cpu_seconds": summed(ranks, "cpu_seconds"),
-        "peak_resident_bytes": summed(ranks, "peak_resident_bytes"),
-        "peak_resident_bytes_of_one_rank": largest(ranks, "peak_resident_bytes"),
-        "peak_anonymous_bytes": summed(ranks, "peak_anonymous_bytes"),
-        "resident_before_bytes": summed(ranks, "resident_before_bytes"),
-        "read_bytes": summed(ranks, "read_bytes"),
-        "note": note,
-    }
+    return {"seconds": seconds, "bytes": size, **{name: summed(ranks, name) for name in SUMMED}, "note": note}
 
 
 def ways_of(report):
@@ -126,10 +109,9 @@ class Safeshuffle:
         """The load report, and what the kernel counted of each rank. All nodes have the directory."""
         with tempfile.TemporaryDirectory(prefix="watched-", dir=case.scratch) as directory:
             prepare()
-            wrapper = ["env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", sys.executable, "-m",
-                       "lib.watched", directory]
             report = safeshuffle.load(case.model.directory, case.ranks, ["--dtype", case.dtype, *case.options],
-                                      self.command, wrapper, self.launch, case.scratch)
+                                      self.command, safeshuffle.program("lib.watched", directory), self.launch,
+                                      case.scratch)
             if state_of(self.command) != self.state:
                 raise Replaced(f"{self.command} was replaced while it was measured: measure again")
             return report, [json.loads(path.read_text()) for path in pathlib.Path(directory).iterdir()]
@@ -173,23 +155,19 @@ class Peer:
     def drive(self, job, case, prepare):
         path, said = pathlib.Path(job["scratch"], "job.json"), pathlib.Path(job["scratch"], "stderr")
         path.write_text(json.dumps(job))
-        variables = self.environment.variables(self.peer, SCRIPTS) | self.peer.environment.get(case.cache, {})
+        variables = self.environment.variables(self.peer) | self.peer.environment.get(case.cache, {})
         variables |= {} if case.device == "cuda" else {"CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo"}
         with open(said, "w+", encoding="utf-8") as stderr, subprocess.Popen(
             [self.environment.python, "-m", "peers.run", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=stderr, text=True, env=variables, start_new_session=True,
         ) as process:
-            late = threading.Event()
-            timer = threading.Timer(TIMEOUT_SECONDS, lambda: (late.set(), kill(process)))
-            timer.start()
             try:
                 await_ready(process, prepare)
-                process.communicate()
+                process.communicate(timeout=TIMEOUT_SECONDS)
+            except subprocess.TimeoutExpired as error:
+                raise NotRun(f"did not end within {TIMEOUT_SECONDS} s") from error
             finally:
-                timer.cancel()
                 kill(process)
-        if late.is_set():
-            raise NotRun(f"did not end within {TIMEOUT_SECONDS} s")
         if process.returncode != 0 or not pathlib.Path(job["result"]).exists():
             raise NotRun(f"failed: {failure(said.read_text(encoding='utf-8', errors='replace'))}")
 
