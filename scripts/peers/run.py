@@ -10,7 +10,6 @@ import importlib
 import json
 import os
 import pathlib
-import resource
 import sys
 import time
 import traceback
@@ -20,11 +19,6 @@ import torch
 from lib import usage
 from peers import shards
 from peers.catalog import PEERS
-
-
-def cpu_seconds():
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 class Rank:
@@ -60,7 +54,7 @@ class Rank:
         os.write(self.ready, b".")
         os.read(self.go, 1)
         usage.forget_peak()
-        before, read_before, cpu_before = usage.memory(), usage.read_bytes(), cpu_seconds()
+        before, read_before, cpu_before = usage.memory(), usage.read_bytes(), time.process_time()
         start = time.monotonic()
         tensors = driver.load(self.job["files"], placement, self.device, self.rank, **self.peer.options)
         if self.device.type == "cuda":
@@ -69,7 +63,7 @@ class Rank:
         result = {
             "start": start,
             "end": end,
-            "cpu_seconds": cpu_seconds() - cpu_before,
+            "cpu_seconds": time.process_time() - cpu_before,
             "read_bytes": usage.read_bytes() - read_before,
             "resident_before_bytes": before["resident_bytes"],
             "peak_resident_bytes": usage.memory()["peak_resident_bytes"],

@@ -50,7 +50,7 @@ class Validation(unittest.TestCase):
 
     def test_built_in_experiments(self):
         there = experiments.built_in(EXPERIMENTS)
-        self.assertEqual(list(there)[:2], ["strong-scaling", "weak-scaling"])
+        self.assertIn("strong-scaling", there)
         for path in there.values():
             for quick in (False, True):
                 for model in experiments.read(path, quick).models:

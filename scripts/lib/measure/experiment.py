@@ -7,7 +7,6 @@ import json
 import pathlib
 
 SCHEMA_VERSION = 2
-FIRST = ("strong-scaling", "weak-scaling")
 CACHE_STATES = ("cold", "warm")
 CEILINGS = ("fio", "cached-read")
 
@@ -84,9 +83,8 @@ def read(path, quick=False):
 
 
 def built_in(directory):
-    """Paths by name, the most general ones first."""
-    there = sorted(pathlib.Path(directory).glob("*.json"), key=lambda path: (path.stem not in FIRST, path.stem))
-    return {path.stem: path for path in there}
+    """Paths by name."""
+    return {path.stem: path for path in sorted(pathlib.Path(directory).glob("*.json"))}
 
 
 def find(name, directory):
