@@ -143,16 +143,6 @@ class Peers(unittest.TestCase):
                 if peer.needs_gpu:
                     self.assertEqual(systems.Peer(peer, nothing).obstacle("cpu", 2), "needs a GPU for each rank")
 
-    def test_what_is_no_different_alone_runs_on_several_ranks_only(self):
-        by_name = {peer.name: peer for peer in PEERS}
-        alone = [peer for peer in PEERS if peer.alone_as]
-        self.assertEqual([peer.name for peer in alone], ["runai-each"])
-        there = mock.Mock(obstacle=lambda _: "")
-        for peer in alone:
-            self.assertEqual(by_name[peer.alone_as].driver, peer.driver)
-            self.assertEqual(systems.Peer(peer, there).obstacle("cpu", 1), "with 1 rank, it is the same as runai")
-            self.assertEqual(systems.Peer(peer, there).obstacle("cpu", 2), "")
-
     def test_the_line_that_tells_why(self):
         said = 'Traceback (most recent call last):\n  File "x"\nImportError: no module\na rank failed\n'
         self.assertEqual(systems.failure(said), "ImportError: no module")

@@ -130,8 +130,6 @@ class Peer:
     def obstacle(self, device, ranks):
         if self.peer.needs_gpu and device != "cuda":
             return "needs a GPU for each rank"
-        if self.peer.alone_as and ranks == 1:
-            return f"with 1 rank, it is the same as {self.peer.alone_as}"
         return self.environment.obstacle(self.peer)
 
     def versions(self):
