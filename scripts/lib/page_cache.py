@@ -65,10 +65,9 @@ def read_plainly(files):
 
 def put_out(files):
     for path in files:
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
+        with open(path, "rb") as file:
+            os.fsync(file)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 SHARES = {"cold": 0, "warm": 1}  # of the pages of files in these states that are in the page cache

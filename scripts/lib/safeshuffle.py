@@ -66,12 +66,6 @@ def inspect(model, command=COMMAND):
     return json.loads(run([command, "inspect", model, "--json"]))
 
 
-def model_files(catalog):
-    """Of what `inspect` says: the files, in safeshuffle's order, and the bytes of their tensors."""
-    files = tuple(pathlib.Path(file["path"]).absolute() for file in catalog["files"])
-    return files, catalog["totals"]["tensor_bytes"]
-
-
 def load(directory, ranks, arguments, command=COMMAND, wrapper=(), launch=launcher, scratch=None):
     """The load report. `wrapper` is put before the command of each rank; all ranks, or their launcher, can be on other
     nodes, if they have the directory `scratch`, too."""

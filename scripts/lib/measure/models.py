@@ -10,7 +10,7 @@ from lib import safeshuffle
 class Checkpoint:
     name: str
     directory: pathlib.Path
-    files: tuple  # of Path
+    files: tuple  # of Path, in safeshuffle's order
     bytes: int  # of tensors, each counted once
 
     def description(self):
@@ -19,7 +19,9 @@ class Checkpoint:
 
 def existing(directory, command):
     directory = pathlib.Path(directory).absolute()
-    return Checkpoint(directory.name, directory, *safeshuffle.model_files(safeshuffle.inspect(directory, command)))
+    catalog = safeshuffle.inspect(directory, command)
+    files = tuple(pathlib.Path(file["path"]).absolute() for file in catalog["files"])
+    return Checkpoint(directory.name, directory, files, catalog["totals"]["tensor_bytes"])
 
 
 class Checkpoints:
