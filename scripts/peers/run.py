@@ -42,9 +42,8 @@ class Rank:
     def join(self):
         backend = "gloo" if self.device.type == "cpu" else "nccl"
         meeting = pathlib.Path(self.job["scratch"]) / "meeting"
-        torch.distributed.init_process_group(
-            backend, init_method=meeting.as_uri(), rank=self.rank, world_size=self.job["ranks"]
-        )
+        torch.distributed.init_process_group(backend, init_method=meeting.as_uri(), rank=self.rank,
+                                             world_size=self.job["ranks"])
         torch.distributed.all_reduce(torch.zeros(1, device=self.device))  # connects all
 
     def run(self):
@@ -117,10 +116,7 @@ def collected(job, peaks):
     ranks = [json.loads(pathlib.Path(job["scratch"], f"rank-{rank}.json").read_text()) for rank in range(job["ranks"])]
     for rank, peak in zip(ranks, peaks):
         rank["peak_anonymous_bytes"] = peak
-    return {
-        "seconds": max(rank["end"] for rank in ranks) - min(rank["start"] for rank in ranks),
-        "ranks": ranks,
-    }
+    return {"seconds": max(rank["end"] for rank in ranks) - min(rank["start"] for rank in ranks), "ranks": ranks}
 
 
 def main():

@@ -10,26 +10,16 @@ from lib import machine, page_cache, safeshuffle
 HOST_RANKS = 4  # that "auto" goes up to where neither GPUs nor tasks say how many
 
 
-class Here:
+class Here(page_cache.Preparer):
     """mpirun on this machine."""
 
     name = "mpirun"
-
-    def __init__(self):
-        self.preparer = page_cache.Preparer()
 
     def ranks(self, number):
         return safeshuffle.launcher(number)
 
     def slots(self):
         return len(machine.gpus()) or HOST_RANKS
-
-    def prepare(self, files, state, dtype):
-        self.preparer.prepare(files, state, dtype)
-
-    def release(self):
-        """The files that were prepared, which may be removed then."""
-        self.preparer.release()
 
 
 class Nodes:
