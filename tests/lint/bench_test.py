@@ -272,7 +272,8 @@ class Results(unittest.TestCase):
             self.assertEqual(list(out.iterdir()), [])
 
     def test_the_commit_is_told_with_changes(self):
-        with tempfile.TemporaryDirectory() as directory, mock.patch.object(results.safeshuffle, "ROOT", Path(directory)):
+        with tempfile.TemporaryDirectory() as directory, \
+                mock.patch.object(results.safeshuffle, "ROOT", Path(directory)):
             self.assertEqual(results.commit(), "unknown")
             path = Path(directory, "file")
             path.write_text("committed")
