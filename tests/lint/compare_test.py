@@ -128,20 +128,20 @@ class Peers(unittest.TestCase):
             nothing = environment.Environment(Path(directory, "none"))
             nothing.failures["torch"] = "no space left"
             for peer in PEERS:
-                obstacle = systems.Peer(peer, nothing).obstacle("cuda", 2)
+                obstacle = systems.Peer(peer, nothing).obstacle("cuda")
                 self.assertRegex(obstacle, " is not installed: the environment does not have it$")
             nothing.versions = {"safetensors": "1"}
             first = systems.Peer(PEERS[0], nothing)
-            self.assertEqual(first.obstacle("cpu", 2), "torch is not installed: no space left")
+            self.assertEqual(first.obstacle("cpu"), "torch is not installed: no space left")
             nothing.versions["torch"] = "2"
-            self.assertEqual(first.obstacle("cpu", 2), "")
+            self.assertEqual(first.obstacle("cpu"), "")
 
     def test_what_needs_a_gpu_is_told(self):
         with tempfile.TemporaryDirectory() as directory:
             nothing = environment.Environment(Path(directory, "none"))
             for peer in PEERS:
                 if peer.needs_gpu:
-                    self.assertEqual(systems.Peer(peer, nothing).obstacle("cpu", 2), "needs a GPU for each rank")
+                    self.assertEqual(systems.Peer(peer, nothing).obstacle("cpu"), "needs a GPU for each rank")
 
     def test_the_line_that_tells_why(self):
         said = 'Traceback (most recent call last):\n  File "x"\nImportError: no module\na rank failed\n'

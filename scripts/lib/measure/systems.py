@@ -1,4 +1,4 @@
-"""What is measured in turns. Each system has a name, `obstacle(device, ranks)`, why it cannot run so, if so, and
+"""What is measured in turns. Each system has a name, `obstacle(device)`, why it cannot run so, if so, and
 `run(case, prepare)`, which calls `prepare` right before it starts and returns what it took (`sample`). Those that load
 also have `digests(case)`: of each rank's tensors."""
 
@@ -81,7 +81,7 @@ class Safeshuffle:
         self.name, self.command, self.launch = name, pathlib.Path(command), launch
         self.state = state_of(command)
 
-    def obstacle(self, device, ranks):
+    def obstacle(self, device):
         return ""
 
     def versions(self):
@@ -127,7 +127,7 @@ class Peer:
         self.peer, self.environment = peer, environment
         self.name, self.settings = peer.name, peer.settings
 
-    def obstacle(self, device, ranks):
+    def obstacle(self, device):
         if self.peer.needs_gpu and device != "cuda":
             return "needs a GPU for each rank"
         return self.environment.obstacle(self.peer)
@@ -230,7 +230,7 @@ class Fio:
         " ".join(f"{key}={value}" for key, value in job.items())
         for job in FIO_JOBS) + "; all with direct=1 rw=read, into huge pages"
 
-    def obstacle(self, device, ranks):
+    def obstacle(self, device):
         return "" if shutil.which("fio") else "fio is not installed"
 
     def versions(self):
@@ -281,7 +281,7 @@ class CachedRead:
     def __init__(self, launch):
         self.launch = launch
 
-    def obstacle(self, device, ranks):
+    def obstacle(self, device):
         return ""
 
     def versions(self):
