@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import threading
 
-LIBRARY = "libnvidia-ml.so.1"
 INTERVAL_SECONDS = 0.005
 
 
@@ -15,37 +14,32 @@ class Memory(ctypes.Structure):
 
 
 class Gpus:
-    """All of the machine; none without the library. NVML ignores CUDA_VISIBLE_DEVICES."""
+    """All of the machine; none if NVML cannot tell. It ignores CUDA_VISIBLE_DEVICES."""
 
-    def __init__(self, library=LIBRARY):
-        self.handles = []
+    def __init__(self):
+        self.handles, count = [], ctypes.c_uint()
         with contextlib.suppress(OSError, AttributeError):  # it may be missing, older, or without a driver
-            self.nvml = ctypes.CDLL(library)
+            self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
             self.call("nvmlInit_v2")
-            count = ctypes.c_uint()
             self.call("nvmlDeviceGetCount_v2", ctypes.byref(count))
-            self.handles = [self.handle(index) for index in range(count.value)]
+            handles = [ctypes.c_void_p() for _ in range(count.value)]
+            for index, handle in enumerate(handles):
+                self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
+                self.used_by(handle)
+            self.handles = handles
 
     def call(self, name, *arguments):
         status = getattr(self.nvml, name)(*arguments)
         if status != 0:
             raise OSError(f"{name}: error {status}")
 
-    def handle(self, index):
-        handle = ctypes.c_void_p()
-        self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
-        return handle
+    def used_by(self, handle):
+        memory = Memory()
+        self.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
+        return memory.used
 
     def used_bytes(self):
-        """None if that is not known."""
-        memory, used = Memory(), 0
-        try:
-            for handle in self.handles:
-                self.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
-                used += memory.used
-        except OSError:
-            return None
-        return used if self.handles else None
+        return sum(map(self.used_by, self.handles))
 
 
 class Peak:
@@ -59,7 +53,7 @@ class Peak:
 
     @property
     def bytes(self):
-        return None if self.most is None else self.most - self.before
+        return self.most - self.before if self.gpus.handles else None
 
     def __enter__(self):
         self.before = self.most = self.gpus.used_bytes()
@@ -71,6 +65,5 @@ class Peak:
         self.thread.join()
 
     def watch(self):
-        while self.most is not None and not self.over.wait(INTERVAL_SECONDS):
-            used = self.gpus.used_bytes()
-            self.most = None if used is None else max(self.most, used)
+        while self.gpus.handles and not self.over.wait(INTERVAL_SECONDS):
+            self.most = max(self.most, self.gpus.used_bytes())

@@ -1,8 +1,14 @@
-"""What the page cache has of files: counted page by page, taken out, brought in."""
+"""What the page cache has of files: counted page by page, taken out, brought in. As a program, prepares this node for a
+run; once it has ended, nothing keeps warm files warm.
+
+usage: python3 -m lib.page_cache cold|warm DTYPE FILE...
+"""
 
 import ctypes
 import mmap
 import os
+import pathlib
+import sys
 
 BUFFER_BYTES = 8 << 20
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -52,19 +58,16 @@ def resident_share(files):
 def read_plainly(files):
     buffer = bytearray(BUFFER_BYTES)
     for path in files:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        offset = 0
-        while count := os.preadv(descriptor, [buffer], offset):
-            offset += count
-        os.close(descriptor)
+        with open(path, "rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
 
 
 def put_out(files):
     for path in files:
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
+        with open(path, "rb") as file:
+            os.fsync(file)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 SHARES = {"cold": 0, "warm": 1}  # of the pages of files in these states that are in the page cache
@@ -97,13 +100,13 @@ class Preparer:
     def __init__(self):
         self.mappings = []
 
-    def prepare(self, files, state, dtype="keep", extra=0):
-        """Makes the files cold or warm, then writes as much memory as a load of them into `dtype` takes, and `extra`
-        bytes more. That comes last, because the host takes memory back within seconds."""
+    def prepare(self, files, state, dtype="keep"):
+        """Makes the files cold or warm, then writes as much memory as a load of them into `dtype` takes. That comes
+        last, because the host takes memory back within seconds."""
         copies = 3 if dtype == "f32" else 2  # one more, where two bytes become four
         for _ in range(5):  # the kernel may drop a few pages meanwhile
             self.make(files, state)
-            touch_memory(copies * sum(path.stat().st_size for path in files) + extra)
+            touch_memory(copies * sum(path.stat().st_size for path in files))
             share = resident_share(files)
             if share == SHARES[state]:
                 return
@@ -121,3 +124,15 @@ class Preparer:
         else:
             read_plainly(files)
             self.mappings += map(mapped, files)
+
+
+def main():
+    state, dtype, *files = sys.argv[1:]
+    try:
+        Preparer().prepare(list(map(pathlib.Path, files)), state, dtype)
+    except Unprepared as error:
+        sys.exit(f"{os.uname().nodename}: {error}")
+
+
+if __name__ == "__main__":
+    main()

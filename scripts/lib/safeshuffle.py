@@ -5,15 +5,22 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCRIPTS = ROOT / "scripts"
 COMMAND = ROOT / "build" / "bin" / "safeshuffle"
 
 
 def launcher(ranks):
     # Not bound: Open MPI would give each of one or two ranks a single core for all of its threads.
     return ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
+
+
+def program(module, *arguments):
+    """A module of the scripts as a command, on any node."""
+    return ["env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", sys.executable, "-m", module, *arguments]
 
 
 def environment():
@@ -50,20 +57,13 @@ def run(command):
     return done.stdout
 
 
-def make(directory, like, scale, command=COMMAND, sparse=False):
+def make(directory, like, scale, command=COMMAND):
     """A synthetic checkpoint in bf16."""
-    run([command, "make", directory, "--like", like, "--scale", str(scale), "--dtype", "bf16",
-         *(["--sparse"] if sparse else [])])
+    run([command, "make", directory, "--like", like, "--scale", str(scale), "--dtype", "bf16"])
 
 
 def inspect(model, command=COMMAND):
     return json.loads(run([command, "inspect", model, "--json"]))
-
-
-def model_files(catalog):
-    """Of what `inspect` says: the files, in safeshuffle's order, and the bytes of their tensors."""
-    files = tuple(pathlib.Path(file["path"]).absolute() for file in catalog["files"])
-    return files, catalog["totals"]["tensor_bytes"]
 
 
 def load(directory, ranks, arguments, command=COMMAND, wrapper=(), launch=launcher, scratch=None):

@@ -1,7 +1,9 @@
 """What the kernel counts of a process."""
 
+import os
 import pathlib
 
+INTERVAL_SECONDS = 0.02  # between looks at a process
 BYTES = {"VmHWM": "peak_resident_bytes", "VmRSS": "resident_bytes", "RssAnon": "anonymous_bytes"}
 
 
@@ -26,3 +28,21 @@ def forget_peak():
         pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     except OSError:
         pass
+
+
+class AnonymousPeak:
+    """The most anonymous memory that was seen of a process, of which the kernel keeps no peak."""
+
+    def __init__(self, process):
+        self.process, self.bytes = process, 0
+
+    def look(self):
+        try:
+            self.bytes = max(self.bytes, memory(self.process).get("anonymous_bytes", 0))
+        except OSError:
+            pass  # it has ended
+
+
+def has_ended(process):
+    """Leaves it to be waited for, so that what the kernel counted of it can still be read."""
+    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

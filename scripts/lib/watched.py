@@ -7,15 +7,19 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 
-from . import usage, watch
+from lib import usage
 
 
 def main():
     directory, *command = sys.argv[1:]
     process = subprocess.Popen(command)
-    [anonymous] = watch.until_ended([process.pid])
-    counted = {"peak_anonymous_bytes": anonymous, "read_bytes": usage.read_bytes(process.pid)}
+    peak = usage.AnonymousPeak(process.pid)
+    while not usage.has_ended(process.pid):
+        peak.look()
+        time.sleep(usage.INTERVAL_SECONDS)
+    counted = {"peak_anonymous_bytes": peak.bytes, "read_bytes": usage.read_bytes(process.pid)}
     with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".json", delete=False) as file:
         json.dump(counted, file)
     return process.wait()

@@ -14,7 +14,6 @@ class Peer:
     environment: dict = dataclasses.field(default_factory=dict)  # variables, by the state of the page cache
     needs_gpu: bool = False
     needs_group: bool = False  # of torch.distributed
-    alone_as: str = ""  # another peer, which it is no different from with one rank
     prerelease: bool = False
 
 
@@ -84,7 +83,6 @@ PEERS = (
         "what is_distributed=True comes to by default without NCCL; reading as with runai (docs/src/usage.md)",
         options={"is_distributed": False},
         environment={"warm": {"RUNAI_STREAMER_FS_STRATEGY": "sync_buffered"}},
-        alone_as="runai",
     ),
     Peer(
         "instanttensor",

@@ -5,11 +5,10 @@ import contextlib
 import torch
 from fastsafetensors import ParallelLoader
 
-from peers.shards import kept
+from peers.shards import kept_of
 
 
 def load(files, placement, device, rank):
-    tensors, shards = {}, placement[rank]
     alone = len(placement) == 1
     loader = ParallelLoader(
         None if alone else torch.distributed.group.WORLD,
@@ -22,7 +21,4 @@ def load(files, placement, device, rank):
         borrowed_tensors=alone,
     )
     with contextlib.closing(loader), contextlib.closing(loader.iterate_weights()) as weights:
-        for name, tensor in weights:
-            if name in shards:
-                tensors[name] = kept(shards[name], tensor, owned=not alone)
-    return tensors
+        return kept_of(weights, placement[rank], owned=not alone)

@@ -3,14 +3,10 @@
 import torch
 from instanttensor import safe_open
 
-from peers.shards import kept
+from peers.shards import kept_of
 
 
 def load(files, placement, device, rank):
-    tensors, shards = {}, placement[rank]
     group = torch.distributed.group.WORLD if len(placement) > 1 else None
     with safe_open(files, framework="pt", device=device.index, process_group=group, copy=False) as opened:
-        for name, tensor in opened.tensors():
-            if name in shards:
-                tensors[name] = kept(shards[name], tensor, owned=False)
-    return tensors
+        return kept_of(opened.tensors(), placement[rank], owned=False)

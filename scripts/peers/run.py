@@ -10,21 +10,15 @@ import importlib
 import json
 import os
 import pathlib
-import resource
 import sys
 import time
 import traceback
 
 import torch
 
-from lib import usage, watch
+from lib import usage
 from peers import shards
 from peers.catalog import PEERS
-
-
-def cpu_seconds():
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 class Rank:
@@ -48,9 +42,8 @@ class Rank:
     def join(self):
         backend = "gloo" if self.device.type == "cpu" else "nccl"
         meeting = pathlib.Path(self.job["scratch"]) / "meeting"
-        torch.distributed.init_process_group(
-            backend, init_method=meeting.as_uri(), rank=self.rank, world_size=self.job["ranks"]
-        )
+        torch.distributed.init_process_group(backend, init_method=meeting.as_uri(), rank=self.rank,
+                                             world_size=self.job["ranks"])
         torch.distributed.all_reduce(torch.zeros(1, device=self.device))  # connects all
 
     def run(self):
@@ -60,7 +53,7 @@ class Rank:
         os.write(self.ready, b".")
         os.read(self.go, 1)
         usage.forget_peak()
-        before, read_before, cpu_before = usage.memory(), usage.read_bytes(), cpu_seconds()
+        before, read_before, cpu_before = usage.memory(), usage.read_bytes(), time.process_time()
         start = time.monotonic()
         tensors = driver.load(self.job["files"], placement, self.device, self.rank, **self.peer.options)
         if self.device.type == "cuda":
@@ -69,7 +62,7 @@ class Rank:
         result = {
             "start": start,
             "end": end,
-            "cpu_seconds": cpu_seconds() - cpu_before,
+            "cpu_seconds": time.process_time() - cpu_before,
             "read_bytes": usage.read_bytes() - read_before,
             "resident_before_bytes": before["resident_bytes"],
             "peak_resident_bytes": usage.memory()["peak_resident_bytes"],
@@ -102,13 +95,13 @@ def await_all(ready, processes, meanwhile=lambda: None):
     os.set_blocking(ready, False)
     told = 0
     while told < len(processes):
-        time.sleep(watch.INTERVAL_SECONDS)
+        time.sleep(usage.INTERVAL_SECONDS)
         meanwhile()
         try:
             told += len(os.read(ready, len(processes) - told))
         except BlockingIOError:
             pass
-        if any(watch.has_ended(process) for process in processes):
+        if any(usage.has_ended(process) for process in processes):
             end(processes)
             sys.exit("a rank failed")
 
@@ -123,10 +116,7 @@ def collected(job, peaks):
     ranks = [json.loads(pathlib.Path(job["scratch"], f"rank-{rank}.json").read_text()) for rank in range(job["ranks"])]
     for rank, peak in zip(ranks, peaks):
         rank["peak_anonymous_bytes"] = peak
-    return {
-        "seconds": max(rank["end"] for rank in ranks) - min(rank["start"] for rank in ranks),
-        "ranks": ranks,
-    }
+    return {"seconds": max(rank["end"] for rank in ranks) - min(rank["start"] for rank in ranks), "ranks": ranks}
 
 
 def main():
@@ -138,7 +128,7 @@ def main():
     await_all(ready, processes)
     print("ready", flush=True)
     sys.stdin.readline()
-    peaks = [watch.AnonymousPeak(process) for process in processes]
+    peaks = [usage.AnonymousPeak(process) for process in processes]
     os.write(release, b"." * job["ranks"])
     await_all(ready, processes, lambda: [peak.look() for peak in peaks])
     os.write(dismiss, b"." * job["ranks"])

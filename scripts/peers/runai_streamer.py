@@ -2,16 +2,13 @@
 
 from runai_model_streamer import SafetensorsStreamer
 
-from peers.shards import kept
+from peers.shards import kept_of
 
 
 def load(files, placement, device, rank, is_distributed):
-    tensors, shards = {}, placement[rank]
+    shards = placement[rank]
     # Owned tensors are not copied, but the streamer needs memory for all of them; others are views of its buffers.
     owned = all(shard.is_stored for shard in shards.values())
     with SafetensorsStreamer() as streamer:
         streamer.stream_files(files, device=str(device), is_distributed=is_distributed, owned=owned)
-        for name, tensor in streamer.get_tensors():
-            if name in shards:
-                tensors[name] = kept(shards[name], tensor, owned)
-    return tensors
+        return kept_of(streamer.get_tensors(), shards, owned)

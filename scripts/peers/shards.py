@@ -1,9 +1,10 @@
 """What each rank is to end with, and how to make it of what a library delivers."""
 
 import dataclasses
-import hashlib
 
 import torch
+
+from lib.measure import placement
 
 DTYPES = {
     "BOOL": torch.bool,
@@ -53,22 +54,15 @@ class Shard:
         return self.axis is not None and sum(piece.length for piece in self.pieces) < self.shape[self.axis]
 
 
-def placed(entry, name):
-    return Shard(
-        name,
-        entry["file"],
-        DTYPES[entry["dtype"]],
-        DTYPES[entry["stored_dtype"]],
-        tuple(entry["stored_shape"]),
-        tuple(entry["shape"]),
-        entry["axis"],
-        tuple(Piece(*piece) for piece in entry["pieces"]),
-    )
+def placed(name, entry):
+    types = {key: DTYPES[entry[key]] for key in ("dtype", "stored_dtype")}
+    shapes = {key: tuple(entry[key]) for key in ("shape", "stored_shape")}
+    return Shard(name, **entry | types | shapes | {"pieces": tuple(Piece(*piece) for piece in entry["pieces"])})
 
 
 def placement_of(ranks):
     """For each rank its shards by name, in the order of the files."""
-    return [{name: placed(entry, name) for name, entry in rank.items()} for rank in ranks]
+    return [{name: placed(name, entry) for name, entry in rank.items()} for rank in ranks]
 
 
 def by_file(shards):
@@ -97,7 +91,11 @@ def kept(shard, tensor, owned):
     return filled(shard, tensor.device, lambda piece: tensor.narrow(shard.axis, piece.begin, piece.length))
 
 
+def kept_of(tensors, shards, owned):
+    """The shards by name, of an iterator of names and whole stored tensors."""
+    return {name: kept(shards[name], tensor, owned) for name, tensor in tensors if name in shards}
+
+
 def digest(tensor):
-    """Of its bytes; as scripts/lib/measure/placement.py has it of a saved tensor."""
     stored = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return [NAMES[tensor.dtype], list(tensor.shape), hashlib.blake2b(stored.numpy(), digest_size=16).hexdigest()]
+    return placement.digest(NAMES[tensor.dtype], tensor.shape, stored.numpy())

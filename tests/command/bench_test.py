@@ -68,8 +68,8 @@ class Usage(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "e.json")
             path.write_text(json.dumps(EXPERIMENT | {"turns": "many"}))
-            self.assert_fails(bench(path), USAGE_ERROR, f'^safeshuffle: error: {path}: turns: "many" is not a whole')
-            self.assert_fails(bench(Path(directory, "none.json")), USAGE_ERROR, "none.json: No such file")
+            self.assert_fails(bench(path), USAGE_ERROR, f"^safeshuffle: error: {path}: .*'many'")
+            self.assert_fails(bench(Path(directory, "none.json")), USAGE_ERROR, "none.json.*: .*No such file")
 
     def test_without_python(self):
         result = subprocess.run([os.environ["SAFESHUFFLE"], "bench", "--list"], env={"PATH": "/nonexistent"},

@@ -6,13 +6,11 @@ Environment: SAFESHUFFLE, the command; SCRIPTS, the directory of scripts.
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
-from unittest import mock
 
 from launch import run
 
@@ -32,9 +30,9 @@ class Compare(unittest.TestCase):
     def tearDownClass(cls):
         cls.directory.cleanup()
 
-    def start(self, *options, model, scripts=os.environ["SCRIPTS"]):
+    def start(self, *options, model):
         return subprocess.run(
-            [sys.executable, Path(scripts, "compare"), "--command", os.environ["SAFESHUFFLE"],
+            [sys.executable, Path(os.environ["SCRIPTS"], "compare"), "--command", os.environ["SAFESHUFFLE"],
              *model, "--cache", "warm", "--turns", "2", "--ranks", "2", "--dir", self.root,
              "--no-install", "--no-plots",
              *options],
@@ -45,7 +43,7 @@ class Compare(unittest.TestCase):
         out = self.root / self._testMethodName
         done = self.start("--out", out, *options, model=model or ("--model", self.model))
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual((out / "summary.md").read_text(), done.stdout)
+        self.assertEqual((out / "summary.md").read_text() + "\n", done.stdout)
         with open(out / "results.csv", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         result = json.loads((out / "results.json").read_text())
@@ -63,9 +61,7 @@ class Compare(unittest.TestCase):
             self.assertLess(sample["read_bytes"], sample["bytes"] / 100)  # of other files
             for name in "seconds", "cpu_seconds", "gigabytes_per_second", "peak_resident_bytes":
                 self.assertGreater(sample[name], 0, name)
-            # Each rank has about half of the model in memory of its own.
             self.assertGreater(sample["peak_resident_bytes"], sample["bytes"])
-            self.assertLess(sample["peak_resident_bytes_of_one_rank"], sample["bytes"])
         self.assertIn("about ", done.stderr)  # time left
 
     def test_earlier_results_are_replaced_only_if_asked_to(self):
@@ -85,26 +81,6 @@ class Compare(unittest.TestCase):
         self.assertEqual(result["models"][0]["name"], "llama-2-70b")
         self.assertEqual(list(self.root.glob("safeshuffle-compare-*")), [])
 
-    def test_against_an_earlier_commit(self):
-        """In a clone of two commits, both of which have been built: they are this command."""
-        clone, cache, out = self.root / "clone", self.root / "cache", self.root / "against"
-        shutil.copytree(os.environ["SCRIPTS"], clone / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-        commits = [self.commit(clone, message) for message in ("before", "after")]
-        for commit in commits:
-            command = cache / "safeshuffle" / "builds" / commit / "build" / "bin" / "safeshuffle"
-            command.parent.mkdir(parents=True)
-            command.symlink_to(os.environ["SAFESHUFFLE"])
-        options = ("--against", "HEAD~1", "--only", "fio", "--dtype", "keep", "--out", out)
-        with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}):
-            done = self.start(*options, model=("--model", self.model), scripts=clone / "scripts")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        before, after = (f"safeshuffle {commit[:12]}" for commit in commits)
-        result = json.loads((out / "results.json").read_text())
-        self.assertEqual(result["commit"], commits[1])
-        self.assertEqual([proof["system"] for proof in result["proofs"]], [before])
-        self.assertEqual([sample["case"]["system"] for sample in result["samples"]], [after, before, before, after])
-        self.assertEqual([entry["case"]["system"] for entry in result["summary"] if entry["ratio"]], [before])
-
     def test_against_another_build(self):
         other = self.root / "build" / "bin" / "safeshuffle"
         other.parent.mkdir(parents=True)
@@ -113,23 +89,12 @@ class Compare(unittest.TestCase):
         self.assertEqual([proof["system"] for proof in result["proofs"]], [f"safeshuffle of {other}"])
         self.assertEqual({sample["case"]["system"] for sample in result["samples"]},
                          {"safeshuffle", f"safeshuffle of {other}"})
-
-    def commit(self, clone, message):
-        """What there is, as a commit of that clone."""
-        def git(*arguments):
-            author = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
-            done = subprocess.run(["git", "-C", clone, *author, *arguments], capture_output=True, text=True, check=True)
-            return done.stdout.strip()
-
-        git("init", "--quiet")
-        git("add", ".")
-        git("commit", "--quiet", "--allow-empty", "--message", message)
-        return git("rev-parse", "HEAD")
+        self.assertEqual([entry["case"]["system"] for entry in result["summary"] if entry["ratio"]],
+                         [f"safeshuffle of {other}"])
 
     @unittest.skipUnless(PEERS.is_dir(), "scripts/compare has installed nothing here")
     def test_with_all_others_that_can_run_here(self):
-        done, result = self.compare("--environment", PEERS, "--dtype", "f16", "--skip", "memory-copy",
-                                    "--skip", "cached-read")  # fmt: skip
+        done, result = self.compare("--environment", PEERS, "--dtype", "f16", "--skip", "cached-read")
         others = ["safetensors-mmap", "safetensors-pread", "fastsafetensors", "fastsafetensors-sharded", "runai",
                   "runai-each"]
         equal = {"ranks": 2, "dtype": "f16", "tensors": 2 * 723}

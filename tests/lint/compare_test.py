@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(SCRIPTS))
 
 from lib import page_cache  # noqa: E402
-from lib.measure import builds, environment, measurement, models, placement, systems  # noqa: E402
+from lib.measure import environment, measurement, models, placement, systems  # noqa: E402
 from peers.catalog import PEERS  # noqa: E402
 from script_loading import load_script  # noqa: E402
 
@@ -46,69 +46,6 @@ class Files(unittest.TestCase):
     def file(self, name, tensors, metadata=None):
         write_safetensors(self.root / name, tensors, metadata)
         return self.root / name
-
-
-class Builds(unittest.TestCase):
-    """Earlier commits are built apart from the work tree, once each."""
-
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.cache = Path(directory.name) / "cache"
-        self.root = Path(directory.name) / "repository"
-        self.root.mkdir()
-        self.announced = []
-        patched = mock.patch.object(builds.safeshuffle, "ROOT", self.root)
-        patched.start()
-        self.addCleanup(patched.stop)
-        builds.git("init", "--quiet")
-        builds.git("config", "user.name", "test")
-        builds.git("config", "user.email", "test@localhost")
-        preset = {"name": "release", "generator": "Ninja", "binaryDir": "${sourceDir}/build"}
-        build = {"name": "release", "configurePreset": "release"}
-        self.write("CMakePresets.json", json.dumps(
-            {"version": 3, "configurePresets": [preset], "buildPresets": [build]}))  # fmt: skip
-        self.write("CMakeLists.txt", """
-            cmake_minimum_required(VERSION 3.22)
-            project(copied NONE)
-            add_custom_command(OUTPUT bin/safeshuffle
-              COMMAND ${CMAKE_COMMAND} -E copy ${PROJECT_SOURCE_DIR}/command bin/safeshuffle)
-            add_custom_target(copied ALL DEPENDS bin/safeshuffle)
-        """)
-
-    def write(self, name, text):
-        (self.root / name).write_text(text)
-
-    def commit(self, command):
-        self.write("command", command)
-        builds.git("add", ".")
-        builds.git("commit", "--quiet", "--message", command)
-        return builds.commit_of("HEAD")
-
-    def built(self, commit):
-        return builds.built(commit, self.cache, self.announced.append).read_text()
-
-    def test_each_commit_is_built_once_as_it_was(self):
-        first, second = self.commit("first"), self.commit("second")
-        self.assertFalse(builds.has_changes())
-        self.write("command", "not committed")
-        self.assertTrue(builds.has_changes())
-        self.assertEqual(builds.described(), f"{second} with changes")
-        self.assertEqual([self.built(commit) for commit in (first, second, first)], ["first", "second", "first"])
-        self.assertEqual(len(self.announced), 2)
-        self.assertEqual((self.root / "command").read_text(), "not committed")
-
-    def test_what_fails_to_build_is_an_error_that_shows_why(self):
-        self.write("CMakeLists.txt", "message(FATAL_ERROR broken)")
-        commit = self.commit("first")
-        for _ in range(2):  # nothing is left of the first time
-            with self.assertRaisesRegex(SystemExit, f"(?s){commit[:12]} failed.*broken"):
-                self.built(commit)
-
-    def test_names_that_are_no_commits(self):
-        self.commit("first")
-        with self.assertRaises(subprocess.CalledProcessError):
-            builds.commit_of("no-such-branch")
 
 
 class Differences(Files):
@@ -139,12 +76,6 @@ class Differences(Files):
         few = self.digests(a=("F16", [2], b"abcd"))
         self.assertEqual(placement.difference(self.wanted, few), ("b", "is missing"))
         self.assertEqual(placement.difference(few, self.wanted), ("b", "is not this rank's"))
-
-    def test_the_digest_covers_all_bytes_of_large_tensors(self):
-        size = placement.CHUNK_BYTES + 5
-        wanted = self.digests(a=("U8", [size], bytes(size)))
-        found = self.digests(a=("U8", [size], bytes(size - 1) + b"\1"))
-        self.assertEqual(placement.difference(wanted, found), ("a", "differs in its bytes"))
 
     def test_a_file_that_ends_early(self):
         path = self.file("short.safetensors", {"a": ("U8", [4], b"1234")})
@@ -197,30 +128,20 @@ class Peers(unittest.TestCase):
             nothing = environment.Environment(Path(directory, "none"))
             nothing.failures["torch"] = "no space left"
             for peer in PEERS:
-                obstacle = systems.Peer(peer, nothing).obstacle("cuda", 2)
+                obstacle = systems.Peer(peer, nothing).obstacle("cuda")
                 self.assertRegex(obstacle, " is not installed: the environment does not have it$")
             nothing.versions = {"safetensors": "1"}
             first = systems.Peer(PEERS[0], nothing)
-            self.assertEqual(first.obstacle("cpu", 2), "torch is not installed: no space left")
+            self.assertEqual(first.obstacle("cpu"), "torch is not installed: no space left")
             nothing.versions["torch"] = "2"
-            self.assertEqual(first.obstacle("cpu", 2), "")
+            self.assertEqual(first.obstacle("cpu"), "")
 
     def test_what_needs_a_gpu_is_told(self):
         with tempfile.TemporaryDirectory() as directory:
             nothing = environment.Environment(Path(directory, "none"))
             for peer in PEERS:
                 if peer.needs_gpu:
-                    self.assertEqual(systems.Peer(peer, nothing).obstacle("cpu", 2), "needs a GPU for each rank")
-
-    def test_what_is_no_different_alone_runs_on_several_ranks_only(self):
-        by_name = {peer.name: peer for peer in PEERS}
-        alone = [peer for peer in PEERS if peer.alone_as]
-        self.assertEqual([peer.name for peer in alone], ["runai-each"])
-        there = mock.Mock(obstacle=lambda _: "")
-        for peer in alone:
-            self.assertEqual(by_name[peer.alone_as].driver, peer.driver)
-            self.assertEqual(systems.Peer(peer, there).obstacle("cpu", 1), "with 1 rank, it is the same as runai")
-            self.assertEqual(systems.Peer(peer, there).obstacle("cpu", 2), "")
+                    self.assertEqual(systems.Peer(peer, nothing).obstacle("cpu"), "needs a GPU for each rank")
 
     def test_the_line_that_tells_why(self):
         said = 'Traceback (most recent call last):\n  File "x"\nImportError: no module\na rank failed\n'
@@ -255,45 +176,26 @@ def measured(name, of, rate):
     return {"name": name, "of": of, "bytes_per_second": {"median": rate}}
 
 
-class ProbedCeilings(unittest.TestCase):
-    PROBED = {"place": {"nodes": 2}, "measurements": [
-        measured("read_warm_fresh", "one rank", 1e9), measured("read_warm_fresh", "node", 3e9),
-        measured("memory_copy_fresh", "each rank", 2e9)]}
-
-    def setUp(self):
-        self.runs = []
-        self.ceilings = {system.name: system for system in systems.ceilings()}
-
-    def run_one(self, name, ranks=4):
-        case = case_of(ranks, size=24 * 10**9)
-        with mock.patch.object(systems.safeshuffle, "run", return_value=json.dumps(self.PROBED)):
-            return self.ceilings[name].run(case, lambda: self.runs.append(ranks))["seconds"]
-
+class CachedRead(unittest.TestCase):
     def test_rates_are_of_all_ranks(self):
-        self.assertEqual(self.run_one("memory-copy"), 3.0)  # of 4 times 2 GB/s
-        self.assertEqual(self.run_one("cached-read"), 4.0)  # of 2 nodes
+        probed = {"place": {"nodes": 2}, "measurements": [
+            measured("read_warm_fresh", "one rank", 1e9), measured("read_warm_fresh", "node", 3e9),
+            measured("memory_copy_fresh", "each rank", 2e9)]}
+        prepared, ceiling = mock.Mock(), systems.CachedRead(lambda ranks: ["mpirun", str(ranks)])
+        with mock.patch.object(systems.safeshuffle, "run", return_value=json.dumps(probed)) as run:
+            self.assertEqual(ceiling.run(case_of(4, size=24 * 10**9), prepared)["seconds"], 4.0)  # of 2 nodes
+        self.assertEqual(run.call_args.args[0][:2], ["mpirun", "4"])
+        prepared.assert_called_once_with()
         alone = {"place": {"nodes": 1}, "measurements": [measured("read_warm_fresh", "one rank", 1e9)]}
-        self.assertEqual(systems.rate_of_all(alone, "read_warm_fresh", 1), 1e9)
-
-    def test_one_probe_serves_both_in_any_order(self):
-        for name in ("memory-copy", "cached-read", "cached-read", "memory-copy"):
-            self.run_one(name)
-        self.assertEqual(self.runs, [4, 4])
-        self.run_one("memory-copy", ranks=2)  # is another one
-        self.assertEqual(self.runs, [4, 4, 2])
-
-    def test_one_that_is_measured_alone_is_measured_each_time(self):
-        for _ in range(3):
-            self.run_one("cached-read")
-        self.assertEqual(self.runs, [4, 4, 4])
+        self.assertEqual(systems.rate_of_all(alone), 1e9)
 
     def test_what_the_probe_could_not_measure_is_told(self):
         probed = {"place": {"nodes": 1}, "measurements": [
             {"name": "read_warm_fresh", "of": "node", "obstacle": "the files have holes"}]}
-        with self.assertRaisesRegex(systems.NotRun, "^read_warm_fresh could not be measured: the files have holes$"):
-            systems.rate_of_all(probed, "read_warm_fresh", 2)
-        with self.assertRaisesRegex(systems.NotRun, "probe has no memory_copy_fresh here"):
-            systems.rate_of_all(probed, "memory_copy_fresh", 2)
+        with self.assertRaisesRegex(systems.NotRun, "^not measured: the files have holes$"):
+            systems.rate_of_all(probed)
+        with self.assertRaisesRegex(systems.NotRun, "^not measured: safeshuffle probe does not read so here$"):
+            systems.rate_of_all(probed | {"measurements": []})
 
 
 class PageCache(Files):

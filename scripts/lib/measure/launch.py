@@ -4,22 +4,16 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 from lib import machine, page_cache, safeshuffle
 
 HOST_RANKS = 4  # that "auto" goes up to where neither GPUs nor tasks say how many
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2]
 
 
-class Here:
+class Here(page_cache.Preparer):
     """mpirun on this machine."""
 
     name = "mpirun"
-
-    def __init__(self):
-        self.preparer = page_cache.Preparer()
 
     def ranks(self, number):
         return safeshuffle.launcher(number)
@@ -27,20 +21,12 @@ class Here:
     def slots(self):
         return len(machine.gpus()) or HOST_RANKS
 
-    def prepare(self, files, state, dtype):
-        self.preparer.prepare(files, state, dtype)
-
-    def release(self):
-        """The files that were prepared, which may be removed then."""
-        self.preparer.release()
-
 
 class Nodes:
     """Several nodes, or what the user calls so. Each makes the files cold or warm for itself, and keeps nothing so."""
 
     def prepare(self, files, state, dtype):
-        there = [sys.executable, "-m", "lib.prepare", state, dtype, *map(str, files)]
-        safeshuffle.run([*self.each_node(), "env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", *there])
+        safeshuffle.run([*self.each_node(), *safeshuffle.program("lib.page_cache", state, dtype, *files)])
 
     def release(self):
         pass
@@ -106,8 +92,3 @@ def chosen(hostfile):
 def up_to(slots):
     """Powers of two."""
     return tuple(1 << bit for bit in range(slots.bit_length()) if 1 << bit <= slots)
-
-
-def version_of(launcher):
-    said = subprocess.run([launcher.ranks(1)[0], "--version"], capture_output=True, text=True, check=False)
-    return (said.stdout.splitlines() or ["unknown"])[0].strip()

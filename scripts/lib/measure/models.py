@@ -2,22 +2,15 @@
 
 import dataclasses
 import pathlib
-import shutil
 
 from lib import safeshuffle
-
-ROOM = 1.1  # of what all models take
-
-
-class NoRoom(Exception):
-    pass
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
     name: str
     directory: pathlib.Path
-    files: tuple  # of Path
+    files: tuple  # of Path, in safeshuffle's order
     bytes: int  # of tensors, each counted once
 
     def description(self):
@@ -26,7 +19,9 @@ class Checkpoint:
 
 def existing(directory, command):
     directory = pathlib.Path(directory).absolute()
-    return Checkpoint(directory.name, directory, *safeshuffle.model_files(safeshuffle.inspect(directory, command)))
+    catalog = safeshuffle.inspect(directory, command)
+    files = tuple(pathlib.Path(file["path"]).absolute() for file in catalog["files"])
+    return Checkpoint(directory.name, directory, files, catalog["totals"]["tensor_bytes"])
 
 
 class Checkpoints:
@@ -36,29 +31,12 @@ class Checkpoints:
         self.by_name = {model.name: model for model in experiment.models}
         self.made = {}  # by model and scale
 
-    def wanted(self, case):
+    def of(self, case):
         model = self.by_name[case["model"]]
-        return model, model.scale * (case["ranks"] if self.experiment.grows_with_ranks else 1)
-
-    def size(self, model, scale):
-        """Of its files, from one without contents, which takes no room."""
-        directory = self.scratch / "sparse"
-        safeshuffle.make(directory, model.like, scale, self.command, sparse=True)
-        size = safeshuffle.inspect(directory, self.command)["totals"]["file_bytes"]
-        shutil.rmtree(directory)
-        return size
-
-    def make_all(self):
-        wanted = list(dict.fromkeys(map(self.wanted, self.experiment.cases())))
-        needed, free = ROOM * sum(self.size(*one) for one in wanted), shutil.disk_usage(self.scratch).free
-        if needed > free:
-            raise NoRoom(f"the models take {needed / 1e9:.1f} GB, and {self.scratch.parent} has {free / 1e9:.1f} GB "
-                         "free: give a directory that has more with --dir, or a smaller --scale")
-        for model, scale in wanted:
+        scale = model.scale * (case["ranks"] if self.experiment.grows_with_ranks else 1)
+        if (model, scale) not in self.made:
             self.announce(f"making {model.name}, scale {scale:g}")
             directory = self.scratch / f"model-{len(self.made)}"
             safeshuffle.make(directory, model.like, scale, self.command)
             self.made[model, scale] = dataclasses.replace(existing(directory, self.command), name=model.name)
-
-    def of(self, case):
-        return self.made[self.wanted(case)]
+        return self.made[model, scale]

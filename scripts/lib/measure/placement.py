@@ -8,7 +8,6 @@ import pathlib
 import struct
 
 RECORD = "safeshuffle.shards"
-CHUNK_BYTES = 16 << 20
 
 
 class NotSlices(Exception):
@@ -22,29 +21,27 @@ def header_of(path):
         return json.loads(file.read(size)), 8 + size
 
 
-def digest(file, begin, end):
-    """Of these bytes; as scripts/peers/shards.py has it of a tensor."""
-    hashed = hashlib.blake2b(digest_size=16)
+def digest(dtype, shape, content):
+    """What is compared of a tensor."""
+    return [dtype, list(shape), hashlib.blake2b(content, digest_size=16).hexdigest()]
+
+
+def content(file, begin, end):
     file.seek(begin)
-    left = end - begin
-    while left > 0:
-        part = file.read(min(left, CHUNK_BYTES))
-        if not part:
-            raise OSError(f"{file.name}: ends early")
-        hashed.update(part)
-        left -= len(part)
-    return hashed.hexdigest()
+    found = file.read(end - begin)
+    if len(found) < end - begin:
+        raise OSError(f"{file.name}: ends early")
+    return found
 
 
 def digests_of(path):
-    """By name: dtype, shape, digest of the bytes."""
+    """By name."""
     header, data = header_of(path)
+    header.pop("__metadata__", None)
     with open(path, "rb") as file:
-        return {
-            name: [entry["dtype"], entry["shape"], digest(file, *(data + offset for offset in entry["data_offsets"]))]
-            for name, entry in header.items()
-            if name != "__metadata__"
-        }
+        return {name: digest(entry["dtype"], entry["shape"],
+                             content(file, *(data + offset for offset in entry["data_offsets"])))
+                for name, entry in header.items()}
 
 
 def stored_tensors(files):

@@ -8,7 +8,7 @@ from lib.measure.measurement import in_words, title_of, varying
 RATE = "gigabytes_per_second"
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442", "#999999")
-CEILING_LINES = {"fio": "-", "memory-copy": "-.", "cached-read": ":"}
+CEILING_LINES = {"fio": "-", "cached-read": ":"}
 NAME = "plot.png"
 WIDTH, PANEL_HEIGHT, DPI = 10, 2.8, 120
 

@@ -4,17 +4,19 @@ import csv
 import datetime
 import io
 import json
-import os
 import pathlib
+import shutil
 import statistics
+import subprocess
 
-from lib.measure import builds
+from lib import safeshuffle
+from lib.measure import plot
 from lib.measure.measurement import varying
 from lib.measure.systems import PHASES
 
 SCHEMA_VERSION = 2
 NAME = "results.json"
-FIGURES = ("gigabytes_per_second", "seconds", "cpu_seconds", "peak_resident_bytes", "peak_resident_bytes_of_one_rank",
+FIGURES = ("gigabytes_per_second", "seconds", "cpu_seconds", "peak_resident_bytes",
            "peak_anonymous_bytes", "resident_before_bytes", "read_bytes", "peak_gpu_bytes",
            *(f"{phase}_seconds" for phase in PHASES))
 COLUMNS = {  # of the table, besides the axes: the figure, digits and unit
@@ -53,11 +55,11 @@ def median(value, digits, unit):
 
 
 def by_case(samples):
-    """Lists of samples, in the order in which cases first ran."""
+    """Lists of samples."""
     found = {}
     for sample in samples:
         found.setdefault(tuple(sample["case"].items()), []).append(sample)
-    return list(found.values())
+    return found
 
 
 def rates(samples):
@@ -76,7 +78,7 @@ def most_frequent(values):
 
 def summary(samples, cases, base_of, ratio):
     """One entry for each case that ran, in the order of `cases`. `base_of(case)`: the one that it is compared with."""
-    groups = {tuple(group[0]["case"].items()): group for group in by_case(samples)}
+    groups = by_case(samples)
     entries = []
     for case in cases:
         group, base = groups.get(tuple(case.items())), groups.get(tuple(base_of(case).items()))
@@ -112,9 +114,19 @@ def now():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def result(title, measured, cases, base_of, ratio, ratio_heading, **further):
+def commit():
+    """The one that is checked out, and whether there are changes besides."""
+    if not (safeshuffle.ROOT / ".git").exists() or not shutil.which("git"):
+        return "unknown"  # installed, or not a clone
+    described = subprocess.run(["git", "-C", safeshuffle.ROOT, "describe", "--always", "--abbrev=40", "--exclude=*",
+                                "--dirty= with changes"], capture_output=True, text=True, check=False)
+    return described.stdout.strip() or "unknown"
+
+
+def result(title, measured, systems, cases, base_of, ratio, ratio_heading, **further):
     """Of a measurement; `cases` in the order of the table."""
-    return {"schema_version": SCHEMA_VERSION, "title": title, "date": now(), "commit": builds.described(), **further,
+    return {"schema_version": SCHEMA_VERSION, "title": title, "date": now(), "commit": commit(), **further,
+            "systems": [{"name": one.name, "versions": one.versions(), "settings": one.settings} for one in systems],
             "not_run": measured.not_run, "ratio": ratio_heading, "samples": measured.samples,
             "summary": summary(measured.samples, cases, base_of, ratio)}
 
@@ -150,13 +162,6 @@ def csv_text(samples):
     return text.getvalue()
 
 
-def write_text(path, text):
-    """At once: an interruption leaves the earlier file."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def check(directory, fresh):
     if (pathlib.Path(directory) / NAME).exists() and not fresh:
         raise Exists(f"{pathlib.Path(directory) / NAME} has results: use another --out, or --fresh to replace them")
@@ -164,13 +169,26 @@ def check(directory, fresh):
 
 def remove(directory):
     """Before anything is measured: no earlier result is to be beside those that replace it."""
-    for name in (NAME, "results.csv", "summary.md", "plot.png"):
+    for name in (NAME, "results.csv", "summary.md", plot.NAME):
         (pathlib.Path(directory) / name).unlink(missing_ok=True)
 
 
 def write(found, directory):
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    write_text(directory / NAME, json.dumps(found, indent=1) + "\n")
-    write_text(directory / "results.csv", csv_text(found["samples"]))
-    write_text(directory / "summary.md", markdown(found))
+    (directory / NAME).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (directory / "results.csv").write_text(csv_text(found["samples"]), encoding="utf-8")
+    (directory / "summary.md").write_text(markdown(found), encoding="utf-8")
+
+
+def measure(experiment, directory, plots, announce):
+    """Calls its `measure`, and writes and prints its `result`."""
+    remove(directory)
+    try:
+        experiment.measure()
+    finally:  # also what was measured until an error, or a signal
+        found = experiment.result()
+        write(found, directory)
+    obstacle = plot.draw_result(found, directory / plot.NAME) if plots else "it was not asked for"
+    announce(f"{directory}{f': no plot: {obstacle}' if obstacle else ''}")
+    print(markdown(found))

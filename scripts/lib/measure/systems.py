@@ -1,4 +1,4 @@
-"""What is measured in turns. Each system has a name, `obstacle(device, ranks)`, why it cannot run so, if so, and
+"""What is measured in turns. Each system has a name, `obstacle(device)`, why it cannot run so, if so, and
 `run(case, prepare)`, which calls `prepare` right before it starts and returns what it took (`sample`). Those that load
 also have `digests(case)`: of each rank's tensors."""
 
@@ -7,21 +7,19 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import threading
 
 from lib import safeshuffle
 from lib.measure import placement
 from lib.measure.models import Checkpoint
-from lib.python_environment import last_line
 
 TIMEOUT_SECONDS = 1800
+SUMMED = ("cpu_seconds", "peak_resident_bytes", "peak_anonymous_bytes", "resident_before_bytes", "read_bytes")
 PHASES = ("open", "plan", "allocate", "read", "h2d", "pack", "exchange", "wait")
-SCRIPTS = safeshuffle.ROOT / "scripts"
 
 
 class NotRun(Exception):
@@ -50,24 +48,9 @@ def summed(ranks, name):
     return None if None in values or not values else sum(values)
 
 
-def largest(ranks, name):
-    values = [rank.get(name) for rank in ranks]
-    return None if None in values or not values else max(values)
-
-
 def sample(seconds, size, ranks, note=""):
     """A sample from those of all ranks; None for what is not known."""
-    return {
-        "seconds": seconds,
-        "bytes": size,
-        "cpu_seconds": summed(ranks, "cpu_seconds"),
-        "peak_resident_bytes": summed(ranks, "peak_resident_bytes"),
-        "peak_resident_bytes_of_one_rank": largest(ranks, "peak_resident_bytes"),
-        "peak_anonymous_bytes": summed(ranks, "peak_anonymous_bytes"),
-        "resident_before_bytes": summed(ranks, "resident_before_bytes"),
-        "read_bytes": summed(ranks, "read_bytes"),
-        "note": note,
-    }
+    return {"seconds": seconds, "bytes": size, **{name: summed(ranks, name) for name in SUMMED}, "note": note}
 
 
 def ways_of(report):
@@ -98,7 +81,7 @@ class Safeshuffle:
         self.name, self.command, self.launch = name, pathlib.Path(command), launch
         self.state = state_of(command)
 
-    def obstacle(self, device, ranks):
+    def obstacle(self, device):
         return ""
 
     def versions(self):
@@ -126,10 +109,9 @@ class Safeshuffle:
         """The load report, and what the kernel counted of each rank. All nodes have the directory."""
         with tempfile.TemporaryDirectory(prefix="watched-", dir=case.scratch) as directory:
             prepare()
-            wrapper = ["env", f"PYTHONPATH={SCRIPTS}", "PYTHONDONTWRITEBYTECODE=1", sys.executable, "-m",
-                       "lib.watched", directory]
             report = safeshuffle.load(case.model.directory, case.ranks, ["--dtype", case.dtype, *case.options],
-                                      self.command, wrapper, self.launch, case.scratch)
+                                      self.command, safeshuffle.program("lib.watched", directory), self.launch,
+                                      case.scratch)
             if state_of(self.command) != self.state:
                 raise Replaced(f"{self.command} was replaced while it was measured: measure again")
             return report, [json.loads(path.read_text()) for path in pathlib.Path(directory).iterdir()]
@@ -145,11 +127,9 @@ class Peer:
         self.peer, self.environment = peer, environment
         self.name, self.settings = peer.name, peer.settings
 
-    def obstacle(self, device, ranks):
+    def obstacle(self, device):
         if self.peer.needs_gpu and device != "cuda":
             return "needs a GPU for each rank"
-        if self.peer.alone_as and ranks == 1:
-            return f"with 1 rank, it is the same as {self.peer.alone_as}"
         return self.environment.obstacle(self.peer)
 
     def versions(self):
@@ -173,23 +153,19 @@ class Peer:
     def drive(self, job, case, prepare):
         path, said = pathlib.Path(job["scratch"], "job.json"), pathlib.Path(job["scratch"], "stderr")
         path.write_text(json.dumps(job))
-        variables = self.environment.variables(self.peer, SCRIPTS) | self.peer.environment.get(case.cache, {})
+        variables = self.environment.variables(self.peer) | self.peer.environment.get(case.cache, {})
         variables |= {} if case.device == "cuda" else {"CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo"}
         with open(said, "w+", encoding="utf-8") as stderr, subprocess.Popen(
             [self.environment.python, "-m", "peers.run", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=stderr, text=True, env=variables, start_new_session=True,
         ) as process:
-            late = threading.Event()
-            timer = threading.Timer(TIMEOUT_SECONDS, lambda: (late.set(), kill(process)))
-            timer.start()
             try:
                 await_ready(process, prepare)
-                process.communicate()
+                process.communicate(timeout=TIMEOUT_SECONDS)
+            except subprocess.TimeoutExpired as error:
+                raise NotRun(f"did not end within {TIMEOUT_SECONDS} s") from error
             finally:
-                timer.cancel()
                 kill(process)
-        if late.is_set():
-            raise NotRun(f"did not end within {TIMEOUT_SECONDS} s")
         if process.returncode != 0 or not pathlib.Path(job["result"]).exists():
             raise NotRun(f"failed: {failure(said.read_text(encoding='utf-8', errors='replace'))}")
 
@@ -212,9 +188,9 @@ def kill(process):
 
 def failure(said):
     """The line that tells most of a Python program's last words."""
-    lines = [line for line in said.splitlines() if line and not line[0].isspace() and ":" in line]
-    errors = [line for line in lines if "Error" in line.split(":", 1)[0] or "Exception" in line.split(":", 1)[0]]
-    return (errors or [last_line(said)])[0] if said.strip() else "no message"
+    lines = said.strip().splitlines()
+    errors = [line for line in lines if re.match(r"(?!\s)[^:]*(Error|Exception)[^:]*:", line)]
+    return (errors[:1] or lines[-1:] or ["no message"])[0]
 
 
 # For buffers, as the loader has them: the system divides reads into small pages, which is half as fast on some disks.
@@ -254,7 +230,7 @@ class Fio:
         " ".join(f"{key}={value}" for key, value in job.items())
         for job in FIO_JOBS) + "; all with direct=1 rw=read, into huge pages"
 
-    def obstacle(self, device, ranks):
+    def obstacle(self, device):
         return "" if shutil.which("fio") else "fio is not installed"
 
     def versions(self):
@@ -262,10 +238,10 @@ class Fio:
 
     def run(self, case, prepare):
         runs = [self.read(case, job, prepare) for job in FIO_JOBS]
-        runs = [run for run in runs if isinstance(run, dict)] or runs
-        if not isinstance(runs[0], dict):
+        able = [run for run in runs if isinstance(run, dict)]
+        if not able:
             raise NotRun(f"failed: {runs[0]}")
-        return max(runs, key=lambda run: run["bytes"] / run["seconds"])
+        return max(able, key=lambda run: run["bytes"] / run["seconds"])
 
     def read(self, case, job, prepare):
         """A sample, or why there is none: not every kernel has every engine."""
@@ -277,72 +253,51 @@ class Fio:
         result = subprocess.run(["fio", "--readonly", "--output-format=json", "-"], input="\n".join(lines) + "\n",
                                 capture_output=True, text=True, check=False, env=os.environ | HUGE_PAGES)
         if result.returncode != 0:
-            return last_line(result.stderr or result.stdout)
+            return failure(result.stderr or result.stdout)
         jobs = json.loads(result.stdout[result.stdout.index("{"):])["jobs"]
         seconds = max(entry["read"]["runtime"] for entry in jobs) / 1000
         return sample(seconds, sum(entry["read"]["io_bytes"] for entry in jobs), [],
                       " ".join(f"{key}={value}" for key, value in job.items()))
 
 
-PROBED = {"memory-copy": "memory_copy_fresh", "cached-read": "read_warm_fresh"}  # what the probe calls it
+def rate_of_all(probed):
+    """Bytes per second of all ranks together, reading from the page cache into new memory."""
+    found = {entry["of"]: entry for entry in probed["measurements"] if entry["name"] == "read_warm_fresh"}
+    measured = found.get("node") or found.get("one rank", {})  # that of one rank, if there are no others
+    if "bytes_per_second" not in measured:
+        raise NotRun(f"not measured: {measured.get('obstacle', 'safeshuffle probe does not read so here')}")
+    return probed["place"]["nodes"] * measured["bytes_per_second"]["median"]
 
 
-def rate_of_all(probed, name, ranks):
-    """Bytes per second of all ranks together."""
-    found = {entry["of"]: entry for entry in probed["measurements"] if entry["name"] == name}
-    shares = {"each rank": ranks, "node": probed["place"]["nodes"], "one rank": 1}  # that, if there are no others
-    for of, times in shares.items():
-        if of in found and "bytes_per_second" in found[of]:
-            return times * found[of]["bytes_per_second"]["median"]
-        if of in found:
-            raise NotRun(f"{name} could not be measured: {found[of].get('obstacle', 'no reason given')}")
-    raise NotRun(f"safeshuffle probe has no {name} here")
+class CachedRead:
+    """The ceiling of a load of cached files, as `safeshuffle probe` measures it with as many ranks: reading every byte
+    from the page cache into memory that was just allocated."""
 
-
-class Probes:
-    """Runs of `safeshuffle probe`, each of which serves every ceiling that it measures."""
-
-    def __init__(self, launch):
-        self.launch, self.unused = launch, {}
-
-    def take(self, ceiling, case, prepare):
-        if (ceiling, case) not in self.unused:
-            self.unused |= dict.fromkeys([(name, case) for name in PROBED], self.probed(case, prepare))
-        return self.unused.pop((ceiling, case))
-
-    def probed(self, case, prepare):
-        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as cache:  # so that nothing is kept of it
-            prepare()
-            try:
-                return json.loads(safeshuffle.run([
-                    *self.launch(case.ranks), "env", f"XDG_CACHE_HOME={cache}", case.command, "probe",
-                    case.model.directory, "--quick", "--json", "--progress", "none"]))
-            except safeshuffle.Failed as failed:
-                raise NotRun(f"failed: {failed}") from failed
-
-
-class ProbedCeiling:
-    """A ceiling of a load of cached files, as `safeshuffle probe` measures it with as many ranks: one copy of every
-    byte into memory that was just allocated, or reading every byte from the page cache into such memory."""
-
+    name = "cached-read"
     runs_when = ("warm",)
     loads = False
+    settings = "safeshuffle probe --quick: read_warm_fresh, all ranks at once"
 
-    def __init__(self, name, probes):
-        self.name, self.probes = name, probes
-        self.settings = f"safeshuffle probe --quick: {PROBED[name]}, all ranks at once"
+    def __init__(self, launch):
+        self.launch = launch
 
-    def obstacle(self, device, ranks):
+    def obstacle(self, device):
         return ""
 
     def versions(self):
         return {}
 
     def run(self, case, prepare):
-        rate = rate_of_all(self.probes.take(self.name, case, prepare), PROBED[self.name], case.ranks)
-        return sample(case.model.bytes / rate, case.model.bytes, [])
+        with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as cache:  # so that nothing is kept of it
+            prepare()
+            try:
+                probed = json.loads(safeshuffle.run([
+                    *self.launch(case.ranks), "env", f"XDG_CACHE_HOME={cache}", case.command, "probe",
+                    case.model.directory, "--quick", "--json", "--progress", "none"]))
+            except safeshuffle.Failed as failed:
+                raise NotRun(f"failed: {failed}") from failed
+        return sample(case.model.bytes / rate_of_all(probed), case.model.bytes, [])
 
 
 def ceilings(launch=safeshuffle.launcher):
-    probes = Probes(launch)
-    return [Fio(), *(ProbedCeiling(name, probes) for name in PROBED)]
+    return [Fio(), CachedRead(launch)]
