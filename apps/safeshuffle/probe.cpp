@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -15,7 +14,6 @@
 
 #include "comm/control/agreement.hpp"
 #include "commands.hpp"
-#include "fio.hpp"
 #include "launch.hpp"
 #include "option.hpp"
 #include "output.hpp"
@@ -36,32 +34,10 @@ struct ProbeCommand {
   ProgressStyle progress = ProgressStyle::automatic;
 };
 
-// The part of the progress that is left to fio.
-constexpr double library_part = 0.9;
-
-std::vector<FioResult> fio(const ProbeCommand& command, const Probe& probe,
-                           ProgressPrinter& printer, const comm::Heartbeat& beat) {
-  const double seconds = command.quick ? 0.3 : 1.5;
-  double done = library_part;
-  const double part = (1 - library_part) / static_cast<double>(fio_runs(seconds).size());
-  return run_fio(probe.files, seconds, [&] {
-    beat();
-    printer.update_share(done += part);
-  });
-}
-
 Probe measure(const ProbeCommand& command, const Communicator& comm, ProbeOptions options) {
   ProgressPrinter printer(command.progress, "probing");
-  options.on_progress = [&printer](double share) { printer.update_share(share * library_part); };
-  Probe result = probe(command.paths, comm, options);
-  comm::agree_with_heartbeat(comm.control(), options.timeout,
-                             [&](const comm::Heartbeat& beat) -> std::string {
-                               if (comm.rank() == 0)
-                                 result.fio = fio(command, result, printer, beat);
-                               return {};
-                             });
-  printer.update_share(1);
-  return result;
+  options.on_progress = [&printer](double share) { printer.update_share(share); };
+  return probe(command.paths, comm, options);
 }
 
 // What cannot be kept is still printed.
