@@ -26,18 +26,14 @@ bool is_own(const ErrorRecord& error) {
 [[noreturn]] void end_group(ErrorRecord error) {
   const bool own = is_own(error);
   if (own) error.rank = core::launched_rank();
-  if (speaks_for_group(own)) {
-    print_error(error);
-  } else {
-    await_end();
-  }
+  if (speaks_for_group(own)) print_error(error);
   abort_group(static_cast<int>(error.kind));
 }
 
 }  // namespace
 
 int report_failure() {
-  const ErrorRecord error = common_failure(core::current_error());
+  const ErrorRecord error = core::current_error();
   if (in_group() && !is_agreed(error)) end_group(error);
   if (core::launched_rank() == 0) print_error(error);
   return static_cast<int>(error.kind);

@@ -1,6 +1,5 @@
 #include "help.hpp"
 
-#include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -49,12 +48,6 @@ std::string usage_message(const CLI::App* parser, const CLI::Error& error) {
   return fmt::format("{}; see '{} --help'", cause(*parser, error), command);
 }
 
-// The other ranks print nothing and have already ended without joining the group.
-void print_help(const std::string& text) try { print_result(text); } catch (const Error& error) {
-  print_error(error.record());
-  std::_Exit(static_cast<int>(error.record().kind));
-}
-
 }  // namespace
 
 void set_up_help(CLI::App& parser) {
@@ -67,7 +60,7 @@ void explain(const CLI::App& parser, const CLI::ParseError& error) {
   std::ostringstream out;
   std::ostringstream err;
   if (parser.exit(error, out, err) != 0) throw ConfigError(err.str());
-  if (core::launched_rank() == 0) print_help(out.str());
+  if (core::launched_rank() == 0) print_result(out.str());
 }
 
 }  // namespace safeshuffle::app

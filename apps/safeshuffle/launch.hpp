@@ -5,7 +5,6 @@
 #include <chrono>
 
 #include "safeshuffle/communicator.hpp"
-#include "safeshuffle/error.hpp"
 
 namespace safeshuffle::app {
 
@@ -15,25 +14,19 @@ namespace safeshuffle::app {
 void leave_default_binding();
 
 /// The group of this process: all ranks of the job, or itself. Initialises MPI; call at most once
-/// per process. Throws the error of a rank that has already failed. `timeout` bounds every wait for
-/// other ranks. If MPI itself takes longer than that, and longer than 10 s, to start, the process
-/// prints this and ends with the exit code of a TimeoutError; its launcher then ends the others.
+/// per process. `timeout` bounds every wait for other ranks. If MPI itself takes longer than that,
+/// and longer than 10 s, to start, the process prints this and ends with the exit code of a
+/// TimeoutError; its launcher then ends the others.
 Communicator join_group(Device device, std::chrono::milliseconds timeout);
 
 /// Whether other ranks may be waiting for this one.
 bool in_group();
 
-/// Call with the error of a rank that fails. If the rank was started by MPI and fails before it
-/// joins the group, tells all ranks, and returns the error of the lowest one that has failed in
-/// this way. Otherwise, or if the others cannot be reached within 10 s, returns `own`.
-ErrorRecord common_failure(ErrorRecord own);
-
-/// Whether this rank is to report the error, if the ranks cannot agree on it any more: preferably
-/// one that `has_failed` itself. Without MPI, each rank reports it.
+/// Whether this rank is to report the error that ends it, if the ranks cannot agree on it. Waits
+/// for seconds, but never for another rank, so that of the ranks of a node only one reports, and
+/// preferably one that `has_failed` itself; it is to end the group then. The others wait here to be
+/// ended. If the launcher provides no directory of the job (PMIx does), all report.
 bool speaks_for_group(bool has_failed);
-
-/// Returns after 10 s: a rank that does not report waits until the one that does ends it.
-void await_end();
 
 /// Call last in a process: finalises MPI. That waits for all ranks, so that no exit code makes the
 /// launcher end the job before rank 0 has reported the error. The wait is bounded as in join_group;
