@@ -66,7 +66,7 @@ void add_io_options(CLI::App& parser, Options& options) {
   add_count(parser, "--threads", "N", options.threads, core::most_reader_threads,
             "Reader threads per rank")
       ->default_str(default_threads_text());
-  add_size(parser, "--chunk", options.chunk, "Bytes per read call", core::smallest_chunk)
+  add_size(parser, "--chunk", options.chunk, "Bytes per read call")
       ->default_str(default_text(&core::Defaults::chunk));
 }
 

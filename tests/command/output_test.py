@@ -446,12 +446,12 @@ class Output(unittest.TestCase):
 
     def test_one_usage_message_for_all_ranks(self):
         result = run("load", self.model, "--window", "huge", ranks=8)
-        self.assert_one_message(result, USAGE_ERROR, "rank 0: --window: 'huge' is not a size; see")
+        self.assert_one_message(result, USAGE_ERROR, "rank 0: --window: huge ")
 
     def test_a_size_below_the_least_is_a_usage_error(self):
-        for option in ("--window", "--chunk"):
-            result = run("load", self.model, option, "0")
-            self.assert_one_message(result, USAGE_ERROR, option + ": must be at least 4096 bytes; see ")
+        for option in ("window", "chunk"):
+            result = run("load", self.model, "--" + option, "4095")
+            self.assert_one_message(result, USAGE_ERROR, f"rank 0: the {option} must be at least 4096 bytes")
 
     def test_an_empty_value_is_a_usage_error(self):
         for arguments in (
