@@ -48,12 +48,26 @@ std::string usage_message(const CLI::App* parser, const CLI::Error& error) {
   return fmt::format("{}; see '{} --help'", cause(*parser, error), command);
 }
 
+// The parser mistakes the next option for the value of an option without one.
+std::string complain_if_missing(const std::string& value) {
+  if (value.empty()) return "the value must not be empty";
+  return value.starts_with("--") ? "the value is missing before " + value : "";
+}
+
 }  // namespace
 
 void set_up_help(CLI::App& parser) {
   parser.set_help_flag("-h,--help", "Show this help");
   parser.formatter(std::make_shared<HelpFormatter>());
   parser.failure_message(usage_message);
+}
+
+void refuse_missing_values(CLI::App& parser) {
+  for (CLI::App* sub : parser.get_subcommands({})) {
+    for (CLI::Option* option : sub->get_options()) {
+      if (option->get_items_expected_max() > 0) option->check(complain_if_missing);
+    }
+  }
 }
 
 void explain(const CLI::App& parser, const CLI::ParseError& error) {

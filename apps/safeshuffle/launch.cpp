@@ -12,7 +12,10 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/cpus.hpp"
+#include "core/detached_work.hpp"
+#include "core/error_wire.hpp"
 #include "core/launcher.hpp"
+#include "output.hpp"
 
 #ifdef SAFESHUFFLE_WITH_MPI
 #include <condition_variable>
@@ -25,7 +28,6 @@
 #include "safeshuffle/mpi.hpp"
 
 #include "core/text.hpp"
-#include "output.hpp"
 #endif
 
 namespace safeshuffle::app {
@@ -51,6 +53,19 @@ bool is_first_to_report() {
   const std::string path = *directory + "/safeshuffle-has-spoken";
   const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, S_IRUSR);
   return file >= 0 || errno != EEXIST;
+}
+
+// Whether this rank is to report the error that ends it, if the ranks cannot agree on it. Waits for
+// seconds, but never for another rank, so that of the ranks of a node only one reports, preferably
+// one that `has_failed` itself; it is to end the group then. The others wait here to be ended. If
+// the launcher provides no directory of the job (PMIx does), all report. What all ranks fail in
+// before they join, such as a wrong option, rank 0 reports.
+bool speaks_for_group(bool has_failed) {
+  const bool at_once = has_failed && !has_joined && core::launched_rank() == 0;
+  if (!at_once) std::this_thread::sleep_for(has_failed ? cleaning_time : yielding_time);
+  if (is_first_to_report() || at_once) return true;
+  std::this_thread::sleep_for(ending_time);
+  return false;
 }
 
 Communicator join_by_bootstrap(Device device, std::chrono::milliseconds timeout) {
@@ -118,12 +133,57 @@ Communicator join_by_mpi(Device device, std::chrono::milliseconds timeout) {
   begin_mpi();
   return from_mpi(MPI_COMM_WORLD, device, timeout);
 }
+
+// That waits for all ranks, so that no exit code makes the launcher end the job before rank 0 has
+// reported the error.
+void finish_mpi(int code) {
+  if (!mpi_began()) return;
+  const Watchdog watchdog(patience_with_mpi, [code] {
+    if (code != EXIT_SUCCESS) std::_Exit(code);  // the failure has already been reported
+    end_stuck("ending MPI");
+  });
+  MPI_Finalize();
+}
+
+// Including ranks that are stuck; without MPI, only this one, and the launcher ends the others.
+[[noreturn]] void abort_group(int code) {
+  const Watchdog watchdog(least_patience, [code] { std::_Exit(code); });
+  if (mpi_began()) MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
 #else
 Communicator join_by_mpi(Device, std::chrono::milliseconds) {
   throw ConfigError(
       "this safeshuffle was built without MPI: under mpirun, set SAFESHUFFLE_RENDEZVOUS");
 }
+
+void finish_mpi(int) {}
+
+[[noreturn]] void abort_group(int code) {
+  std::_Exit(code);
+}
 #endif
+
+bool others_may_wait() {
+  return has_joined || core::how_launched() == core::Launch::mpi;
+}
+
+// Whether every rank has the same error.
+bool is_agreed(const ErrorRecord& error) {
+  return error.rank >= 0 && is_common(error.kind);
+}
+
+// Whether this rank has failed itself, and not only lost another.
+bool is_own(const ErrorRecord& error) {
+  return error.kind != ErrorKind::timeout && error.rank < 0;
+}
+
+[[noreturn]] void end_group(ErrorRecord error) {
+  const bool own = is_own(error);
+  if (own) error.rank = core::launched_rank();
+  if (speaks_for_group(own)) print_error(error);
+  abort_group(static_cast<int>(error.kind));
+}
 
 }  // namespace
 
@@ -145,40 +205,16 @@ Communicator join_group(Device device, std::chrono::milliseconds timeout) {
   return self(device);
 }
 
-bool in_group() {
-  return has_joined || core::how_launched() == core::Launch::mpi;
+int report_failure() {
+  const ErrorRecord error = core::current_error();
+  if (others_may_wait() && !is_agreed(error)) end_group(error);
+  if (core::launched_rank() == 0) print_error(error);
+  return static_cast<int>(error.kind);
 }
 
-// What all ranks fail in before they join, such as a wrong option, rank 0 reports.
-bool speaks_for_group(bool has_failed) {
-  const bool at_once = has_failed && !has_joined && core::launched_rank() == 0;
-  if (!at_once) std::this_thread::sleep_for(has_failed ? cleaning_time : yielding_time);
-  if (is_first_to_report() || at_once) return true;
-  std::this_thread::sleep_for(ending_time);
-  return false;
-}
-
-#ifdef SAFESHUFFLE_WITH_MPI
 void leave_group(int code) {
-  if (!mpi_began()) return;
-  const Watchdog watchdog(patience_with_mpi, [code] {
-    if (code != EXIT_SUCCESS) std::_Exit(code);  // the failure has already been reported
-    end_stuck("ending MPI");
-  });
-  MPI_Finalize();
+  finish_mpi(code);
+  if (core::has_detached_work()) std::_Exit(code);
 }
-
-void abort_group(int code) {
-  const Watchdog watchdog(least_patience, [code] { std::_Exit(code); });
-  if (mpi_began()) MPI_Abort(MPI_COMM_WORLD, code);
-  std::_Exit(code);
-}
-#else
-void leave_group(int) {}
-
-void abort_group(int code) {
-  std::_Exit(code);
-}
-#endif
 
 }  // namespace safeshuffle::app

@@ -1,5 +1,5 @@
 // The group of this process, which was started alone, as one rank of an MPI job, or as one of
-// several with a rendezvous address (Bootstrap).
+// several with a rendezvous address (Bootstrap): how it joins, fails and leaves.
 #pragma once
 
 #include <chrono>
@@ -19,22 +19,15 @@ void leave_default_binding();
 /// TimeoutError; its launcher then ends the others.
 Communicator join_group(Device device, std::chrono::milliseconds timeout);
 
-/// Whether other ranks may be waiting for this one.
-bool in_group();
+/// Call in a catch block: prints the message of the exception being handled, once for the whole
+/// group, and returns the exit code (docs/command.md). If ranks may still wait for this one, ends
+/// all ranks instead, including those that are stuck, and does not return.
+int report_failure();
 
-/// Whether this rank is to report the error that ends it, if the ranks cannot agree on it. Waits
-/// for seconds, but never for another rank, so that of the ranks of a node only one reports, and
-/// preferably one that `has_failed` itself; it is to end the group then. The others wait here to be
-/// ended. If the launcher provides no directory of the job (PMIx does), all report.
-bool speaks_for_group(bool has_failed);
-
-/// Call last in a process: finalises MPI. That waits for all ranks, so that no exit code makes the
-/// launcher end the job before rank 0 has reported the error. The wait is bounded as in join_group;
-/// a rank with an exit code `code` other than 0 then ends without a message.
+/// Call last in a process: finalises MPI. The wait for the other ranks is bounded as in join_group;
+/// a rank with an exit code `code` other than 0 then ends without a message. Ends the process here
+/// if an abandoned thread may still be inside NCCL, CUDA or a read, because it must not see static
+/// objects being destroyed.
 void leave_group(int code);
-
-/// Ends all ranks of an MPI job with this exit code, including those that are stuck; without MPI,
-/// ends this one, and the launcher ends the others.
-[[noreturn]] void abort_group(int code);
 
 }  // namespace safeshuffle::app

@@ -28,7 +28,6 @@
 #include "shared_options.hpp"
 #include "size.hpp"
 #include "summary.hpp"
-#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -211,7 +210,7 @@ void load(LoadCommand& command) {
 
 }  // namespace
 
-Command add_load(CLI::App& parser) {
+void add_load(CLI::App& parser) {
   const auto command = std::make_shared<LoadCommand>();
   CLI::App* sub =
       parser.add_subcommand("load", "Load a checkpoint; under mpirun, all ranks together");
@@ -223,7 +222,7 @@ Command add_load(CLI::App& parser) {
   add_output_options(*sub, *command);
   add_timeout(*sub, command->timeout_seconds);
   sub->add_flag("--strict", command->options.strict, "Fail instead of falling back");
-  return [command] { load(*command); };
+  sub->callback([command] { load(*command); });
 }
 
 }  // namespace safeshuffle::app

@@ -14,7 +14,6 @@
 #include "size.hpp"
 #include "synth/generate.hpp"
 #include "synth/layout.hpp"
-#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -77,7 +76,7 @@ void make(MakeCommand& command) {
 
 }  // namespace
 
-Command add_make(CLI::App& parser) {
+void add_make(CLI::App& parser) {
   const auto command = std::make_shared<MakeCommand>();
   CLI::App* sub =
       parser.add_subcommand("make", "Make a synthetic checkpoint modelled on a real one");
@@ -94,7 +93,7 @@ Command add_make(CLI::App& parser) {
   sub->add_flag("--sparse", command->options.sparse, "Leave holes instead of writing contents");
   add_dtype(*sub, command->options.dtype, "Store F16, BF16 and F32 tensors as this type");
   add_progress(*sub, command->progress);
-  return [command] { make(*command); };
+  sub->callback([command] { make(*command); });
 }
 
 }  // namespace safeshuffle::app

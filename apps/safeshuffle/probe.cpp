@@ -20,7 +20,6 @@
 #include "probe_table.hpp"
 #include "progress.hpp"
 #include "shared_options.hpp"
-#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -75,7 +74,7 @@ void run(const ProbeCommand& command) {
 
 }  // namespace
 
-Command add_probe(CLI::App& parser) {
+void add_probe(CLI::App& parser) {
   const auto command = std::make_shared<ProbeCommand>();
   CLI::App* sub = parser.add_subcommand(
       "probe", "Measure what this machine can do at most for loading these files");
@@ -88,7 +87,7 @@ Command add_probe(CLI::App& parser) {
                             {{"auto", ProgressStyle::automatic}, {"none", ProgressStyle::none}},
                             "Format of progress");
   add_timeout(*sub, command->timeout_seconds, 10);
-  return [command] { run(*command); };
+  sub->callback([command] { run(*command); });
 }
 
 }  // namespace safeshuffle::app
