@@ -82,7 +82,11 @@ void add_output_options(CLI::App& parser, LoadCommand& command) {
       .add_option("--trace", command.outputs.trace,
                   "Write a timeline of what works when, for chrome://tracing or Perfetto")
       ->type_name("FILE");
-  add_progress(parser, command.progress);
+  add_choice<ProgressStyle>(parser, "--progress", "STYLE", command.progress,
+                            {{"auto", ProgressStyle::automatic},
+                             {"none", ProgressStyle::none},
+                             {"json", ProgressStyle::json}},
+                            "Format of progress and results");
 }
 
 // Calls work(options) with options that show its progress.

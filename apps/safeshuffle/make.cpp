@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "commands.hpp"
 #include "output.hpp"
@@ -46,19 +45,6 @@ std::string text_result(const MakeCommand& command, double scale, const synth::G
                      scale);
 }
 
-// The last line for programs.
-std::string json_result(const MakeCommand& command, double scale, const synth::Generated& made) {
-  const nlohmann::ordered_json json{{"event", "done"},
-                                    {"activity", "writing"},
-                                    {"directory", command.directory},
-                                    {"files", made.files},
-                                    {"tensor_bytes", made.tensor_bytes},
-                                    {"file_bytes", made.file_bytes},
-                                    {"sparse", command.options.sparse},
-                                    {"scale", scale}};
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
 void make(MakeCommand& command) {
   const synth::Layout layout = synth::load_layout(command.layout, command.scale);
   const double scale = static_cast<double>(tensor_bytes(layout)) /
@@ -70,8 +56,7 @@ void make(MakeCommand& command) {
   };
   const synth::Generated made = synth::generate(layout, command.directory, command.options);
   printer.finish();
-  print_result(command.progress == ProgressStyle::json ? json_result(command, scale, made)
-                                                       : text_result(command, scale, made));
+  print_result(text_result(command, scale, made));
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 #include "comm/control/agreement.hpp"
 #include "commands.hpp"
 #include "launch.hpp"
-#include "option.hpp"
 #include "output.hpp"
 #include "probe_table.hpp"
 #include "progress.hpp"
@@ -83,9 +82,7 @@ void add_probe(CLI::App& parser) {
   sub->add_flag("--quick", command->quick, "Take a few seconds instead of up to a minute");
   add_device(*sub, command->device, "Where a load would put the tensors");
   sub->add_flag("--json", command->json, "Print JSON");
-  add_choice<ProgressStyle>(*sub, "--progress", "STYLE", command->progress,
-                            {{"auto", ProgressStyle::automatic}, {"none", ProgressStyle::none}},
-                            "Format of progress");
+  add_progress(*sub, command->progress);
   add_timeout(*sub, command->timeout_seconds, 10);
   sub->callback([command] { run(*command); });
 }

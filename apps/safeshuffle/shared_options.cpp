@@ -133,10 +133,8 @@ void add_timeout(CLI::App& parser, double& seconds, double least) {
 
 void add_progress(CLI::App& parser, ProgressStyle& style) {
   add_choice<ProgressStyle>(parser, "--progress", "STYLE", style,
-                            {{"auto", ProgressStyle::automatic},
-                             {"none", ProgressStyle::none},
-                             {"json", ProgressStyle::json}},
-                            "Format of progress and results");
+                            {{"auto", ProgressStyle::automatic}, {"none", ProgressStyle::none}},
+                            "Format of progress");
 }
 
 std::string default_text(std::uint64_t core::Defaults::*bytes) {
