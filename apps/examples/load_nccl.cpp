@@ -1,33 +1,20 @@
-// Loads a checkpoint in processes that use NCCL without MPI, as inference engines do: forks one
-// process per rank, each of which creates a communicator, as the engine would, and lends it to the
-// library.
-//   example_load_nccl CHECKPOINT RANKS
-#include <atomic>
+// Loads a checkpoint in processes that use NCCL without MPI, as inference engines do: each creates
+// a communicator, as the engine would, and lends it to the library.
+//   RANK=0 WORLD_SIZE=2 example_load_nccl CHECKPOINT ID_FILE &
+//   RANK=1 WORLD_SIZE=2 example_load_nccl CHECKPOINT ID_FILE
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
-#include <new>
-#include <set>
 #include <stdexcept>
 #include <string>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
-#include <utility>
 
 #include <safeshuffle/loader.hpp>
 #include <safeshuffle/nccl.hpp>
 
 namespace {
-
-/// Memory that all ranks share: rank 0 tells the others the communicator's id.
-struct Meeting {
-  std::atomic<bool> ready{false};
-  ncclUniqueId id{};
-};
 
 void check(cudaError_t code) {
   if (code != cudaSuccess) throw std::runtime_error(cudaGetErrorString(code));
@@ -37,31 +24,43 @@ void check(ncclResult_t code) {
   if (code != ncclSuccess) throw std::runtime_error(ncclGetErrorString(code));
 }
 
-void take_gpu(int rank, int ranks) {
+void take_gpu(int rank) {
   int gpus = 0;
   check(cudaGetDeviceCount(&gpus));
   if (gpus == 0) throw std::runtime_error("no GPU is visible");
-  // To try it with fewer GPUs: NCCL lets ranks share one only if they seem to be on different
-  // hosts.
-  if (gpus < ranks) setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
   check(cudaSetDevice(rank % gpus));
 }
 
-ncclComm_t make_communicator(Meeting& meeting, int rank, int ranks) {
+/// Rank 0 passes the id of the communicator on in a file, which appears complete; the others wait
+/// for it.
+ncclUniqueId share_id(const std::string& file, int rank) {
+  ncclUniqueId id{};
   if (rank == 0) {
-    check(ncclGetUniqueId(&meeting.id));
-    meeting.ready = true;
+    check(ncclGetUniqueId(&id));
+    const std::string unfinished = file + ".new";
+    std::ofstream(unfinished, std::ios::binary).write(id.internal, sizeof id.internal);
+    std::filesystem::rename(unfinished, file);
+    return id;
   }
-  while (!meeting.ready) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (!std::ifstream(file, std::ios::binary).read(id.internal, sizeof id.internal)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return id;
+}
+
+ncclComm_t make_communicator(const std::string& id_file, int rank, int ranks) {
+  const ncclUniqueId id = share_id(id_file, rank);
   ncclComm_t comm = nullptr;
-  check(ncclCommInitRank(&comm, ranks, meeting.id, rank));
+  check(ncclCommInitRank(&comm, ranks, id, rank));
+  if (rank == 0) std::filesystem::remove(id_file);  // all have read it
   return comm;
 }
 
 /// This is all that an engine has to add.
 void load_and_list(const char* path, ncclComm_t comm, cudaStream_t stream) {
   const auto group = safeshuffle::borrow(comm, stream);
-  const auto model = safeshuffle::load(path, group);
+  const safeshuffle::Options options;
+  const auto model = safeshuffle::load(path, group, options);
   if (group.rank() != 0) return;
   for (const auto& tensor : model) {
     std::cout << tensor.name << ' ' << name(tensor.dtype) << ' ' << tensor.bytes << " bytes at "
@@ -71,9 +70,9 @@ void load_and_list(const char* path, ncclComm_t comm, cudaStream_t stream) {
 
 /// What the engine does anyway. A borrowed communicator is still ours to destroy or, after an
 /// error, to abort, which also ends operations that still wait for another rank.
-void run_engine(const char* path, Meeting& meeting, int rank, int ranks) {
-  take_gpu(rank, ranks);
-  const ncclComm_t comm = make_communicator(meeting, rank, ranks);
+void run_engine(const char* path, const char* id_file, int rank, int ranks) {
+  take_gpu(rank);
+  const ncclComm_t comm = make_communicator(id_file, rank, ranks);
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   try {
@@ -86,9 +85,9 @@ void run_engine(const char* path, Meeting& meeting, int rank, int ranks) {
   check(cudaStreamDestroy(stream));
 }
 
-/// The exit status of a rank.
-int run(const char* path, Meeting& meeting, int rank, int ranks) try {
-  run_engine(path, meeting, rank, ranks);
+/// The exit status of this rank.
+int run(const char* path, const char* id_file, int rank, int ranks) try {
+  run_engine(path, id_file, rank, ranks);
   return 0;
 } catch (const safeshuffle::Error& error) {
   if (rank == 0 || !is_common(error.kind())) std::cerr << error.what() << '\n';
@@ -98,67 +97,19 @@ int run(const char* path, Meeting& meeting, int rank, int ranks) try {
   return 1;
 }
 
-/// A process of its own. Forked before any use of CUDA, which does not survive a fork.
-pid_t start(const char* path, Meeting& meeting, int rank, int ranks) {
-  const pid_t child = fork();
-  if (child != 0) return child;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives this program
-  std::exit(run(path, meeting, rank, ranks));
-}
-
-/// Waits until a rank ends and removes it from `ranks`; returns its exit status.
-int wait_for_one(std::set<pid_t>& ranks) {
-  int status = 0;
-  ranks.erase(wait(&status));
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
-/// Kills the ranks that have not ended by themselves after some time.
-void end_all(std::set<pid_t>& ranks) {
-  for (int tries = 0; tries < 500 && !ranks.empty(); ++tries) {
-    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
-    if (ended == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    ranks.erase(ended);
-  }
-  for (const pid_t rank : ranks) kill(rank, SIGKILL);
-  while (!ranks.empty()) wait_for_one(ranks);
-}
-
-/// Returns the first exit status that is not 0. The other ranks then get some time to fail and
-/// report it, but no more: they may be waiting for the one that ended, and NCCL waits without
-/// limit.
-int wait_for_all(std::set<pid_t> ranks) {
-  int status = 0;
-  while (status == 0 && !ranks.empty()) status = wait_for_one(ranks);
-  end_all(ranks);
-  return status;
-}
-
-/// Memory that stays shared after a fork.
-Meeting& make_meeting() {
-  void* const shared =
-      mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) throw std::bad_alloc();
-  return *new (shared) Meeting;
+int number(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? -1 : std::atoi(text);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int ranks = argc == 3 ? std::atoi(argv[2]) : 0;
-  if (ranks < 1) {
-    std::cerr << "usage: example_load_nccl CHECKPOINT RANKS\n";
+  const int rank = number("RANK");
+  const int ranks = number("WORLD_SIZE");
+  if (argc != 3 || rank < 0 || rank >= ranks) {
+    std::cerr << "usage: RANK=R WORLD_SIZE=N example_load_nccl CHECKPOINT ID_FILE\n";
     return 2;
   }
-  Meeting& meeting = make_meeting();
-  std::set<pid_t> started;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const pid_t child = start(argv[1], meeting, rank, ranks);
-    if (child == -1) {
-      std::cerr << "rank " << rank << " cannot be started\n";
-      return 1;  // the ranks that were started end with this process
-    }
-    started.insert(child);
-  }
-  return wait_for_all(std::move(started));
+  return run(argv[1], argv[2], rank, ranks);
 }

@@ -81,12 +81,12 @@ void run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-Command add_bench(CLI::App& parser) {
+void add_bench(CLI::App& parser) {
   CLI::App* sub = parser.add_subcommand("bench", "Run scaling experiments: figures and plots");
   // The other program has the options, --help included.
   sub->set_help_flag();
   sub->prefix_command();
-  return [sub] { run(sub->remaining()); };
+  sub->callback([sub] { run(sub->remaining()); });
 }
 
 }  // namespace safeshuffle::app

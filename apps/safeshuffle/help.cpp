@@ -1,6 +1,5 @@
 #include "help.hpp"
 
-#include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -49,10 +48,10 @@ std::string usage_message(const CLI::App* parser, const CLI::Error& error) {
   return fmt::format("{}; see '{} --help'", cause(*parser, error), command);
 }
 
-// The other ranks print nothing and have already ended without joining the group.
-void print_help(const std::string& text) try { print_result(text); } catch (const Error& error) {
-  print_error(error.record());
-  std::_Exit(static_cast<int>(error.record().kind));
+// The parser mistakes the next option for the value of an option without one.
+std::string complain_if_missing(const std::string& value) {
+  if (value.empty()) return "the value must not be empty";
+  return value.starts_with("--") ? "the value is missing before " + value : "";
 }
 
 }  // namespace
@@ -63,11 +62,19 @@ void set_up_help(CLI::App& parser) {
   parser.failure_message(usage_message);
 }
 
+void refuse_missing_values(CLI::App& parser) {
+  for (CLI::App* sub : parser.get_subcommands({})) {
+    for (CLI::Option* option : sub->get_options()) {
+      if (option->get_items_expected_max() > 0) option->check(complain_if_missing);
+    }
+  }
+}
+
 void explain(const CLI::App& parser, const CLI::ParseError& error) {
   std::ostringstream out;
   std::ostringstream err;
   if (parser.exit(error, out, err) != 0) throw ConfigError(err.str());
-  if (core::launched_rank() == 0) print_help(out.str());
+  if (core::launched_rank() == 0) print_result(out.str());
 }
 
 }  // namespace safeshuffle::app

@@ -19,7 +19,6 @@
 #include "output.hpp"
 #include "size.hpp"
 #include "table.hpp"
-#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -151,7 +150,7 @@ void inspect(const InspectOptions& options) {
 
 }  // namespace
 
-Command add_inspect(CLI::App& parser) {
+void add_inspect(CLI::App& parser) {
   const auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       parser.add_subcommand("inspect", "Show the contents of a checkpoint, from its headers alone");
@@ -159,7 +158,7 @@ Command add_inspect(CLI::App& parser) {
       ->required();
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--files-only", options->files_only, "Do not list the tensors");
-  return [options] { inspect(*options); };
+  command->callback([options] { inspect(*options); });
 }
 
 }  // namespace safeshuffle::app

@@ -1,11 +1,10 @@
 // The group of this process, which was started alone, as one rank of an MPI job, or as one of
-// several with a rendezvous address (Bootstrap).
+// several with a rendezvous address (Bootstrap): how it joins, fails and leaves.
 #pragma once
 
 #include <chrono>
 
 #include "safeshuffle/communicator.hpp"
-#include "safeshuffle/error.hpp"
 
 namespace safeshuffle::app {
 
@@ -15,33 +14,20 @@ namespace safeshuffle::app {
 void leave_default_binding();
 
 /// The group of this process: all ranks of the job, or itself. Initialises MPI; call at most once
-/// per process. Throws the error of a rank that has already failed. `timeout` bounds every wait for
-/// other ranks. If MPI itself takes longer than that, and longer than 10 s, to start, the process
-/// prints this and ends with the exit code of a TimeoutError; its launcher then ends the others.
+/// per process. `timeout` bounds every wait for other ranks. If MPI itself takes longer than that,
+/// and longer than 10 s, to start, the process prints this and ends with the exit code of a
+/// TimeoutError; its launcher then ends the others.
 Communicator join_group(Device device, std::chrono::milliseconds timeout);
 
-/// Whether other ranks may be waiting for this one.
-bool in_group();
+/// Call in a catch block: prints the message of the exception being handled, once for the whole
+/// group, and returns the exit code (docs/command.md). If ranks may still wait for this one, ends
+/// all ranks instead, including those that are stuck, and does not return.
+int report_failure();
 
-/// Call with the error of a rank that fails. If the rank was started by MPI and fails before it
-/// joins the group, tells all ranks, and returns the error of the lowest one that has failed in
-/// this way. Otherwise, or if the others cannot be reached within 10 s, returns `own`.
-ErrorRecord common_failure(ErrorRecord own);
-
-/// Whether this rank is to report the error, if the ranks cannot agree on it any more: preferably
-/// one that `has_failed` itself. Without MPI, each rank reports it.
-bool speaks_for_group(bool has_failed);
-
-/// Returns after 10 s: a rank that does not report waits until the one that does ends it.
-void await_end();
-
-/// Call last in a process: finalises MPI. That waits for all ranks, so that no exit code makes the
-/// launcher end the job before rank 0 has reported the error. The wait is bounded as in join_group;
-/// a rank with an exit code `code` other than 0 then ends without a message.
+/// Call last in a process: finalises MPI. The wait for the other ranks is bounded as in join_group;
+/// a rank with an exit code `code` other than 0 then ends without a message. Ends the process here
+/// if an abandoned thread may still be inside NCCL, CUDA or a read, because it must not see static
+/// objects being destroyed.
 void leave_group(int code);
-
-/// Ends all ranks of an MPI job with this exit code, including those that are stuck; without MPI,
-/// ends this one, and the launcher ends the others.
-[[noreturn]] void abort_group(int code);
 
 }  // namespace safeshuffle::app

@@ -28,7 +28,6 @@
 #include "shared_options.hpp"
 #include "size.hpp"
 #include "summary.hpp"
-#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -66,7 +65,7 @@ void add_io_options(CLI::App& parser, Options& options) {
   add_count(parser, "--threads", "N", options.threads, core::most_reader_threads,
             "Reader threads per rank")
       ->default_str(default_threads_text());
-  add_size(parser, "--chunk", options.chunk, "Bytes per read call", core::smallest_chunk)
+  add_size(parser, "--chunk", options.chunk, "Bytes per read call")
       ->default_str(default_text(&core::Defaults::chunk));
 }
 
@@ -83,7 +82,11 @@ void add_output_options(CLI::App& parser, LoadCommand& command) {
       .add_option("--trace", command.outputs.trace,
                   "Write a timeline of what works when, for chrome://tracing or Perfetto")
       ->type_name("FILE");
-  add_progress(parser, command.progress);
+  add_choice<ProgressStyle>(parser, "--progress", "STYLE", command.progress,
+                            {{"auto", ProgressStyle::automatic},
+                             {"none", ProgressStyle::none},
+                             {"json", ProgressStyle::json}},
+                            "Format of progress and results");
 }
 
 // Calls work(options) with options that show its progress.
@@ -211,7 +214,7 @@ void load(LoadCommand& command) {
 
 }  // namespace
 
-Command add_load(CLI::App& parser) {
+void add_load(CLI::App& parser) {
   const auto command = std::make_shared<LoadCommand>();
   CLI::App* sub =
       parser.add_subcommand("load", "Load a checkpoint; under mpirun, all ranks together");
@@ -223,7 +226,7 @@ Command add_load(CLI::App& parser) {
   add_output_options(*sub, *command);
   add_timeout(*sub, command->timeout_seconds);
   sub->add_flag("--strict", command->options.strict, "Fail instead of falling back");
-  return [command] { load(*command); };
+  sub->callback([command] { load(*command); });
 }
 
 }  // namespace safeshuffle::app

@@ -1,11 +1,9 @@
 #include "load_outputs.hpp"
 
 #include <filesystem>
+#include <set>
 #include <span>
 #include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include "comm/control/agreement.hpp"
 #include "core/new_files.hpp"
@@ -15,66 +13,37 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a file with this path is or would be, with links in its directory's path resolved.
-fs::path place_of(const fs::path& path) {
-  std::error_code ignored;
-  return fs::weakly_canonical(core::directory_of(path), ignored) / path.filename();
+// The path of the file to which `path` leads, under whatever name.
+fs::path place_of(const std::string& path) {
+  return fs::weakly_canonical(fs::absolute(path));
 }
 
-// True also if one is a link to the other.
-bool is_same_file(const fs::path& a, const fs::path& b) {
-  std::error_code ignored;
-  return fs::equivalent(a, b, ignored) || place_of(a) == place_of(b);
-}
-
-// A file that is read or will be written, and its purpose.
-struct Use {
-  fs::path path;
-  std::string purpose;
-};
-
-void claim(const std::string& path, const std::string& purpose, std::vector<Use>& uses) {
-  if (path.empty()) return;
-  for (const Use& use : uses) {
-    if (!is_same_file(path, use.path)) continue;
-    throw ConfigError(
-        ErrorRecord{.file = path, .cause = purpose + " would replace " + use.purpose});
-  }
-  uses.push_back({path, purpose});
-}
-
-// A symbolic link would be replaced instead of its target; a file with the name of a checkpoint's
-// would be loaded as part of it.
-void check_output_name(const fs::path& path) {
-  std::error_code ignored;
+// A file with the name of a checkpoint's, such as one of --save-sharded, would be loaded as part of
+// it.
+bool has_name_of_checkpoint_file(const fs::path& path) {
   const std::string name = path.filename().string();
-  std::string cause;
-  if (fs::is_symlink(fs::symlink_status(path, ignored))) {
-    cause = "is a symbolic link; pass the path of the file itself";
-  } else if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) {
-    cause = "has the name of a checkpoint file; choose another name";
-  }
-  if (!cause.empty()) throw ConfigError(ErrorRecord{.file = path.string(), .cause = cause});
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
 
-void check_distinct(const OutputPaths& paths, const PlannedLoad& planned) {
-  std::vector<Use> uses;
-  for (const std::string& input : planned.inputs()) {
-    uses.push_back({input, "a file that the load reads"});
+void check_reports(const OutputPaths& paths, const PlannedLoad& planned) {
+  std::set<fs::path> taken;
+  for (const std::string& input : planned.inputs()) taken.insert(place_of(input));
+  for (const std::string& path : {paths.report, paths.trace}) {
+    if (path.empty()) continue;
+    const fs::path place = place_of(path);
+    const bool is_named_so =
+        has_name_of_checkpoint_file(path) || has_name_of_checkpoint_file(place);
+    if (!is_named_so && taken.insert(place).second) continue;
+    throw ConfigError(ErrorRecord{
+        .file = path,
+        .cause = "is read by this load, is another of its outputs, or has the name of a checkpoint "
+                 "file; choose another path"});
   }
-  if (!paths.shards.empty()) {
-    for (std::uint32_t rank = 0; rank < planned.plan().replica_size(); ++rank) {
-      uses.push_back({ShardedOutput::file_of(paths.shards, rank), "a file of --save-sharded"});
-    }
-  }
-  claim(paths.report, "--report", uses);
-  claim(paths.trace, "--trace", uses);
-  check_output_name(paths.report);
-  check_output_name(paths.trace);
 }
 
+// Through symbolic links, which are not replaced.
 void create(const std::string& path, std::unique_ptr<core::NewFile>& file) {
-  if (!path.empty()) file = std::make_unique<core::NewFile>(path);
+  if (!path.empty()) file = std::make_unique<core::NewFile>(place_of(path).string());
 }
 
 void write_text(core::NewFile& file, const std::string& text) {
@@ -93,7 +62,7 @@ LoadOutputs::LoadOutputs(const OutputPaths& paths, const PlannedLoad& planned,
       return {};
     });
   };
-  agree_on_rank_0([&] { check_distinct(paths, planned); });
+  agree_on_rank_0([&] { check_reports(paths, planned); });
   if (!paths.shards.empty()) shards_.emplace(paths.shards, planned.plan(), comm, options);
   agree_on_rank_0([&] {
     create(paths.report, report_);

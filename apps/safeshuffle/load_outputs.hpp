@@ -23,9 +23,9 @@ struct OutputPaths {
 /// Leaves everything unchanged unless `write` succeeds.
 class LoadOutputs {
  public:
-  /// Collective. Throws ConfigError if a path leads, under any name, to another output or to a file
-  /// that the load reads; IoError if a file cannot be created; and like ShardedOutput. `comm` must
-  /// outlive this.
+  /// Collective. Throws ConfigError if a report would replace another output, a file that the load
+  /// reads or a file of a checkpoint; IoError if a file cannot be created; and like ShardedOutput.
+  /// `comm` must outlive this.
   LoadOutputs(const OutputPaths& paths, const PlannedLoad& planned, const Communicator& comm,
               const Options& options);
 

@@ -13,10 +13,10 @@
 #include "core/posix_file.hpp"
 #include "core/process.hpp"
 #include "option.hpp"
+#include "output.hpp"
 #include "plan/cost_fields.hpp"
 #include "probe/place.hpp"
 #include "shared_options.hpp"
-#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "commands.hpp"
 #include "output.hpp"
@@ -14,7 +13,6 @@
 #include "size.hpp"
 #include "synth/generate.hpp"
 #include "synth/layout.hpp"
-#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -47,19 +45,6 @@ std::string text_result(const MakeCommand& command, double scale, const synth::G
                      scale);
 }
 
-// The last line for programs.
-std::string json_result(const MakeCommand& command, double scale, const synth::Generated& made) {
-  const nlohmann::ordered_json json{{"event", "done"},
-                                    {"activity", "writing"},
-                                    {"directory", command.directory},
-                                    {"files", made.files},
-                                    {"tensor_bytes", made.tensor_bytes},
-                                    {"file_bytes", made.file_bytes},
-                                    {"sparse", command.options.sparse},
-                                    {"scale", scale}};
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
 void make(MakeCommand& command) {
   const synth::Layout layout = synth::load_layout(command.layout, command.scale);
   const double scale = static_cast<double>(tensor_bytes(layout)) /
@@ -71,13 +56,12 @@ void make(MakeCommand& command) {
   };
   const synth::Generated made = synth::generate(layout, command.directory, command.options);
   printer.finish();
-  print_result(command.progress == ProgressStyle::json ? json_result(command, scale, made)
-                                                       : text_result(command, scale, made));
+  print_result(text_result(command, scale, made));
 }
 
 }  // namespace
 
-Command add_make(CLI::App& parser) {
+void add_make(CLI::App& parser) {
   const auto command = std::make_shared<MakeCommand>();
   CLI::App* sub =
       parser.add_subcommand("make", "Make a synthetic checkpoint modelled on a real one");
@@ -94,7 +78,7 @@ Command add_make(CLI::App& parser) {
   sub->add_flag("--sparse", command->options.sparse, "Leave holes instead of writing contents");
   add_dtype(*sub, command->options.dtype, "Store F16, BF16 and F32 tensors as this type");
   add_progress(*sub, command->progress);
-  return [command] { make(*command); };
+  sub->callback([command] { make(*command); });
 }
 
 }  // namespace safeshuffle::app

@@ -42,10 +42,11 @@ void models() {
 
 }  // namespace
 
-Command add_models(CLI::App& parser) {
-  parser.add_subcommand(
-      "models", "List the model types and quantisation methods that several ranks can load");
-  return models;
+void add_models(CLI::App& parser) {
+  parser
+      .add_subcommand("models",
+                      "List the model types and quantisation methods that several ranks can load")
+      ->callback(models);
 }
 
 }  // namespace safeshuffle::app

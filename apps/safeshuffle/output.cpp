@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
-#include <string>
 #include <unistd.h>
 
 #include "core/system_call.hpp"
@@ -47,6 +46,12 @@ void print_result(std::string_view text) {
 
 void print_message(std::string_view text) noexcept {
   static_cast<void>(write_all(STDERR_FILENO, text));
+}
+
+void print_warnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    print_message("safeshuffle: warning: " + warning + "\n");
+  }
 }
 
 void print_error(const ErrorRecord& error) {

@@ -1,7 +1,9 @@
 // What the command prints.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "safeshuffle/error.hpp"
 
@@ -17,6 +19,9 @@ void print_result(std::string_view text);
 
 /// Writes to standard error. Failures are ignored, because they cannot be reported.
 void print_message(std::string_view text) noexcept;
+
+/// Writes each to standard error as "safeshuffle: warning: …". Call on rank 0 only.
+void print_warnings(const std::vector<std::string>& warnings);
 
 /// Writes "safeshuffle: error: …" to standard error: the one message of a job that failed.
 void print_error(const ErrorRecord& error);

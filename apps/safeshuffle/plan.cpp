@@ -26,7 +26,6 @@
 #include "size.hpp"
 #include "summary.hpp"
 #include "table.hpp"
-#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -234,7 +233,7 @@ void plan(const PlanCommand& command) {
 
 }  // namespace
 
-Command add_plan(CLI::App& parser) {
+void add_plan(CLI::App& parser) {
   const auto command = std::make_shared<PlanCommand>();
   CLI::App* sub = parser.add_subcommand(
       "plan", "Show what each rank would read, send and keep, and prove the plan; needs no MPI");
@@ -245,7 +244,7 @@ Command add_plan(CLI::App& parser) {
   add_machine_options(*sub, command->machine);
   sub->add_flag("--predict", command->predict, "Also predict how many seconds each step takes");
   add_plan_options(*sub, command->options);
-  return [command] { plan(*command); };
+  sub->callback([command] { plan(*command); });
 }
 
 }  // namespace safeshuffle::app

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -15,14 +14,11 @@
 
 #include "comm/control/agreement.hpp"
 #include "commands.hpp"
-#include "fio.hpp"
 #include "launch.hpp"
-#include "option.hpp"
 #include "output.hpp"
 #include "probe_table.hpp"
 #include "progress.hpp"
 #include "shared_options.hpp"
-#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -36,32 +32,10 @@ struct ProbeCommand {
   ProgressStyle progress = ProgressStyle::automatic;
 };
 
-// The part of the progress that is left to fio.
-constexpr double library_part = 0.9;
-
-std::vector<FioResult> fio(const ProbeCommand& command, const Probe& probe,
-                           ProgressPrinter& printer, const comm::Heartbeat& beat) {
-  const double seconds = command.quick ? 0.3 : 1.5;
-  double done = library_part;
-  const double part = (1 - library_part) / static_cast<double>(fio_runs(seconds).size());
-  return run_fio(probe.files, seconds, [&] {
-    beat();
-    printer.update_share(done += part);
-  });
-}
-
 Probe measure(const ProbeCommand& command, const Communicator& comm, ProbeOptions options) {
   ProgressPrinter printer(command.progress, "probing");
-  options.on_progress = [&printer](double share) { printer.update_share(share * library_part); };
-  Probe result = probe(command.paths, comm, options);
-  comm::agree_with_heartbeat(comm.control(), options.timeout,
-                             [&](const comm::Heartbeat& beat) -> std::string {
-                               if (comm.rank() == 0)
-                                 result.fio = fio(command, result, printer, beat);
-                               return {};
-                             });
-  printer.update_share(1);
-  return result;
+  options.on_progress = [&printer](double share) { printer.update_share(share); };
+  return probe(command.paths, comm, options);
 }
 
 // What cannot be kept is still printed.
@@ -99,7 +73,7 @@ void run(const ProbeCommand& command) {
 
 }  // namespace
 
-Command add_probe(CLI::App& parser) {
+void add_probe(CLI::App& parser) {
   const auto command = std::make_shared<ProbeCommand>();
   CLI::App* sub = parser.add_subcommand(
       "probe", "Measure what this machine can do at most for loading these files");
@@ -108,11 +82,9 @@ Command add_probe(CLI::App& parser) {
   sub->add_flag("--quick", command->quick, "Take a few seconds instead of up to a minute");
   add_device(*sub, command->device, "Where a load would put the tensors");
   sub->add_flag("--json", command->json, "Print JSON");
-  add_choice<ProgressStyle>(*sub, "--progress", "STYLE", command->progress,
-                            {{"auto", ProgressStyle::automatic}, {"none", ProgressStyle::none}},
-                            "Format of progress");
+  add_progress(*sub, command->progress);
   add_timeout(*sub, command->timeout_seconds, 10);
-  return [command] { run(*command); };
+  sub->callback([command] { run(*command); });
 }
 
 }  // namespace safeshuffle::app

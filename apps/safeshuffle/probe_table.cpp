@@ -68,20 +68,7 @@ std::string rates(const Probe& probe) {
                rate(each.result->least), rate(each.result->most), std::to_string(each.result->runs),
                residency(each)});
   }
-  for (const FioResult& fio : probe.fio) {
-    table.add({fio.direct ? "fio, direct" : "fio, buffered", "", rate(fio.bytes_per_second), "", "",
-               "1", ""});
-  }
   return table.text();
-}
-
-std::string fio_lines(const Probe& probe) {
-  std::string text;
-  for (const FioResult& fio : probe.fio) {
-    text +=
-        fmt::format("fio, {}: fastest with {}\n", fio.direct ? "direct" : "buffered", fio.settings);
-  }
-  return text;
 }
 
 std::string wave_line(const Probe& probe) {
@@ -120,8 +107,7 @@ std::string place_lines(const Probe& probe) {
 }  // namespace
 
 std::string probe_text(const Probe& probe) {
-  return place_lines(probe) + "\n" + rates(probe) + "\n" + wave_line(probe) + fio_lines(probe) +
-         obstacle_lines(probe);
+  return place_lines(probe) + "\n" + rates(probe) + "\n" + wave_line(probe) + obstacle_lines(probe);
 }
 
 }  // namespace safeshuffle::app

@@ -6,7 +6,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -59,32 +58,19 @@ std::string bar(double done) {
   return fmt::format("[{:#<{}}{:.<{}}]", "", filled, "", bar_width - filled);
 }
 
-// From the complete line down to the most important part.
-std::vector<std::string> lines_by_length(const ProgressState& state) {
-  const double done = share(state.bytes, state.total_bytes);
-  const double rate = state.seconds > 0 ? static_cast<double>(state.bytes) / state.seconds : 0;
-  const std::string percent = fmt::format("{:3.0f}%", std::floor(done * 100));
-  const std::string bytes =
-      fmt::format("{} of {}", format_size(state.bytes), format_size(state.total_bytes));
-  const std::string speed = fmt::format("{:.2f} GB/s", rate / 1e9);
-  const std::string time = time_text(state, rate);
-  const std::string with_bar = fmt::format("{} {} {}", state.activity, bar(done), percent);
-  std::vector<std::string> lines{fmt::format("{}  {:<12}", with_bar, time),
-                                 fmt::format("{} {}  {:<12}", state.activity, percent, time),
-                                 fmt::format("{} {}", state.activity, percent), percent};
-  if (!state.counts_bytes) return lines;
-  lines.insert(lines.begin(), {fmt::format("{}  {}  {}  {:<12}", with_bar, bytes, speed, time),
-                               fmt::format("{}  {}  {:<12}", with_bar, speed, time)});
-  return lines;
-}
-
 }  // namespace
 
 std::string progress_line(const ProgressState& state, std::size_t columns) {
-  for (const std::string& line : lines_by_length(state)) {
-    if (line.size() < columns) return line;
+  const double done = share(state.bytes, state.total_bytes);
+  const double rate = state.seconds > 0 ? static_cast<double>(state.bytes) / state.seconds : 0;
+  std::string line =
+      fmt::format("{} {} {:3.0f}%", state.activity, bar(done), std::floor(done * 100));
+  if (state.counts_bytes) {
+    line += fmt::format("  {} of {}  {:.2f} GB/s", format_size(state.bytes),
+                        format_size(state.total_bytes), rate / 1e9);
   }
-  return {};
+  line += fmt::format("  {:<12}", time_text(state, rate));
+  return line.substr(0, columns - 1);
 }
 
 std::unique_ptr<Terminal> Terminal::find() {

@@ -23,8 +23,8 @@ struct ProgressState {
   bool counts_bytes = true;  ///< else `bytes` of `total_bytes` is only a share of the work
 };
 
-/// One line with as much as fits: fewer characters than the terminal has `columns`, since some
-/// terminals wrap as soon as the last column is written. Empty if not even the percentage fits.
+/// One line, cut off where it does not fit: it has fewer characters than the terminal has
+/// `columns`, since some terminals wrap as soon as the last column is written.
 std::string progress_line(const ProgressState& state, std::size_t columns);
 
 /// The terminal on which the user sees standard error.

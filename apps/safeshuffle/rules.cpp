@@ -12,7 +12,6 @@
 #include "output.hpp"
 #include "placement/built_in.hpp"
 #include "shared_options.hpp"
-#include "warnings.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -59,7 +58,7 @@ void rules(const RulesCommand& command) {
 
 }  // namespace
 
-Command add_rules(CLI::App& parser) {
+void add_rules(CLI::App& parser) {
   const auto command = std::make_shared<RulesCommand>();
   CLI::App* sub = parser.add_subcommand(
       "rules", "Print the placement rules of a checkpoint, or built-in ones, to save and edit");
@@ -70,7 +69,7 @@ Command add_rules(CLI::App& parser) {
                   "Print the built-in rules with this name, or for this model_type")
       ->type_name("NAME")
       ->excludes(model);
-  return [command] { rules(*command); };
+  sub->callback([command] { rules(*command); });
 }
 
 }  // namespace safeshuffle::app

@@ -52,7 +52,10 @@ void add_pipeline_stage(CLI::App& parser, std::optional<PipelineStage>& stage) {
     throw CLI::ValidationError(
         name, "'" + text + "' is not a stage I/N: 0/4 is the first of four, 3/4 the last");
   };
-  add_value(parser, name, "I/N", set, "Load only stage I, counted from 0, of N pipeline stages");
+  parser
+      .add_option_function<std::string>(name, set,
+                                        "Load only stage I, counted from 0, of N pipeline stages")
+      ->type_name("I/N");
 }
 
 }  // namespace
@@ -93,8 +96,7 @@ void add_plan_options(CLI::App& parser, Options& options) {
       ->default_str(std::to_string(options.plan.replicas));
   add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),
              "Which rank reads which files");
-  add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave",
-           core::smallest_window)
+  add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave")
       ->default_str(default_text(&core::Defaults::window));
   add_size(parser, "--memory-budget", options.plan.memory_budget,
            "Maximum device memory per rank; the window shrinks to fit")
@@ -131,10 +133,8 @@ void add_timeout(CLI::App& parser, double& seconds, double least) {
 
 void add_progress(CLI::App& parser, ProgressStyle& style) {
   add_choice<ProgressStyle>(parser, "--progress", "STYLE", style,
-                            {{"auto", ProgressStyle::automatic},
-                             {"none", ProgressStyle::none},
-                             {"json", ProgressStyle::json}},
-                            "Format of progress and results");
+                            {{"auto", ProgressStyle::automatic}, {"none", ProgressStyle::none}},
+                            "Format of progress");
 }
 
 std::string default_text(std::uint64_t core::Defaults::*bytes) {

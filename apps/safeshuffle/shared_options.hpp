@@ -37,7 +37,7 @@ void check_device(const Device& device);
 /// --timeout, of `least` seconds or more.
 void add_timeout(CLI::App& parser, double& seconds, double least = 1);
 
-/// --progress.
+/// --progress, without JSON.
 void add_progress(CLI::App& parser, ProgressStyle& style);
 
 /// "64 MiB, on GPUs 256 MiB": a default in bytes that depends on the device.

@@ -84,13 +84,6 @@ struct Measurement {
   std::optional<Residency> residency;  ///< of reads
 };
 
-/// The best of what fio measured on the same files.
-struct FioResult {
-  bool direct = false;
-  double bytes_per_second = 0;
-  std::string settings;  ///< fio's, such as "psync, blocks of 1 MiB"
-};
-
 /// Everything that was measured, on rank 0's authority. The same on all ranks.
 struct Probe {
   std::string version;  ///< of the library
@@ -105,9 +98,7 @@ struct Probe {
   std::uint64_t chunk = 0;         ///< bytes per read call
   std::uint64_t window = 0;        ///< bytes that a rank reads at a time
   std::uint64_t sample_bytes = 0;  ///< of the files that all ranks read together
-  std::vector<std::string> files;  ///< paths of all files of the checkpoint; not in the JSON
   std::vector<Measurement> measurements;
-  std::vector<FioResult> fio;  ///< empty; for callers that can start fio
 };
 
 /// Measures. Collective. Reads only the files of the checkpoint at `paths` (see `load`), and writes

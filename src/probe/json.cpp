@@ -52,12 +52,6 @@ nlohmann::ordered_json measurement_json(const Measurement& measurement) {
   return json;
 }
 
-nlohmann::ordered_json fio_json(const FioResult& fio) {
-  return {{"direct", fio.direct},
-          {"bytes_per_second", fio.bytes_per_second},
-          {"settings", fio.settings}};
-}
-
 nlohmann::ordered_json costs_json(const Costs& costs) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const plan::CostField& field : plan::cost_fields) {
@@ -176,8 +170,6 @@ std::string to_json(const Probe& probe) {
   for (const Measurement& each : probe.measurements) {
     json["measurements"].push_back(measurement_json(each));
   }
-  if (!probe.fio.empty()) json["fio"] = nlohmann::ordered_json::array();
-  for (const FioResult& each : probe.fio) json["fio"].push_back(fio_json(each));
   json["costs"] = costs_json(costs_of(probe));
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

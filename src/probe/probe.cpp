@@ -237,7 +237,6 @@ Probe begin_probe(const ProbeRig& rig, const Group& group, bool quick) {
   probe.chunk = rig.reader.chunk;
   probe.window = rig.window;
   probe.sample_bytes = sample_of_all(rig);
-  for (const FileInfo& file : rig.files) probe.files.push_back(file.path);
   describe_together(probe, rig);
   probe.place.ranks_per_node = group.ranks_per_node;
   probe.place.nodes = group.nodes;

@@ -70,8 +70,7 @@ class Output(unittest.TestCase):
         cls.directory = tempfile.TemporaryDirectory(prefix="safeshuffle-")
         cls.root = Path(cls.directory.name)
         cls.model = cls.root / "model"
-        cls.made = run("make", cls.model, "--like", "llama-2-70b", "--scale", "0.0001", "--sparse",
-                       "--progress", "json")
+        cls.made = run("make", cls.model, "--like", "llama-2-70b", "--scale", "0.0001", "--sparse")
 
     @classmethod
     def tearDownClass(cls):
@@ -84,14 +83,10 @@ class Output(unittest.TestCase):
                          ["progress"] * (len(events) - 1) + ["done"])
         return events
 
-    def test_make_as_json(self):
-        done = self.events(self.made)[-1]
-        files = list(self.model.glob("*.safetensors"))
-        self.assertEqual(done["files"], len(files))
-        self.assertEqual(done["file_bytes"], sum(file.stat().st_size for file in files))
-
     def test_make_tells_the_scale_that_it_came_to(self):
-        self.assertAlmostEqual(self.events(self.made)[-1]["scale"], 0.00152, places=5)
+        files = len(list(self.model.glob("*.safetensors")))
+        self.assertIn(f"{self.model}: {files} files, ", self.made.stdout)
+        self.assertRegex(self.made.stdout, r"; scale 0\.00152\n$")
         self.assertIn("warning: scale 0.0001 cannot be met", self.made.stderr)
         self.assertIn("making scale 0.00152 instead", self.made.stderr)
         met = run("make", self.root / "met", "--like", "llama-2-70b", "--scale", "0.01", "--sparse")
@@ -446,12 +441,12 @@ class Output(unittest.TestCase):
 
     def test_one_usage_message_for_all_ranks(self):
         result = run("load", self.model, "--window", "huge", ranks=8)
-        self.assert_one_message(result, USAGE_ERROR, "rank 0: --window: 'huge' is not a size; see")
+        self.assert_one_message(result, USAGE_ERROR, "rank 0: --window: huge ")
 
     def test_a_size_below_the_least_is_a_usage_error(self):
-        for option in ("--window", "--chunk"):
-            result = run("load", self.model, option, "0")
-            self.assert_one_message(result, USAGE_ERROR, option + ": must be at least 4096 bytes; see ")
+        for option in ("window", "chunk"):
+            result = run("load", self.model, "--" + option, "4095")
+            self.assert_one_message(result, USAGE_ERROR, f"rank 0: the {option} must be at least 4096 bytes")
 
     def test_an_empty_value_is_a_usage_error(self):
         for arguments in (

@@ -59,8 +59,7 @@ class Probe(unittest.TestCase):
         if ranks not in self.probed:
             cache = self.root / f"cache of {ranks}"
             with self.environment("XDG_CACHE_HOME", cache):
-                self.probed[ranks] = cache, self.probe(*(["--json"] if ranks == 1 else []), ranks=ranks,
-                                                        fio=ranks == 1)  # fmt: skip
+                self.probed[ranks] = cache, self.probe(*(["--json"] if ranks == 1 else []), ranks=ranks)
         cache, result = self.probed[ranks]
         shutil.copytree(cache, self.cache, dirs_exist_ok=True)
         return result
@@ -77,10 +76,8 @@ class Probe(unittest.TestCase):
             else:
                 os.environ[name] = before
 
-    def probe(self, *options, model=None, ranks=1, fio=False):
-        """A single rank has no fio, which takes a second, unless asked for; mpirun needs PATH."""
-        with self.environment("PATH", os.environ["PATH"] if fio or ranks > 1 else self.root):
-            result = run("probe", model or self.model, "--quick", "--device", "host", *options, ranks=ranks)
+    def probe(self, *options, model=None, ranks=1):
+        result = run("probe", model or self.model, "--quick", "--device", "host", *options, ranks=ranks)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result
 
@@ -154,7 +151,6 @@ class Probe(unittest.TestCase):
         kept = [json.loads(path.read_text()) for path in self.kept()]
         self.assertEqual(len(kept), 2)
         self.assertIn(printed, kept)
-        self.assertNotIn("fio", printed)
         self.assertNotIn(before, kept)
         self.assertEqual(sorted(path.name for path in self.model.iterdir()), names)
 
@@ -164,14 +160,6 @@ class Probe(unittest.TestCase):
         found = self.measurements(json.loads(self.probe_once(ranks=1).stdout))
         for name in "read_cold_buffered", "read_warm":
             self.assertIn("bytes_per_second", found[name, "one rank"])
-
-    def test_with_fio(self):
-        if shutil.which("fio") is None:
-            self.skipTest("fio is not installed")
-        probe = json.loads(self.probe_once(ranks=1).stdout)
-        self.assertIn(False, [each["direct"] for each in probe["fio"]])
-        for each in probe["fio"]:
-            self.assertGreater(each["bytes_per_second"], 0)
 
     def test_files_in_memory_are_not_cold(self):
         if not os.access("/dev/shm", os.W_OK):

@@ -1,4 +1,4 @@
-// probe/turns: runs in turns, obstacles, limits. What fio prints.
+// probe/turns: runs in turns, obstacles, limits.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -8,7 +8,6 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "fio.hpp"
 #include "probe/turns.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
@@ -173,14 +172,4 @@ TEST_CASE("what a trial or the progress callback throws is thrown", "[probe]") {
   ProbeOptions options;
   options.on_progress = [](double) { throw ConfigError("no"); };
   CHECK_THROWS_AS(take(trials, {1, no_limit}, options), ConfigError);
-}
-
-TEST_CASE("rates are taken from what fio prints", "[probe]") {
-  CHECK(app::fio_rate(R"({"jobs": [{"read": {"bw_bytes": 1500}}]})") == 1500);
-  for (const char* other :
-       {"", "fio: failed", "[]", "{}", R"({"jobs": []})", R"({"jobs": [{"read": {}}]})",
-        R"({"jobs": [{"read": {"bw_bytes": "x"}}]})", R"({"jobs": [{"read": {"bw_bytes": 0}}]})"}) {
-    CAPTURE(other);
-    CHECK_FALSE(app::fio_rate(other));
-  }
 }

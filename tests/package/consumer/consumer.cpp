@@ -7,7 +7,7 @@
 #include <iostream>
 #include <string>
 
-#include <safeshuffle/safeshuffle.hpp>
+#include <safeshuffle/loader.hpp>
 #ifdef CONSUMER_HAS_MPI
 #include <safeshuffle/mpi.hpp>
 
