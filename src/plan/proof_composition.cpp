@@ -1,5 +1,3 @@
-#include "plan/proof_composition.hpp"
-
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -11,7 +9,7 @@
 #include "plan/landing.hpp"
 #include "plan/mix.hpp"
 #include "plan/proof_item.hpp"
-#include "plan/proof_support.hpp"
+#include "plan/proof_parts.hpp"
 #include "plan/shard.hpp"
 
 namespace safeshuffle::plan {

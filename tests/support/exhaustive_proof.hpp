@@ -12,7 +12,6 @@
 #include "plan/arena.hpp"
 #include "plan/geometry.hpp"
 #include "plan/proof_item.hpp"
-#include "plan/proof_support.hpp"
 #include "plan/schedule.hpp"
 #include "plan/segments.hpp"
 #include "plan/transfers.hpp"
