@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "safeshuffle/error.hpp"
 
 namespace safeshuffle::placement {
@@ -27,5 +29,9 @@ ErrorRecord config_error(const Document& document, const std::string& key,
 /// The same for the byte at `offset` of the text.
 [[noreturn]] void fail_config_at(const Document& document, std::uint64_t offset,
                                  const std::string& key, const std::string& cause);
+
+/// Parses the text. Throws ConfigError, with line and column, if it is not JSON, if an object has a
+/// key twice, or if it is nested deeper than 32 levels.
+nlohmann::json parse_strict(const Document& document);
 
 }  // namespace safeshuffle::placement

@@ -6,7 +6,6 @@
 
 #include "core/arithmetic.hpp"
 #include "core/text.hpp"
-#include "placement/key.hpp"
 #include "placement/pipeline.hpp"
 
 namespace safeshuffle::placement {

@@ -12,7 +12,6 @@
 #include "placement/fused_keys.hpp"
 #include "placement/json_object.hpp"
 #include "placement/rule_parser.hpp"
-#include "placement/strict_json.hpp"
 
 namespace safeshuffle::placement {
 namespace {

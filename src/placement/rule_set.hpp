@@ -10,12 +10,12 @@
 
 #include "placement/compose.hpp"
 #include "placement/document.hpp"
-#include "placement/key.hpp"
 #include "placement/matcher.hpp"
 #include "placement/pipeline.hpp"
 #include "placement/quantised.hpp"
 #include "placement/quantities.hpp"
 #include "placement/rule.hpp"
+#include "placement/rule_parser.hpp"
 
 namespace safeshuffle::placement {
 
