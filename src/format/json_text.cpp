@@ -89,7 +89,9 @@ void JsonText::read(JsonEvents& events) {
 void JsonText::refuse(std::size_t bytes_read, const std::string& reason) const {
   // At the end of the text the parser counts one byte more than there is.
   const bool ended = bytes_read > static_cast<std::size_t>(end_ - begin_);
-  raise_format(FormatErrc::header_bad_json, {path_, start_ + bytes_read - 1},
+  const bool is_text = reason.find("ill-formed UTF-8") == std::string::npos;
+  raise_format(is_text ? FormatErrc::header_bad_json : FormatErrc::header_not_utf8,
+               {path_, start_ + bytes_read - 1},
                ended ? "the JSON text ends early" : "not valid JSON" + reason);
 }
 

@@ -34,12 +34,13 @@ class JsonText {
       : path_(path), start_(start), begin_(text.data()), at_(begin_), end_(begin_ + text.size()) {}
 
   /// Reports the whole document to `events`, whose exceptions pass through. Throws FormatError
-  /// (header_bad_json) unless it is one JSON value, surrounded only by white space.
+  /// (header_bad_json) unless it is one JSON value, surrounded only by white space, and
+  /// (header_not_utf8) if a string is not valid UTF-8.
   void read(JsonEvents& events);
 
   const std::string& path() const noexcept { return path_; }
 
-  /// Throws FormatError (header_bad_json) for the last of the first `bytes_read` bytes; `reason` is
+  /// Throws FormatError as `read` does, for the last of the first `bytes_read` bytes; `reason` is
   /// appended to the cause.
   [[noreturn]] void refuse(std::size_t bytes_read, const std::string& reason) const;
 
