@@ -11,9 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "safeshuffle/error.hpp"
-
 #include "core/tensor_bytes.hpp"
+#include "format/format_error.hpp"
 
 namespace safeshuffle::format {
 namespace {
@@ -39,10 +38,7 @@ std::string name_of(const ShardFile& file) {
 }
 
 [[noreturn]] void fail(const std::string& path, const std::string& tensor, std::string cause) {
-  throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::bad_shard_record),
-                                .file = path,
-                                .tensor = tensor,
-                                .cause = std::move(cause)});
+  raise_format(FormatErrc::bad_shard_record, {.path = path, .tensor = tensor}, std::move(cause));
 }
 
 // One file's record.
@@ -206,10 +202,8 @@ class StateParser {
     const auto twin = std::ranges::adjacent_find(order, {}, key);
     if (twin == order.end()) return;
     const TensorInfo& second = tensors[*std::next(twin)];
-    throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::duplicate_tensor),
-                                  .file = path(second.file),
-                                  .tensor = second.name,
-                                  .cause = "the tensor is also in " + path(tensors[*twin].file)});
+    raise_format(FormatErrc::duplicate_tensor, {.path = path(second.file), .tensor = second.name},
+                 "the tensor is also in " + path(tensors[*twin].file));
   }
 
   const Catalog& catalog_;

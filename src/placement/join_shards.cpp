@@ -7,9 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "safeshuffle/error.hpp"
-
 #include "core/tensor_bytes.hpp"
+#include "format/format_error.hpp"
 
 namespace safeshuffle::placement {
 namespace {
@@ -60,10 +59,9 @@ class Joiner {
 
  private:
   [[noreturn]] void fail(std::uint32_t tensor, std::string cause) const {
-    throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::bad_shard_record),
-                                  .file = catalog_.files()[tensors_[tensor].file].path,
-                                  .tensor = tensors_[tensor].name,
-                                  .cause = std::move(cause)});
+    format::raise_format(FormatErrc::bad_shard_record,
+                         {.path = file_of(tensor), .tensor = tensors_[tensor].name},
+                         std::move(cause));
   }
 
   const std::string& file_of(std::uint32_t tensor) const {
