@@ -133,7 +133,6 @@ void cut(Schedule& schedule, const PlanOptions& options) {
 // size: nobody wants a load that takes hours.
 void fill_within(Schedule& schedule, const PlanOptions& options) {
   const plan::Geometries geometries = plan::find_geometries(schedule);
-  plan::check_unpacking(schedule, geometries.example);
   const auto fill = [&](std::uint64_t window) {
     if (options.assignment == Assignment::automatic) {
       plan::choose_assignment(schedule, geometries, options.site, window);
@@ -208,8 +207,8 @@ const std::vector<RankSummary>& Plan::ranks() const noexcept {
 std::vector<std::string> Plan::warnings() const {
   return plan::warnings_of(*schedule_);
 }
-void Plan::prove() const {
-  plan::prove(*schedule_);
+void Plan::prove() const try { plan::prove(*schedule_); } catch (const Error& error) {
+  rethrow_with_file(error.record(), schedule_->catalog);
 }
 
 std::uint32_t replica_size(std::uint32_t world, const PlanOptions& options) {
