@@ -20,7 +20,7 @@
 namespace safeshuffle::placement {
 
 /// The accepted forms of a rule file (docs/placement.md).
-enum class Form : std::uint8_t { rule_file, bare_plan, model_config };
+enum class Form : std::uint8_t { rule_file, bare_plan };
 
 /// Immutable once made.
 struct RuleSet {

@@ -257,39 +257,6 @@ TEST_CASE("rules without a pipeline say what to write", "[placement]") {
   }
 }
 
-TEST_CASE("the pipeline of a config.json", "[placement]") {
-  const std::string config = R"({"model_type": "x", "num_hidden_layers": 2,
-      "base_model_tp_plan": {"layers.*.up": "colwise"},
-      "base_model_pp_plan": {"wte": [["input_ids"], ["x"]], "drop": [["x"], ["x"]],
-                             "layers": [["x"], ["x"]], "a_norm": [["x"], ["x"]]}})";
-  const TpPlan plan = TpPlan::from_json(config, config, "config.json");
-  const Names model{"wte.weight",         "drop.bias",     "layers.0.up.weight",
-                    "layers.1.up.weight", "a_norm.weight", "lm_head.weight"};
-  CHECK(names_of(plan, model, {0, 2}) == Names(model.begin(), model.begin() + 3));
-  CHECK(names_of(plan, model, {1, 2}) == Names(model.begin() + 3, model.end()));
-  const Names tied(model.begin(), model.end() - 1);
-  CHECK(names_of(plan, tied, {1, 2}) == Names{"wte.weight", "layers.1.up.weight", "a_norm.weight"});
-  const auto printed = nlohmann::ordered_json::parse(plan.to_json());
-  CHECK(printed["pipeline"] ==
-        nlohmann::ordered_json::parse(R"({"embedding": ["wte"], "first": ["drop"],
-            "layers": ["layers"], "last": ["a_norm"], "head": ["lm_head"]})"));
-  const TpPlan again = TpPlan::from_json(plan.to_json(), config, "rules.json");
-  for (const std::uint32_t stage : {0U, 1U}) {
-    CHECK(names_of(again, model, {stage, 2}) == names_of(plan, model, {stage, 2}));
-  }
-}
-
-TEST_CASE("a config.json without a usable pipeline has none", "[placement]") {
-  const auto pipeline =
-      GENERATE(as<std::string>{}, "", R"(, "base_model_pp_plan": null)",
-               R"(, "base_model_pp_plan": {"blocks": [[], []]})",
-               R"(, "base_model_pp_plan": {"layers": [[], []], "norm": [[], []]})");
-  const std::string config =
-      R"({"model_type": "x", "tp_plan": {}, "num_layers": 2)" + pipeline + "}";
-  const TpPlan plan = TpPlan::from_json(config, config, "config.json");
-  CHECK(cause(plan, model_of(2), {0, 2}).find("no section \"pipeline\"") != std::string::npos);
-}
-
 TEST_CASE("defects of the section pipeline are named", "[placement]") {
   struct Row {
     std::string section;
