@@ -32,10 +32,6 @@ std::vector<Copies> copies_by_name(const Catalog& catalog) {
   return all;
 }
 
-std::uint32_t rank_of(const Catalog& catalog, const ShardedState& state, std::uint32_t tensor) {
-  return state.rank_of_file[catalog.tensors()[tensor].file];
-}
-
 class Joiner {
  public:
   Joiner(const Catalog& catalog, const ShardedState& state)
@@ -154,24 +150,11 @@ class Joiner {
   std::size_t turn_ = 0;
 };
 
-// Whether every rank is to hold just what it has saved.
-bool is_as_saved(const Target& target, const Copies& copies, const Catalog& catalog,
-                 const ShardedState& state) {
-  const Placement::Kind kind = target.placement.kind;
-  const bool on_all = kind == Placement::Kind::replicated || kind == Placement::Kind::sharded;
-  if (!on_all || copies.size() != state.world) return false;
-  return std::ranges::all_of(copies, [&](std::uint32_t copy) {
-    const auto shard = shard_of(target, catalog, rank_of(catalog, state, copy), state.world);
-    const SavedShard* saved = state.shards[copy].get();
-    return shard ? saved != nullptr && *saved == *shard : saved == nullptr;
-  });
-}
-
 Target as_saved(const Catalog& catalog, const ShardedState& state, std::uint32_t tensor) {
   static const auto unknown = std::make_shared<const SavedShard>();
   Placement placement;
   placement.kind = Placement::Kind::single;
-  placement.rank = rank_of(catalog, state, tensor);
+  placement.rank = state.rank_of_file[catalog.tensors()[tensor].file];
   return {tensor, std::move(placement), nullptr, state.recorded ? state.shards[tensor] : unknown};
 }
 
@@ -196,22 +179,6 @@ std::vector<Target> targets_as_saved(const Catalog& catalog, const ShardedState&
     targets.push_back(as_saved(catalog, state, i));
   }
   return targets;
-}
-
-std::vector<Target> prefer_saved(std::vector<Target> targets, const Catalog& catalog,
-                                 const ShardedState& state) {
-  std::vector<Target> preferred;
-  const std::vector<Copies> copies = copies_by_name(catalog);
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (!is_as_saved(targets[i], copies[i], catalog, state)) {
-      preferred.push_back(std::move(targets[i]));
-      continue;
-    }
-    for (const std::uint32_t copy : copies[i]) {
-      preferred.push_back(as_saved(catalog, state, copy));
-    }
-  }
-  return preferred;
 }
 
 }  // namespace safeshuffle::placement
