@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -9,16 +10,15 @@
 #include "core/text.hpp"
 #include "format/foreign_content.hpp"
 #include "format/json_text.hpp"
-#include "placement/key_position.hpp"
 
 namespace safeshuffle::placement {
 namespace {
 
-ErrorRecord error_at(const Document& document, const std::string& position, const std::string& key,
-                     const std::string& cause) {
-  const std::string where = position.empty() ? "" : position + ": ";
-  const std::string what = key.empty() ? "" : "\"" + key + "\": ";
-  return {.file = document.name, .cause = where + what + cause};
+[[noreturn]] void fail_config_at(const Document& document, std::uint64_t offset,
+                                 const std::string& key, const std::string& cause) {
+  ErrorRecord error = config_error(document, key, cause);
+  error.cause = core::line_and_column(document.text, offset) + ": " + error.cause;
+  throw ConfigError(std::move(error));
 }
 
 constexpr std::size_t max_depth = 32;
@@ -60,16 +60,11 @@ class Guard final : public format::JsonEvents {
 
 ErrorRecord config_error(const Document& document, const std::string& key,
                          const std::string& cause) {
-  return error_at(document, position_of_key(document, key), key, cause);
+  return {.file = document.name, .cause = (key.empty() ? "" : "\"" + key + "\": ") + cause};
 }
 
 void fail_config(const Document& document, const std::string& key, const std::string& cause) {
   throw ConfigError(config_error(document, key, cause));
-}
-
-void fail_config_at(const Document& document, std::uint64_t offset, const std::string& key,
-                    const std::string& cause) {
-  throw ConfigError(error_at(document, core::line_and_column(document.text, offset), key, cause));
 }
 
 nlohmann::json parse_strict(const Document& document) try {

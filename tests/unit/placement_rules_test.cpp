@@ -116,7 +116,7 @@ TEST_CASE("a parameter named bias is a bias, however many dimensions it has", "[
 
 TEST_CASE("an unknown style is refused", "[placement]") {
   const std::string message = config_error(R"({"a.b": "colwize"})");
-  CHECK(contains(message, "rules.json: line 1, column 2: \"a.b\": unknown style 'colwize'"));
+  CHECK(contains(message, "rules.json: \"a.b\": unknown style 'colwize'"));
   CHECK(contains(message, "known styles: colwise, "));
   CHECK(contains(message, "grouped_gemm"));
 }
@@ -480,7 +480,7 @@ TEST_CASE("defects of a rule file are named", "[placement]") {
   }
 }
 
-TEST_CASE("defects of a rule file are shown by line and column", "[placement]") {
+TEST_CASE("defects of a rule file are shown by key, or by line and column", "[placement]") {
   struct Row {
     std::string text;
     const char* message;
@@ -490,14 +490,13 @@ TEST_CASE("defects of a rule file are shown by line and column", "[placement]") 
       {"{\n  \"a\": \"colwise\"", "line 2, column 17: the JSON text ends early"},
       {"{\n  \"a\": \"colwise\",\n  \"a\": \"rowwise\"\n}",
        "line 3, column 3: \"a\": appears twice"},
-      {"{\n\t\"é\": \"colwise\", \"b\": 1}", "line 2, column 18: \"b\": not a string"},
-      {R"({"tp_plan": {"tp_plan": "colwise", "b": "nope"}})", "column 36: \"tp_plan.b\": unknown"},
+      {"{\n\t\"é\": \"colwise\", \"é\": 1}", "line 2, column 18: \"é\": appears twice"},
+      {R"({"tp_plan": {"tp_plan": "colwise", "b": "nope"}})", "rules.json: \"tp_plan.b\": unknown"},
       {R"({"rules": [{"match": "m", "dim": 0},
  {"match": "n", "dim": 0, "parts": [2, {"units": 0}]}]})",
-       "line 2, column 41: \"rules[1].parts[1].units\": not a positive"},
-      // What is not there has the position of what it is missing from.
+       "rules.json: \"rules[1].parts[1].units\": not a positive"},
       {"{\"rules\": [{\"match\": \"m\", \"dim\": 0},\n  {\"dim\": 0}]}",
-       "line 2, column 3: \"rules[1].match\": missing"},
+       "rules.json: \"rules[1].match\": missing"},
       {"[\n" + std::string(40, '['), "line 2, column 32: nested deeper"},
   };
   for (const Row& row : rows) {
@@ -513,8 +512,6 @@ TEST_CASE("defects of config.json are named", "[placement]") {
     CHECK(contains(config_error(rule, std::string(R"({"num_attention_heads": )") + bad + "}"),
                    "\"num_attention_heads\": not a positive integer"));
   }
-  CHECK(contains(config_error(rule, "{\n \"num_attention_heads\": 0}"),
-                 "config.json: line 2, column 2"));
   CHECK(contains(config_error(rule, "{\n \"a\": 1,}"), "config.json: line 2, column 9: not valid"));
   CHECK(contains(config_error(rule, "[]"), "config.json: not a JSON object"));
   CHECK(contains(config_error(rule, R"({"num_attention_heads": 7, "num_key_value_heads": 2})"),

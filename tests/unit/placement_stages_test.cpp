@@ -143,7 +143,7 @@ TEST_CASE("the number of layers is a field of config.json, or in the rules", "[p
             3) == Counts{1, 1, 1});
   const TpPlan unknown = parse_stages(llama_section + "}");
   CHECK(cause(unknown, model_of(3), {0, 2})
-            .find("rules.json: line 1, column 17: \"pipeline\": config.json does not give the "
+            .find("rules.json: \"pipeline\": config.json does not give the "
                   "number of "
                   "layers (num_hidden_layers, n_layer or num_layers); write it as \"count\"") !=
         std::string::npos);
