@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <set>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -75,6 +77,40 @@ class Adapter final : public nlohmann::json_sax<Json> {
   JsonEvents& events_;
 };
 
+constexpr std::size_t max_depth = 32;
+
+/// Sees every event of the parser; the keys of all open objects are remembered.
+class Guard final : public JsonEvents {
+ public:
+  explicit Guard(const JsonText& text) noexcept : text_(text) {}
+
+  void begin_object() override { begin(); }
+  void end_object() override { open_.pop_back(); }
+  void begin_array() override { begin(); }
+  void end_array() override { open_.pop_back(); }
+  void key(std::string& name) override {
+    if (open_.back().insert(name).second) return;
+    raise_format(FormatErrc::duplicate_key, {text_.path(), text_.string_offset(), name},
+                 "appears twice");
+  }
+  void string(std::string&) override {}
+  void integer(std::uint64_t) override {}
+  void null() override {}
+  void other() override {}
+
+ private:
+  void begin() {
+    if (open_.size() == max_depth) {
+      raise_format(FormatErrc::nesting_too_deep, {text_.path(), text_.offset()},
+                   "nested deeper than " + std::to_string(max_depth) + " levels");
+    }
+    open_.emplace_back();
+  }
+
+  const JsonText& text_;
+  std::vector<std::set<std::string>> open_;
+};
+
 }  // namespace
 
 void JsonText::read(JsonEvents& events) {
@@ -104,6 +140,13 @@ std::uint64_t JsonText::string_offset() const noexcept {
   const char* quote = at_ - 2;
   while (*quote != '"' || is_escaped(quote)) --quote;
   return offset_of(quote);
+}
+
+nlohmann::json parse_strict(const std::string& json, const std::string& path) {
+  JsonText text(json, path, 0);
+  Guard guard(text);
+  text.read(guard);
+  return Json::parse(json);
 }
 
 }  // namespace safeshuffle::format

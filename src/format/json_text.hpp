@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace safeshuffle::format {
 
 /// The content of a document, in order. Strings may be moved from.
@@ -61,5 +63,9 @@ class JsonText {
   const char* at_;  // next byte to read
   const char* end_;
 };
+
+/// A whole file `path`, for small ones. Throws FormatError if it is not JSON, if an object has a
+/// key twice, which is the error's `tensor`, or if it is nested deeper than 32 levels.
+nlohmann::json parse_strict(const std::string& json, const std::string& path);
 
 }  // namespace safeshuffle::format

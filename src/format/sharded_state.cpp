@@ -5,7 +5,6 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -13,6 +12,7 @@
 
 #include "core/tensor_bytes.hpp"
 #include "format/format_error.hpp"
+#include "format/json_text.hpp"
 
 namespace safeshuffle::format {
 namespace {
@@ -48,23 +48,6 @@ struct Record {
   std::map<std::string, SavedShard> shards;
 };
 
-// A callback for the parser, which by itself would keep the last value of a key. Throws
-// json::exception.
-class UniqueKeys {
- public:
-  bool operator()(int, json::parse_event_t event, const json& value) {
-    if (event == json::parse_event_t::object_start) open_.emplace_back();
-    if (event == json::parse_event_t::object_end) open_.pop_back();
-    if (event == json::parse_event_t::key && !open_.back().insert(value).second) {
-      throw json::other_error::create(0, "a key appears twice", nullptr);
-    }
-    return true;
-  }
-
- private:
-  std::vector<std::set<std::string>> open_;  // the keys of all objects around
-};
-
 // Reads the record of one file. Nothing is converted: a number that is negative, has a fraction or
 // is too large is not taken for another one.
 class RecordParser {
@@ -72,7 +55,7 @@ class RecordParser {
   explicit RecordParser(const std::string& path) : path_(path) {}
 
   Record parse(const std::string& text) const try {
-    const json root = json::parse(text, UniqueKeys());
+    const json root = parsed(text);
     if (number(root.at("version")) != record_version) {
       fail(path_, {},
            "the record of its shards has another version than " + std::to_string(record_version));
@@ -87,6 +70,12 @@ class RecordParser {
   }
 
  private:
+  json parsed(const std::string& text) const try {
+    return parse_strict(text, path_);
+  } catch (const FormatError&) {
+    refuse();
+  }
+
   [[noreturn]] void refuse() const { fail(path_, {}, "the record of its shards is not valid"); }
 
   static std::uint64_t number(const json& value) {
