@@ -100,10 +100,10 @@ Shape shard_shape(Shape shape, const Placement& placement, std::uint32_t rank, s
 /// as they are stored.
 class TpPlan {
  public:
-  /// Parses a rule file: an object with `tp_plan` and/or `rules` (docs/placement.md), a bare
-  /// `tp_plan` object as in Hugging Face code.
-  /// `config_json` (may be empty) supplies the numbers that rules refer to, such as head counts.
-  /// Throws ConfigError naming the invalid key; `origin` is the file name used in messages.
+  /// Parses a rule file: an object with `tp_plan` and/or `rules` (docs/placement.md), or a
+  /// bare `tp_plan` object as in Hugging Face code. `config_json` (may be empty) supplies the
+  /// numbers that rules refer to, such as head counts. Throws ConfigError naming the invalid key;
+  /// `origin` is the file name used in messages.
   static TpPlan from_json(std::string_view rules_json, std::string_view config_json,
                           std::string_view origin);
 

@@ -7,7 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "placement/advice.hpp"
 #include "placement/built_in.hpp"
 #include "placement/fused_keys.hpp"
 #include "placement/json_object.hpp"
@@ -329,6 +328,11 @@ bool is_placed(const RuleSet& rules, std::optional<std::size_t> index) {
   return keep != nullptr && keep->by_place;
 }
 
+std::string how_to_add(const std::string& section) {
+  return "pass a rule file with, for example, " + section +
+         " as tp_plan (--tp-plan); 'safeshuffle rules MODEL' prints the rules that apply";
+}
+
 }  // namespace
 
 std::optional<std::size_t> find_rule(const RuleSet& rules, std::string_view name,
@@ -346,7 +350,7 @@ RuleSet with_dealt_experts(RuleSet rules) {
     fail_config(rules.document, "",
                 "no section \"experts\", which names the modules of the experts that are to be "
                 "dealt to ranks (--experts parallel); a dense model has no experts; otherwise, " +
-                    how_to_add_section(rules, R"("experts": {"match": "layers.*.mlp.experts"})"));
+                    how_to_add(R"("experts": {"match": "layers.*.mlp.experts"})"));
   }
   rules.deals_experts = true;
   return rules;
@@ -357,8 +361,7 @@ const Pipeline& pipeline_of(const RuleSet& rules) {
   fail_config(rules.document, "",
               "no section \"pipeline\", which names the modules of pipeline stages "
               "(--pipeline-stage); " +
-                  how_to_add_section(
-                      rules, R"("pipeline": {"embedding": "embed_tokens", "layers": "layers", )"
+                  how_to_add(R"("pipeline": {"embedding": "embed_tokens", "layers": "layers", )"
                              R"("last": "norm", "head": "lm_head"})"));
 }
 

@@ -239,21 +239,15 @@ TEST_CASE("stages that a model does not have are refused", "[placement]") {
 }
 
 TEST_CASE("rules without a pipeline say what to write", "[placement]") {
-  struct Row {
-    TpPlan plan;
-    const char* advice;
-  };
   const std::string config = config_of(2);
-  const std::vector<Row> rows{
-      {TpPlan::replicate_all(), "write a rule file, for example \"pipeline\": {\"embedding\": "},
-      {TpPlan::from_json(R"({"tp_plan": {}})", config, "rules.json"), "at the top of rules.json"},
-      {TpPlan::from_json(R"({"lm_head": "colwise"})", config, "bare.json"),
-       "save the rules as a file ('safeshuffle rules MODEL --tp-plan bare.json'"}};
-  for (const Row& row : rows) {
-    const std::string message = cause(row.plan, model_of(2), {0, 2});
+  for (const TpPlan& plan :
+       {TpPlan::replicate_all(), TpPlan::from_json(R"({"tp_plan": {}})", config, "rules.json"),
+        TpPlan::from_json(R"({"lm_head": "colwise"})", config, "bare.json")}) {
+    const std::string message = cause(plan, model_of(2), {0, 2});
     CAPTURE(message);
     CHECK(message.find("no section \"pipeline\"") != std::string::npos);
-    CHECK(message.find(row.advice) != std::string::npos);
+    CHECK(message.find("pass a rule file with, for example, \"pipeline\": {\"embedding\": ") !=
+          std::string::npos);
   }
 }
 
