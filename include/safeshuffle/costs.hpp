@@ -79,9 +79,9 @@ Costs default_costs(DeviceKind device) noexcept;
 Costs with_defaults(Costs measured, DeviceKind device) noexcept;
 
 /// The costs in the JSON text of a probe; what was not measured is not known. Pure. Throws
-/// ConfigError, which names `name` (usually a path) as the file, and the field, line and column, if
-/// the text is not valid JSON, has a key twice, is not a probe, has another schema version, or if a
-/// cost is not a positive finite number. Unknown fields are ignored.
+/// ConfigError, which names `name` (usually a path) as the file, and the field, or line and column,
+/// if the text is not valid JSON, has a key twice, is not a probe, has another schema version, or
+/// if a cost is not a positive finite number. Unknown fields are ignored.
 Costs costs_from_probe(std::string_view json, const std::string& name = "probe");
 
 }  // namespace safeshuffle

@@ -100,10 +100,10 @@ Shape shard_shape(Shape shape, const Placement& placement, std::uint32_t rank, s
 /// as they are stored.
 class TpPlan {
  public:
-  /// Parses a rule file: an object with `tp_plan` and/or `rules` (docs/placement.md), a bare
-  /// `tp_plan` object as in Hugging Face code, or a config.json that has one.
-  /// `config_json` (may be empty) supplies the numbers that rules refer to, such as head counts.
-  /// Throws ConfigError naming the invalid key; `origin` is the file name used in messages.
+  /// Parses a rule file: an object with `tp_plan` and/or `rules` (docs/placement.md), or a
+  /// bare `tp_plan` object as in Hugging Face code. `config_json` (may be empty) supplies the
+  /// numbers that rules refer to, such as head counts. Throws ConfigError naming the invalid key;
+  /// `origin` is the file name used in messages.
   static TpPlan from_json(std::string_view rules_json, std::string_view config_json,
                           std::string_view origin);
 
@@ -127,7 +127,7 @@ class TpPlan {
 
   /// The rules as the text of a rule file, without a final newline, to save and edit. `from_json`
   /// with this text and the same `config_json` makes the same TpPlan, except for the effect of
-  /// `deal_experts`. Works for built-in rules, a bare `tp_plan` and that of a config.json as well.
+  /// `deal_experts`. Works for built-in rules and a bare `tp_plan` as well.
   std::string to_json() const;
 
   /// The placement of `tensor` in a group of `world` ranks. Throws PlanError, naming the tensor,

@@ -85,7 +85,8 @@ class Plan {
   /// Proves from the plan alone that every byte of every target is written exactly once, with the
   /// stored byte or the zero that belongs there, and that every needed stored byte is read exactly
   /// once, or, if its tensor is sliced, once by each rank that keeps it. Throws PlanError naming
-  /// the first tensor that fails.
+  /// the first tensor that fails: one whose targets divide it in ways that cannot be unpacked, or
+  /// one composed of parts that end inside a byte; anything else is a defect of the planner.
   void prove() const;
 
   const plan::Schedule& schedule() const noexcept { return *schedule_; }

@@ -44,7 +44,7 @@ struct MachineModel {
 };
 
 /// The machine in a JSON text (docs/prediction.md). Throws ConfigError, which names `name` (usually
-/// a path) as the file, and the field, line and column, if it is not valid.
+/// a path) as the file, and the field, or line and column, if it is not valid.
 MachineModel machine_from_json(std::string_view json, const std::string& name);
 
 /// The machines that are part of the library, by name.

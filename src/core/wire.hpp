@@ -88,11 +88,11 @@ concept As = std::is_same_v<std::remove_const_t<T>, Record>;
 template <class T>
 concept WireNumber = std::is_integral_v<T> || std::is_enum_v<T>;
 
-/// Puts numbers, texts, points in time, optional and repeated values, tuples, and records: of
-/// these, the values to which `fields(record)`, found by argument-dependent lookup, refers
-/// (std::tie).
-template <class T>
-void put(WireWriter& out, const T& value) {
+/// Puts numbers, texts, points in time, optional and repeated values, what pointers point to,
+/// tuples, and records: of these, the values to which `fields(record)`, found by argument-dependent
+/// lookup, refers (std::tie). `out` is a WireWriter, or anything else with such members `put`.
+template <class Out, class T>
+void put(Out& out, const T& value) {
   if constexpr (WireNumber<T>) {
     out.put(static_cast<std::uint64_t>(value));
   } else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::string>) {
@@ -101,6 +101,9 @@ void put(WireWriter& out, const T& value) {
     put(out, value.time_since_epoch().count());
   } else if constexpr (requires { value.has_value(); }) {
     put(out, value.has_value());
+    if (value) put(out, *value);
+  } else if constexpr (requires { value.get(); }) {
+    put(out, value != nullptr);
     if (value) put(out, *value);
   } else if constexpr (requires { value.size(); }) {
     put(out, value.size());
@@ -112,7 +115,7 @@ void put(WireWriter& out, const T& value) {
   }
 }
 
-/// Gets what `put` has put.
+/// Gets what `put` has put, but for pointers.
 template <class T>
 void get(WireReader& in, T& value) {
   if constexpr (WireNumber<T>) {

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "safeshuffle/error.hpp"
 #include "safeshuffle/metadata.hpp"
 
 #include "core/name_order.hpp"
+#include "format/format_error.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -21,14 +21,6 @@ std::vector<std::uint32_t> order_by_name(const std::vector<TensorInfo>& tensors)
   return core::NameSort(name_of).order(tensors.size());
 }
 
-[[noreturn]] void refuse_twin(const FileInfo& first, const FileInfo& second,
-                              const TensorInfo& tensor) {
-  throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::duplicate_tensor),
-                                .file = second.path,
-                                .tensor = tensor.name,
-                                .cause = "the tensor is also in " + first.path});
-}
-
 }  // namespace
 
 Catalog::Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors, Names names)
@@ -41,7 +33,9 @@ Catalog::Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors, N
   });
   if (twin == by_name_.end()) return;
   const TensorInfo& second = tensors_[*std::next(twin)];
-  refuse_twin(files_[tensors_[*twin].file], files_[second.file], second);
+  format::raise_format(FormatErrc::duplicate_tensor,
+                       {.path = files_[second.file].path, .tensor = second.name},
+                       "the tensor is also in " + files_[tensors_[*twin].file].path);
 }
 
 std::span<const TensorInfo> Catalog::tensors_of(const FileInfo& file) const noexcept {

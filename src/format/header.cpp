@@ -8,7 +8,6 @@
 #include "format/format_error.hpp"
 #include "format/header_events.hpp"
 #include "format/json_text.hpp"
-#include "format/utf8.hpp"
 
 namespace safeshuffle::format {
 namespace {
@@ -41,14 +40,10 @@ void check_file_size(std::uint64_t size, const std::string& path) {
   }
 }
 
-void check_text(std::string_view json, const std::string& path) {
+void check_start(std::string_view json, const std::string& path) {
   if (json.front() != '{') {
     raise_format(FormatErrc::header_bad_start, {path, prefix_bytes},
                  "the header does not begin with '{'");
-  }
-  if (const auto invalid = find_invalid_utf8(json)) {
-    raise_format(FormatErrc::header_not_utf8, {path, prefix_bytes + *invalid},
-                 "the header is not valid UTF-8");
   }
 }
 
@@ -113,7 +108,7 @@ std::uint64_t parse_header_length(std::string_view prefix, std::uint64_t file_si
 Header parse_header(std::string_view json, std::uint64_t file_size, const std::string& path) {
   check_file_size(file_size, path);
   check_header_length(json.size(), file_size, path);
-  check_text(json, path);
+  check_start(json, path);
 
   JsonText text(json, path, prefix_bytes);
   HeaderEvents events(text);

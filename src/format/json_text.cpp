@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <set>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -75,6 +77,40 @@ class Adapter final : public nlohmann::json_sax<Json> {
   JsonEvents& events_;
 };
 
+constexpr std::size_t max_depth = 32;
+
+/// Sees every event of the parser; the keys of all open objects are remembered.
+class Guard final : public JsonEvents {
+ public:
+  explicit Guard(const JsonText& text) noexcept : text_(text) {}
+
+  void begin_object() override { begin(); }
+  void end_object() override { open_.pop_back(); }
+  void begin_array() override { begin(); }
+  void end_array() override { open_.pop_back(); }
+  void key(std::string& name) override {
+    if (open_.back().insert(name).second) return;
+    raise_format(FormatErrc::duplicate_key, {text_.path(), text_.string_offset(), name},
+                 "appears twice");
+  }
+  void string(std::string&) override {}
+  void integer(std::uint64_t) override {}
+  void null() override {}
+  void other() override {}
+
+ private:
+  void begin() {
+    if (open_.size() == max_depth) {
+      raise_format(FormatErrc::nesting_too_deep, {text_.path(), text_.offset()},
+                   "nested deeper than " + std::to_string(max_depth) + " levels");
+    }
+    open_.emplace_back();
+  }
+
+  const JsonText& text_;
+  std::vector<std::set<std::string>> open_;
+};
+
 }  // namespace
 
 void JsonText::read(JsonEvents& events) {
@@ -89,7 +125,9 @@ void JsonText::read(JsonEvents& events) {
 void JsonText::refuse(std::size_t bytes_read, const std::string& reason) const {
   // At the end of the text the parser counts one byte more than there is.
   const bool ended = bytes_read > static_cast<std::size_t>(end_ - begin_);
-  raise_format(FormatErrc::header_bad_json, {path_, start_ + bytes_read - 1},
+  const bool is_text = reason.find("ill-formed UTF-8") == std::string::npos;
+  raise_format(is_text ? FormatErrc::header_bad_json : FormatErrc::header_not_utf8,
+               {path_, start_ + bytes_read - 1},
                ended ? "the JSON text ends early" : "not valid JSON" + reason);
 }
 
@@ -102,6 +140,13 @@ std::uint64_t JsonText::string_offset() const noexcept {
   const char* quote = at_ - 2;
   while (*quote != '"' || is_escaped(quote)) --quote;
   return offset_of(quote);
+}
+
+nlohmann::json parse_strict(const std::string& json, const std::string& path) {
+  JsonText text(json, path, 0);
+  Guard guard(text);
+  text.read(guard);
+  return Json::parse(json);
 }
 
 }  // namespace safeshuffle::format

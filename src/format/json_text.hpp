@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace safeshuffle::format {
 
 /// The content of a document, in order. Strings may be moved from.
@@ -34,12 +36,13 @@ class JsonText {
       : path_(path), start_(start), begin_(text.data()), at_(begin_), end_(begin_ + text.size()) {}
 
   /// Reports the whole document to `events`, whose exceptions pass through. Throws FormatError
-  /// (header_bad_json) unless it is one JSON value, surrounded only by white space.
+  /// (header_bad_json) unless it is one JSON value, surrounded only by white space, and
+  /// (header_not_utf8) if a string is not valid UTF-8.
   void read(JsonEvents& events);
 
   const std::string& path() const noexcept { return path_; }
 
-  /// Throws FormatError (header_bad_json) for the last of the first `bytes_read` bytes; `reason` is
+  /// Throws FormatError as `read` does, for the last of the first `bytes_read` bytes; `reason` is
   /// appended to the cause.
   [[noreturn]] void refuse(std::size_t bytes_read, const std::string& reason) const;
 
@@ -60,5 +63,9 @@ class JsonText {
   const char* at_;  // next byte to read
   const char* end_;
 };
+
+/// A whole file `path`, for small ones. Throws FormatError if it is not JSON, if an object has a
+/// key twice, which is the error's `tensor`, or if it is nested deeper than 32 levels.
+nlohmann::json parse_strict(const std::string& json, const std::string& path);
 
 }  // namespace safeshuffle::format

@@ -22,11 +22,11 @@ constexpr std::string_view metadata_key = "__metadata__";
   throw ConfigError(ErrorRecord{.tensor = tensor, .cause = std::move(cause)});
 }
 
-/// `text` as a JSON string, quotes included.
-std::string json_string(const std::string& text) try {
-  return nlohmann::json(text).dump();
-} catch (const nlohmann::json::type_error&) {
-  refuse("a name or metadata text is not valid UTF-8", text);
+/// `name` is that of the tensor, for messages.
+std::string dumped(const nlohmann::ordered_json& value, const std::string& name) try {
+  return value.dump();
+} catch (const nlohmann::ordered_json::type_error&) {
+  refuse("a name or metadata text is not valid UTF-8", name);
 }
 
 std::uint64_t tensor_bytes(const TensorSpec& tensor) {
@@ -44,28 +44,11 @@ void check_names(const std::vector<TensorSpec>& tensors) {
   }
 }
 
-std::string joined(const Shape& shape) {
-  std::string text;
-  for (const std::uint64_t extent : shape) {
-    if (!text.empty()) text += ',';
-    text += std::to_string(extent);
-  }
-  return text;
-}
-
+/// A member of the header, with its fields in the order that files usually have.
 std::string entry_json(const TensorSpec& tensor, std::uint64_t begin, std::uint64_t end) {
-  return json_string(tensor.name) + R"(:{"dtype":")" + std::string(name(tensor.dtype)) +
-         R"(","shape":[)" + joined(tensor.shape) + R"(],"data_offsets":[)" + std::to_string(begin) +
-         ',' + std::to_string(end) + "]}";
-}
-
-std::string metadata_json(const std::map<std::string, std::string>& metadata) {
-  std::string text;
-  for (const auto& [key, value] : metadata) {
-    if (!text.empty()) text += ',';
-    text += json_string(key) + ':' + json_string(value);
-  }
-  return '"' + std::string(metadata_key) + "\":{" + text + '}';
+  const nlohmann::ordered_json entry{
+      {"dtype", name(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+  return dumped(tensor.name, tensor.name) + ':' + entry.dump();
 }
 
 /// Where tensors begin in the data, and after them where the data ends.
@@ -83,7 +66,10 @@ std::string header_json(const std::vector<TensorSpec>& tensors,
                         const std::map<std::string, std::string>& metadata,
                         const std::vector<std::uint64_t>& offsets) {
   std::string json = "{";
-  if (!metadata.empty()) json += metadata_json(metadata);
+  if (!metadata.empty()) {
+    const std::string key(metadata_key);
+    json += dumped(key, key) + ':' + dumped(metadata, key);
+  }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (json.size() > 1) json += ',';
     json += entry_json(tensors[i], offsets[i], offsets[i + 1]);

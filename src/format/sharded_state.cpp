@@ -5,15 +5,14 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
-#include <set>
 #include <tuple>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "safeshuffle/error.hpp"
-
 #include "core/tensor_bytes.hpp"
+#include "format/format_error.hpp"
+#include "format/json_text.hpp"
 
 namespace safeshuffle::format {
 namespace {
@@ -39,10 +38,7 @@ std::string name_of(const ShardFile& file) {
 }
 
 [[noreturn]] void fail(const std::string& path, const std::string& tensor, std::string cause) {
-  throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::bad_shard_record),
-                                .file = path,
-                                .tensor = tensor,
-                                .cause = std::move(cause)});
+  raise_format(FormatErrc::bad_shard_record, {.path = path, .tensor = tensor}, std::move(cause));
 }
 
 // One file's record.
@@ -52,23 +48,6 @@ struct Record {
   std::map<std::string, SavedShard> shards;
 };
 
-// A callback for the parser, which by itself would keep the last value of a key. Throws
-// json::exception.
-class UniqueKeys {
- public:
-  bool operator()(int, json::parse_event_t event, const json& value) {
-    if (event == json::parse_event_t::object_start) open_.emplace_back();
-    if (event == json::parse_event_t::object_end) open_.pop_back();
-    if (event == json::parse_event_t::key && !open_.back().insert(value).second) {
-      throw json::other_error::create(0, "a key appears twice", nullptr);
-    }
-    return true;
-  }
-
- private:
-  std::vector<std::set<std::string>> open_;  // the keys of all objects around
-};
-
 // Reads the record of one file. Nothing is converted: a number that is negative, has a fraction or
 // is too large is not taken for another one.
 class RecordParser {
@@ -76,7 +55,7 @@ class RecordParser {
   explicit RecordParser(const std::string& path) : path_(path) {}
 
   Record parse(const std::string& text) const try {
-    const json root = json::parse(text, UniqueKeys());
+    const json root = parsed(text);
     if (number(root.at("version")) != record_version) {
       fail(path_, {},
            "the record of its shards has another version than " + std::to_string(record_version));
@@ -91,6 +70,12 @@ class RecordParser {
   }
 
  private:
+  json parsed(const std::string& text) const try {
+    return parse_strict(text, path_);
+  } catch (const FormatError&) {
+    refuse();
+  }
+
   [[noreturn]] void refuse() const { fail(path_, {}, "the record of its shards is not valid"); }
 
   static std::uint64_t number(const json& value) {
@@ -206,10 +191,8 @@ class StateParser {
     const auto twin = std::ranges::adjacent_find(order, {}, key);
     if (twin == order.end()) return;
     const TensorInfo& second = tensors[*std::next(twin)];
-    throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::duplicate_tensor),
-                                  .file = path(second.file),
-                                  .tensor = second.name,
-                                  .cause = "the tensor is also in " + path(tensors[*twin].file)});
+    raise_format(FormatErrc::duplicate_tensor, {.path = path(second.file), .tensor = second.name},
+                 "the tensor is also in " + path(tensors[*twin].file));
   }
 
   const Catalog& catalog_;

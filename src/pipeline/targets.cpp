@@ -124,18 +124,15 @@ std::vector<Target> plain_targets(const Checkpoint& checkpoint, const TpPlan& ru
 
 std::vector<Target> joined_targets(const Checkpoint& checkpoint, const TpPlan& rules,
                                    const Options& options, std::uint32_t world) {
-  const ShardedState& state = *checkpoint.sharded_state;
-  placement::JoinedShards joined = placement::join_shards(checkpoint.catalog, state);
+  placement::JoinedShards joined =
+      placement::join_shards(checkpoint.catalog, *checkpoint.sharded_state);
   if (composes(rules)) {
     return composed_targets(joined.whole, {}, joined.targets, rules, options.selection, {}, world,
                             TpPlan::Extent::part);
   }
-  std::vector<Target> targets =
-      place(std::move(joined.targets),
-            rules.place_all(joined.whole, world, select(options.selection, joined.whole, rules),
-                            TpPlan::Extent::part));
-  if (world != state.world) return targets;
-  return placement::prefer_saved(std::move(targets), checkpoint.catalog, state);
+  return place(std::move(joined.targets),
+               rules.place_all(joined.whole, world, select(options.selection, joined.whole, rules),
+                               TpPlan::Extent::part));
 }
 
 }  // namespace

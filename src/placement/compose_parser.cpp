@@ -7,7 +7,6 @@
 
 #include "core/arithmetic.hpp"
 #include "placement/compose.hpp"
-#include "placement/key.hpp"
 #include "placement/name_pattern.hpp"
 
 namespace safeshuffle::placement {

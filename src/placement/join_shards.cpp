@@ -7,9 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "safeshuffle/error.hpp"
-
 #include "core/tensor_bytes.hpp"
+#include "format/format_error.hpp"
 
 namespace safeshuffle::placement {
 namespace {
@@ -31,10 +30,6 @@ std::vector<Copies> copies_by_name(const Catalog& catalog) {
   }
   std::ranges::sort(all, {}, [](const Copies& copies) { return copies.front(); });
   return all;
-}
-
-std::uint32_t rank_of(const Catalog& catalog, const ShardedState& state, std::uint32_t tensor) {
-  return state.rank_of_file[catalog.tensors()[tensor].file];
 }
 
 class Joiner {
@@ -60,10 +55,9 @@ class Joiner {
 
  private:
   [[noreturn]] void fail(std::uint32_t tensor, std::string cause) const {
-    throw FormatError(ErrorRecord{.code = static_cast<std::int32_t>(FormatErrc::bad_shard_record),
-                                  .file = catalog_.files()[tensors_[tensor].file].path,
-                                  .tensor = tensors_[tensor].name,
-                                  .cause = std::move(cause)});
+    format::raise_format(FormatErrc::bad_shard_record,
+                         {.path = file_of(tensor), .tensor = tensors_[tensor].name},
+                         std::move(cause));
   }
 
   const std::string& file_of(std::uint32_t tensor) const {
@@ -156,24 +150,11 @@ class Joiner {
   std::size_t turn_ = 0;
 };
 
-// Whether every rank is to hold just what it has saved.
-bool is_as_saved(const Target& target, const Copies& copies, const Catalog& catalog,
-                 const ShardedState& state) {
-  const Placement::Kind kind = target.placement.kind;
-  const bool on_all = kind == Placement::Kind::replicated || kind == Placement::Kind::sharded;
-  if (!on_all || copies.size() != state.world) return false;
-  return std::ranges::all_of(copies, [&](std::uint32_t copy) {
-    const auto shard = shard_of(target, catalog, rank_of(catalog, state, copy), state.world);
-    const SavedShard* saved = state.shards[copy].get();
-    return shard ? saved != nullptr && *saved == *shard : saved == nullptr;
-  });
-}
-
 Target as_saved(const Catalog& catalog, const ShardedState& state, std::uint32_t tensor) {
   static const auto unknown = std::make_shared<const SavedShard>();
   Placement placement;
   placement.kind = Placement::Kind::single;
-  placement.rank = rank_of(catalog, state, tensor);
+  placement.rank = state.rank_of_file[catalog.tensors()[tensor].file];
   return {tensor, std::move(placement), nullptr, state.recorded ? state.shards[tensor] : unknown};
 }
 
@@ -198,22 +179,6 @@ std::vector<Target> targets_as_saved(const Catalog& catalog, const ShardedState&
     targets.push_back(as_saved(catalog, state, i));
   }
   return targets;
-}
-
-std::vector<Target> prefer_saved(std::vector<Target> targets, const Catalog& catalog,
-                                 const ShardedState& state) {
-  std::vector<Target> preferred;
-  const std::vector<Copies> copies = copies_by_name(catalog);
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (!is_as_saved(targets[i], copies[i], catalog, state)) {
-      preferred.push_back(std::move(targets[i]));
-      continue;
-    }
-    for (const std::uint32_t copy : copies[i]) {
-      preferred.push_back(as_saved(catalog, state, copy));
-    }
-  }
-  return preferred;
 }
 
 }  // namespace safeshuffle::placement

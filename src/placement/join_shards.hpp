@@ -28,9 +28,4 @@ JoinedShards join_shards(const Catalog& catalog, const ShardedState& state);
 /// Every tensor on the rank that saved it.
 std::vector<Target> targets_as_saved(const Catalog& catalog, const ShardedState& state);
 
-/// For each target, instead of its joined shards, the shards themselves, if every rank of a group
-/// of the same size is to hold just what the rank of this number has saved.
-std::vector<Target> prefer_saved(std::vector<Target> targets, const Catalog& catalog,
-                                 const ShardedState& state);
-
 }  // namespace safeshuffle::placement

@@ -49,11 +49,6 @@ struct Pipeline {
 Pipeline parse_pipeline(const JsonObject& section, const RuleParser& parser,
                         const Quantities& quantities, std::vector<std::string> prefixes);
 
-/// Hugging Face's `base_model_pp_plan`, whose keys are modules in order, in a config.json; none if
-/// it has none with an embedding and, after it, a module "layers". Throws ConfigError.
-std::optional<Pipeline> parse_pp_plan(const JsonObject& config, const Quantities& quantities,
-                                      std::vector<std::string> prefixes);
-
 /// TpPlan::in_stage. `document` is the file with the section.
 std::vector<bool> in_stage(const Pipeline& pipeline, const Document& document,
                            const Catalog& catalog, PipelineStage stage,

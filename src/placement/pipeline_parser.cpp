@@ -1,4 +1,4 @@
-// Reads the section `pipeline` and its equivalent in a config.json.
+// Reads the section `pipeline`.
 #include <algorithm>
 #include <numeric>
 
@@ -6,7 +6,6 @@
 
 #include "core/arithmetic.hpp"
 #include "core/text.hpp"
-#include "placement/key.hpp"
 #include "placement/pipeline.hpp"
 
 namespace safeshuffle::placement {
@@ -66,17 +65,6 @@ void check_tied(const Pipeline& pipeline, const JsonObject& section) {
   }
 }
 
-// Where Hugging Face's plans have the layers, and the head, which is not part of a base model.
-constexpr const char* layers_module = "layers";
-constexpr const char* head_module = "lm_head";
-
-Role role_in_plan(const Pipeline& so_far, const std::string& module) {
-  if (module == layers_module) return Role::layers;
-  if (module == head_module) return Role::head;
-  if (has_role(so_far, Role::layers)) return Role::last;
-  return so_far.modules.empty() ? Role::embedding : Role::first;
-}
-
 }  // namespace
 
 Pipeline parse_pipeline(const JsonObject& section, const RuleParser& parser,
@@ -95,29 +83,6 @@ Pipeline parse_pipeline(const JsonObject& section, const RuleParser& parser,
   pipeline.tied = quantities.tied();
   count_layers(pipeline, section);
   check_tied(pipeline, section);
-  return pipeline;
-}
-
-std::optional<Pipeline> parse_pp_plan(const JsonObject& config, const Quantities& quantities,
-                                      std::vector<std::string> prefixes) {
-  constexpr const char* field = "base_model_pp_plan";
-  if (!config.has(field) || config.find(field)->is_null()) return std::nullopt;
-  const JsonObject plan(*config.find(field), field, config.document());
-  Pipeline pipeline;
-  pipeline.matcher = Matcher(std::move(prefixes));
-  const auto ordered = nlohmann::ordered_json::parse(config.document().text);
-  for (const auto& item : ordered.at(field).items()) {
-    const Role role = role_in_plan(pipeline, item.key());
-    add_module(pipeline, item.key(), role, plan.path(item.key()), config.document());
-  }
-  if (!has_role(pipeline, Role::embedding) || !has_role(pipeline, Role::layers)) {
-    return std::nullopt;
-  }
-  if (!has_role(pipeline, Role::head)) {
-    add_module(pipeline, head_module, Role::head, field, config.document());
-  }
-  pipeline.layers = quantities.find("layers");
-  pipeline.tied = quantities.tied();
   return pipeline;
 }
 

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/embedded.hpp"
-#include "placement/strict_json.hpp"
 
 namespace safeshuffle::placement {
 namespace {

@@ -1,5 +1,7 @@
 #include "placement/rule_parser.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -13,6 +15,9 @@ namespace {
 using nlohmann::json;
 
 constexpr unsigned max_dim = 64;
+
+// Far above any model's; bounds the recursion over components.
+constexpr std::ptrdiff_t max_components = 64;
 
 Rule make_rule(CutRule cut) {
   if (cut.weight || cut.bias) return cut;
@@ -70,6 +75,13 @@ ErrorRecord unknown_error(const std::string& names, const std::string& path,
 }
 
 }  // namespace
+
+void check_key(const Key& key, const Document& document) {
+  if (key.name.empty()) fail_config(document, key.path, "empty");
+  if (std::count(key.name.begin(), key.name.end(), '.') >= max_components) {
+    fail_config(document, key.path, "more than " + std::to_string(max_components) + " components");
+  }
+}
 
 Rule RuleParser::parse_word(const Style& style) const {
   if (style.deals_experts) return DealRule{quantities_.find("experts"), uneven_};

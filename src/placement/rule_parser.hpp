@@ -1,4 +1,4 @@
-// One entry of `rules`, or one style of a `tp_plan`, as a Rule.
+// One entry of `rules`, or one style of a `tp_plan`, as a Rule; its key.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,21 @@
 #include "placement/rule.hpp"
 
 namespace safeshuffle::placement {
+
+/// Which tensors a rule applies to.
+struct Key {
+  std::string name;         ///< as in the file, such as "layers.*.mlp.up_proj"
+  std::string path;         ///< where in the file, such as "rules[2].match"
+  bool optional = false;    ///< whether the checkpoint may have no such tensor
+  bool in_experts = false;  ///< of the section `experts`
+  bool in_plan = false;     ///< of a plan in Hugging Face's vocabulary
+
+  /// The key of the plan that this one is derived from (fused_keys.hpp); empty: it is in the file.
+  std::string fused = {};
+};
+
+/// Throws ConfigError if the key is empty or has too many components.
+void check_key(const Key& key, const Document& document);
 
 /// `uneven` applies if an entry does not specify it. All functions throw ConfigError.
 class RuleParser {

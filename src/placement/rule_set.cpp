@@ -7,12 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "placement/advice.hpp"
 #include "placement/built_in.hpp"
 #include "placement/fused_keys.hpp"
 #include "placement/json_object.hpp"
 #include "placement/rule_parser.hpp"
-#include "placement/strict_json.hpp"
 
 namespace safeshuffle::placement {
 namespace {
@@ -69,10 +67,6 @@ constexpr std::array<std::string_view, 9> other_fields{
     "optional", "on_unmatched", "uneven", "base_model_prefix", "extends", "model_types",
     "experts",  "pipeline",     "compose"};
 
-bool is_other_field(std::string_view name) {
-  return std::find(other_fields.begin(), other_fields.end(), name) != other_fields.end();
-}
-
 /// The quantity that counts the heads of an attention projection, by its key; empty: it is none.
 std::string_view heads_of(std::string_view key) {
   const std::size_t dot = key.rfind('.');
@@ -92,19 +86,7 @@ bool is_stack(std::string_view key) {
 /// In a plan, every name is a key, so a field would be mistaken for one.
 void refuse_fields_among_keys(const JsonObject& plan, const std::string& cause) {
   for (const auto& item : plan.value().items()) {
-    if (is_other_field(item.key())) plan.fail(item.key(), cause);
-  }
-}
-
-/// Other unknown fields of a config.json are ignored.
-void refuse_fields_of_rule_files(const JsonObject& config) {
-  for (const auto& item : config.value().items()) {
-    const bool is_own = item.key() == "base_model_prefix";
-    if (item.key() != "rules" && (is_own || !is_other_field(item.key()))) continue;
-    config.fail(item.key(),
-                "this file was recognised as a config.json, in which this rule-file field has no "
-                R"(effect; write a rule file, {"tp_plan": {...}, ...}, without "model_type", )"
-                R"("architectures" and "base_model_tp_plan")");
+    if (std::ranges::count(other_fields, item.key()) != 0) plan.fail(item.key(), cause);
   }
 }
 
@@ -168,10 +150,6 @@ class Builder {
 
   void add_compose(const json& list) {
     set_.compose = parse_compose(list, parser_, quantities_, document_);
-  }
-
-  void add_pp_plan(const JsonObject& config) {
-    set_.pipeline = parse_pp_plan(config, quantities_, prefixes_);
   }
 
   /// For names that these rules have no key for.
@@ -324,22 +302,6 @@ RuleSet parse_rule_file(const JsonObject& file, const Quantities& quantities,
   return builder.finish(Form::rule_file, parse_strictness(file));
 }
 
-RuleSet parse_model_config(const JsonObject& file, const Quantities& quantities) {
-  refuse_fields_of_rule_files(file);
-  Builder builder(quantities, false, parse_prefixes(file), file.document());
-  bool found = false;
-  for (const char* field : {"base_model_tp_plan", "tp_plan"}) {
-    const json* plan = file.find(field);
-    if (plan == nullptr || plan->is_null()) continue;
-    builder.add_plan({*plan, field, file.document()}, {output_head});
-    found = true;
-  }
-  if (!found)
-    file.fail("base_model_tp_plan", "missing: this config.json has no tensor-parallel plan");
-  builder.add_pp_plan(file);
-  return builder.finish(Form::model_config, false);
-}
-
 RuleSet parse_bare_plan(const JsonObject& file, const Quantities& quantities) {
   if (file.value().empty()) fail_config(file.document(), "", R"(neither "tp_plan" nor "rules")");
   refuse_fields_among_keys(
@@ -350,12 +312,11 @@ RuleSet parse_bare_plan(const JsonObject& file, const Quantities& quantities) {
   return builder.finish(Form::bare_plan, false);
 }
 
-bool is_model_config(const JsonObject& file) {
-  return file.has("base_model_tp_plan") || file.has("model_type") || file.has("architectures");
-}
-
 RuleSet parse_form(const JsonObject& file, const Quantities& quantities) {
-  if (is_model_config(file)) return parse_model_config(file, quantities);
+  if (file.has("base_model_tp_plan") || file.has("model_type") || file.has("architectures")) {
+    fail_config(file.document(), "",
+                "this is a config.json, not a rule file; a plan can be pasted from it");
+  }
   if (file.has("tp_plan") || file.has("rules") || file.has("extends"))
     return parse_rule_file(file, quantities, false);
   return parse_bare_plan(file, quantities);
@@ -365,6 +326,11 @@ RuleSet parse_form(const JsonObject& file, const Quantities& quantities) {
 bool is_placed(const RuleSet& rules, std::optional<std::size_t> index) {
   const Keep* keep = index ? std::get_if<Keep>(&rules.rules[*index]) : nullptr;
   return keep != nullptr && keep->by_place;
+}
+
+std::string how_to_add(const std::string& section) {
+  return "pass a rule file with, for example, " + section +
+         " as tp_plan (--tp-plan); 'safeshuffle rules MODEL' prints the rules that apply";
 }
 
 }  // namespace
@@ -384,7 +350,7 @@ RuleSet with_dealt_experts(RuleSet rules) {
     fail_config(rules.document, "",
                 "no section \"experts\", which names the modules of the experts that are to be "
                 "dealt to ranks (--experts parallel); a dense model has no experts; otherwise, " +
-                    how_to_add_section(rules, R"("experts": {"match": "layers.*.mlp.experts"})"));
+                    how_to_add(R"("experts": {"match": "layers.*.mlp.experts"})"));
   }
   rules.deals_experts = true;
   return rules;
@@ -395,8 +361,7 @@ const Pipeline& pipeline_of(const RuleSet& rules) {
   fail_config(rules.document, "",
               "no section \"pipeline\", which names the modules of pipeline stages "
               "(--pipeline-stage); " +
-                  how_to_add_section(
-                      rules, R"("pipeline": {"embedding": "embed_tokens", "layers": "layers", )"
+                  how_to_add(R"("pipeline": {"embedding": "embed_tokens", "layers": "layers", )"
                              R"("last": "norm", "head": "lm_head"})"));
 }
 

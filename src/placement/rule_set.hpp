@@ -10,17 +10,17 @@
 
 #include "placement/compose.hpp"
 #include "placement/document.hpp"
-#include "placement/key.hpp"
 #include "placement/matcher.hpp"
 #include "placement/pipeline.hpp"
 #include "placement/quantised.hpp"
 #include "placement/quantities.hpp"
 #include "placement/rule.hpp"
+#include "placement/rule_parser.hpp"
 
 namespace safeshuffle::placement {
 
 /// The accepted forms of a rule file (docs/placement.md).
-enum class Form : std::uint8_t { rule_file, bare_plan, model_config };
+enum class Form : std::uint8_t { rule_file, bare_plan };
 
 /// Immutable once made.
 struct RuleSet {

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "core/text.hpp"
-#include "placement/advice.hpp"
 #include "placement/matcher.hpp"
 
 namespace safeshuffle::placement {
@@ -85,6 +84,13 @@ std::string existing_name(const RuleSet& rules, const Catalog& catalog, const Ke
   return "; it has names such as " + in_quotes(nearest->name);
 }
 
+std::string advice(const RuleSet& rules) {
+  return rules.built_in
+             ? "; the model_type in config.json selected these rules; if they do not fit this "
+               "model, pass a rule file, or \"replicate\", as tp_plan (--tp-plan)"
+             : "; correct or remove it, or mark it as optional (docs/placement.md)";
+}
+
 }  // namespace
 
 void check_keys(const RuleSet& rules, const Catalog& catalog, const std::vector<bool>& covering) {
@@ -109,7 +115,7 @@ void fail_keys(const RuleSet& rules, const Catalog& catalog,
   const Key& first = *unmatched.front();
   fail_config(rules.document, first.path,
               "no tensor of the checkpoint matches " + describe_keys(unmatched) +
-                  existing_name(rules, catalog, first) + "; " + how_to_allow_absence(rules, first));
+                  existing_name(rules, catalog, first) + advice(rules));
 }
 
 }  // namespace safeshuffle::placement

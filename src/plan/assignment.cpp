@@ -4,10 +4,13 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <vector>
 
 #include "safeshuffle/error.hpp"
 
+#include "plan/arena.hpp"
 #include "plan/segments.hpp"
+#include "plan/summary.hpp"
 #include "plan/waves.hpp"
 
 namespace safeshuffle {
@@ -198,9 +201,9 @@ class Striping {
   Reads reads_;
 };
 
-}  // namespace
-
-std::vector<std::vector<Read>> assign(const Schedule& schedule) {
+// What each rank reads of tensors that are exchanged, in reading order: every segment of each
+// belongs to one rank. Waves are left at 0.
+Reads assign(const Schedule& schedule) {
   if (schedule.assignment == Assignment::striped || schedule.assignment == Assignment::mixed) {
     return Striping(schedule).run();
   }
@@ -213,6 +216,7 @@ std::vector<std::vector<Read>> assign(const Schedule& schedule) {
                              : round_robin_files(schedule.catalog.files().size(), schedule.world));
 }
 
+// What all ranks read: the tensors that are sliced. Likewise.
 std::vector<Read> assign_slices(const Schedule& schedule, const Geometries& geometries) {
   std::vector<Read> reads;
   reads.reserve(static_cast<std::size_t>(std::ranges::count(schedule.sliced, true)));
@@ -223,6 +227,24 @@ std::vector<Read> assign_slices(const Schedule& schedule, const Geometries& geom
     reads.push_back({tensor, 0, static_cast<std::uint32_t>(of_geometry), 0});
   });
   return reads;
+}
+
+}  // namespace
+
+void fill(Schedule& schedule, const Geometries& geometries, std::uint64_t window) {
+  schedule.window = window;
+  schedule.exchanged_waves = 0;
+  schedule.reads = {};  // first, so that the memory is free
+  schedule.slices = {};
+  schedule.arena_order = {};
+  schedule.reads = assign(schedule);
+  for (auto& reads : schedule.reads) {
+    schedule.exchanged_waves = std::max(schedule.exchanged_waves, number_waves(schedule, 0, reads));
+  }
+  schedule.slices = assign_slices(schedule, geometries);
+  schedule.waves = number_waves(schedule, schedule.exchanged_waves, schedule.slices);
+  schedule.arena_order = arena_order(schedule);
+  summarize(schedule, geometries);
 }
 
 }  // namespace safeshuffle::plan

@@ -1,20 +1,16 @@
-// Assigns reads to ranks.
+// Assigns reads to ranks, and fills in a schedule accordingly.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "plan/geometry.hpp"
 #include "plan/schedule.hpp"
 
 namespace safeshuffle::plan {
 
-/// What each rank reads of tensors that are exchanged, in reading order, by `schedule.assignment`:
-/// every segment of each belongs to one rank. Waves are left at 0. Throws PlanError if a tensor has
-/// too many segments to count.
-std::vector<std::vector<Read>> assign(const Schedule& schedule);
-
-/// What all ranks read: the tensors that are sliced. Likewise.
-std::vector<Read> assign_slices(const Schedule& schedule, const Geometries& geometries);
+/// Once tensors are cut and `schedule.assignment` is set: fills in everything that depends on the
+/// window or the assignment: reads, waves, the order of arenas, and summaries. Replaces what was
+/// there. Throws PlanError if segments or waves cannot be counted.
+void fill(Schedule& schedule, const Geometries& geometries, std::uint64_t window);
 
 }  // namespace safeshuffle::plan

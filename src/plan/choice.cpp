@@ -12,9 +12,9 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "plan/assignment.hpp"
 #include "plan/cost_fields.hpp"
 #include "plan/estimate.hpp"
-#include "plan/fill.hpp"
 #include "plan/tensor_cost.hpp"
 
 namespace safeshuffle::plan {

@@ -108,17 +108,18 @@ void RankColumns::assign(const Schedule& schedule, const Use& use, std::uint32_t
 void RankColumns::append(const Schedule& schedule, const Use& use, std::uint32_t rank) {
   const TensorInfo& tensor = schedule.catalog.tensors()[use.tensor];
   const Target& target = schedule.targets[use.target];
-  const std::uint32_t shard = shard_index(schedule, rank);
-  if (tensor.bytes == 0 || !holds(target.placement, shard)) return;
-  intervals_.clear();
-  if (target.composition) {
-    if (!append_parts(schedule, use, rank)) return;
-  } else if (target.placement.kind == Placement::Kind::sharded) {
-    const Split& split = target.placement.split;
-    append_intervals(split, tensor.shape[split.axis], shard, schedule.replica_size, intervals_);
-  } else {
+  if (tensor.bytes == 0 || !holds(target.placement, shard_index(schedule, rank))) return;
+  const std::optional<std::uint32_t> axis = axis_of(schedule, use);
+  if (!axis) {
     columns_.push_back({0, schedule.cuts[use.tensor].row_bytes});
     return;
+  }
+  intervals_.clear();
+  append_shard_intervals(schedule, target, *axis, rank, intervals_);
+  if (target.composition && target.composition->axis == *axis) {
+    const Fill& fill = target.composition->fills[use.fill];
+    for (Interval& interval : intervals_) interval = source_interval(interval, fill);
+    std::erase_if(intervals_, [](const Interval& interval) { return interval.length == 0; });
   }
   const std::uint64_t index_bits = schedule.cuts[use.tensor].index_bits;
   for (const Interval& interval : intervals_) {
@@ -126,22 +127,6 @@ void RankColumns::append(const Schedule& schedule, const Use& use, std::uint32_t
     const std::uint64_t length = whole_bytes(interval.length * index_bits, tensor);
     columns_.push_back({begin, begin + length});
   }
-}
-
-// Into intervals_; false if all columns are kept instead.
-bool RankColumns::append_parts(const Schedule& schedule, const Use& use, std::uint32_t rank) {
-  const Target& target = schedule.targets[use.target];
-  const std::optional<std::uint32_t> axis = axis_of(schedule, use);
-  if (!axis) {
-    columns_.push_back({0, schedule.cuts[use.tensor].row_bytes});
-    return false;
-  }
-  append_shard_intervals(schedule, target, *axis, rank, intervals_);
-  if (target.composition->axis != *axis) return true;
-  const Fill& fill = target.composition->fills[use.fill];
-  for (Interval& interval : intervals_) interval = source_interval(interval, fill);
-  std::erase_if(intervals_, [](const Interval& interval) { return interval.length == 0; });
-  return true;
 }
 
 // Several targets may need the same bytes, which are kept once, in the order of the tensor.

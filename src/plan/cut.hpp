@@ -62,7 +62,6 @@ class RankColumns {
 
  private:
   void append(const Schedule& schedule, const Use& use, std::uint32_t rank);
-  bool append_parts(const Schedule& schedule, const Use& use, std::uint32_t rank);
   void unite();
   void sum_up();
 

@@ -1,10 +1,7 @@
 #include "plan/geometry.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <unordered_map>
-
-#include "plan/mix.hpp"
 
 namespace safeshuffle::plan {
 namespace {
@@ -35,29 +32,21 @@ bool same_use(const Schedule& schedule, const Use& a, const Use& b) {
          of_first.target_begin == of_second.target_begin && of_first.length == of_second.length;
 }
 
-class GeometryHash {
- public:
-  explicit GeometryHash(const Schedule& schedule) : schedule_(&schedule) {}
-
-  std::size_t operator()(std::uint32_t tensor) const {
-    const Cut& cut = schedule_->cuts[tensor];
-    const std::span<const Use> uses = uses_of(*schedule_, tensor);
-    if (uses.empty()) return 0;
-    const Placement& placement = placement_of(*schedule_, uses.front());
-    const Fill* fill = fill_of(*schedule_, uses.front());
-    std::uint64_t hash = cut.rows;
-    for (const std::uint64_t value :
-         {cut.row_bytes, placement.split.sharing.units, std::uint64_t{placement.rank},
-          fill == nullptr ? 0 : fill->target_begin + 1, static_cast<std::uint64_t>(placement.kind),
-          static_cast<std::uint64_t>(schedule_->dtypes[tensor])}) {
-      hash = mixed(hash, value);
-    }
-    return hash;
+std::size_t geometry_hash(const Schedule& schedule, std::uint32_t tensor) {
+  const Cut& cut = schedule.cuts[tensor];
+  const std::span<const Use> uses = uses_of(schedule, tensor);
+  if (uses.empty()) return 0;
+  const Placement& placement = placement_of(schedule, uses.front());
+  const Fill* fill = fill_of(schedule, uses.front());
+  std::uint64_t hash = cut.rows;
+  for (const std::uint64_t value :
+       {cut.row_bytes, placement.split.sharing.units, std::uint64_t{placement.rank},
+        fill == nullptr ? 0 : fill->target_begin + 1, static_cast<std::uint64_t>(placement.kind),
+        static_cast<std::uint64_t>(schedule.dtypes[tensor])}) {
+    hash = mixed(hash, value);
   }
-
- private:
-  const Schedule* schedule_;
-};
+  return hash;
+}
 
 // Segments of the first line: its ends, and those around the columns of ranks.
 class Representatives {
@@ -107,11 +96,12 @@ bool same_geometry(const Schedule& schedule, std::uint32_t a, std::uint32_t b) {
 }
 
 Geometries find_geometries(const Schedule& schedule) {
+  const auto hash = [&](std::uint32_t tensor) { return geometry_hash(schedule, tensor); };
   const auto equal = [&](std::uint32_t a, std::uint32_t b) {
     return same_geometry(schedule, a, b);
   };
-  std::unordered_map<std::uint32_t, std::uint32_t, GeometryHash, decltype(equal)> known(
-      64, GeometryHash(schedule), equal);
+  std::unordered_map<std::uint32_t, std::uint32_t, decltype(hash), decltype(equal)> known(64, hash,
+                                                                                          equal);
   Geometries found;
   found.of_tensor.reserve(schedule.cuts.size());
   for (std::uint32_t tensor = 0; tensor < schedule.cuts.size(); ++tensor) {

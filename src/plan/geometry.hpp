@@ -14,6 +14,13 @@
 
 namespace safeshuffle::plan {
 
+/// `hash` with another value; good enough for the tables of planning, not for comparing plans (see
+/// hash.hpp). The multiplier is 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4).
+constexpr std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) noexcept {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
+  return hash ^ (hash >> 32);
+}
+
 /// Whether two tensors are equal in everything that decides how they are split, converted, moved
 /// and unpacked: element types before and after the load, cut, way of arrival, whether it is
 /// sliced, and for each use the placement, the extent along the split axis, and the composition's

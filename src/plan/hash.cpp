@@ -3,13 +3,68 @@
 #include <array>
 #include <cstring>
 #include <string_view>
-#include <type_traits>
+#include <tuple>
 #include <utility>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "core/wire.hpp"
+
+namespace safeshuffle {
+
+auto fields(core::As<TensorInfo> auto& tensor) {
+  return std::tie(tensor.name, tensor.dtype, tensor.shape, tensor.file, tensor.file_offset,
+                  tensor.bytes);
+}
+
+auto fields(core::As<Sharing> auto& sharing) {
+  return std::tie(sharing.units, sharing.uneven, sharing.replicate);
+}
+
+auto fields(core::As<Part> auto& part) {
+  return std::tie(part.length, part.sharing);
+}
+
+auto fields(core::As<Packing> auto& packing) {
+  return std::tie(packing.extent, packing.values, packing.stored, packing.covering);
+}
+
+auto fields(core::As<Placement> auto& placement) {
+  const Split& split = placement.split;
+  return std::tie(placement.kind, placement.rank, split.axis, split.sharing, split.parts,
+                  split.packing);
+}
+
+auto fields(core::As<Fill> auto& fill) {
+  return std::tie(fill.tensor, fill.source_begin, fill.target_begin, fill.length);
+}
+
+auto fields(core::As<Composition> auto& composition) {
+  return std::tie(composition.name, composition.aliases, composition.shape, composition.axis,
+                  composition.fills);
+}
+
+auto fields(core::As<Interval> auto& interval) {
+  return std::tie(interval.begin, interval.length);
+}
+
+auto fields(core::As<SavedShard> auto& shard) {
+  return std::tie(shard.shape, shard.axis, shard.intervals);
+}
+
+auto fields(core::As<Target> auto& target) {
+  return std::tie(target.tensor, target.placement, target.composition, target.saved_shard);
+}
+
+}  // namespace safeshuffle
+
 namespace safeshuffle::plan {
+
+auto fields(core::As<Read> auto& read) {
+  return std::tie(read.tensor, read.first_segment, read.segments, read.wave);
+}
+
 namespace {
 
 // Feeds values one by one, so that struct padding never counts; through a buffer, which is several
@@ -18,18 +73,11 @@ class Hasher {
  public:
   Hasher() { XXH3_64bits_reset(&state_); }
 
-  template <class T>
-  requires std::is_integral_v<T> || std::is_enum_v<T>
-  void add(T value) { update(&value, sizeof value); }
+  void put(std::uint64_t value) { update(&value, sizeof value); }
 
-  void add(std::string_view text) {
-    add(text.size());
+  void put(std::string_view text) {
+    put(std::uint64_t{text.size()});
     update(text.data(), text.size());
-  }
-
-  void add(const std::vector<std::uint64_t>& values) {
-    add(values.size());
-    update(values.data(), values.size() * sizeof(std::uint64_t));
   }
 
   std::uint64_t digest() {
@@ -55,98 +103,15 @@ class Hasher {
   std::size_t filled_ = 0;
 };
 
-void add(Hasher& hasher, const TensorInfo& tensor) {
-  hasher.add(std::string_view(tensor.name));
-  hasher.add(tensor.dtype);
-  hasher.add(tensor.shape);
-  hasher.add(tensor.file);
-  hasher.add(tensor.file_offset);
-  hasher.add(tensor.bytes);
-}
-
-void add(Hasher& hasher, const Sharing& sharing) {
-  hasher.add(sharing.units);
-  hasher.add(sharing.uneven);
-  hasher.add(sharing.replicate);
-}
-
-void add(Hasher& hasher, const Placement& placement) {
-  hasher.add(placement.kind);
-  hasher.add(placement.rank);
-  hasher.add(placement.split.axis);
-  add(hasher, placement.split.sharing);
-  hasher.add(placement.split.parts.size());
-  for (const Part& part : placement.split.parts) {
-    hasher.add(part.length);
-    add(hasher, part.sharing);
-  }
-  const Packing& packing = placement.split.packing;
-  hasher.add(packing.extent);
-  hasher.add(packing.values);
-  hasher.add(packing.stored);
-  hasher.add(packing.covering);
-}
-
-void add(Hasher& hasher, const Composition& composition) {
-  hasher.add(std::string_view(composition.name));
-  hasher.add(composition.aliases.size());
-  for (const std::string& alias : composition.aliases) hasher.add(std::string_view(alias));
-  hasher.add(composition.shape);
-  hasher.add(composition.axis);
-  hasher.add(composition.fills.size());
-  for (const Fill& fill : composition.fills) {
-    hasher.add(fill.tensor);
-    hasher.add(fill.source_begin);
-    hasher.add(fill.target_begin);
-    hasher.add(fill.length);
-  }
-}
-
-void add(Hasher& hasher, const SavedShard& shard) {
-  hasher.add(shard.shape);
-  hasher.add(shard.axis);
-  hasher.add(shard.intervals.size());
-  for (const Interval& interval : shard.intervals) {
-    hasher.add(interval.begin);
-    hasher.add(interval.length);
-  }
-}
-
-void add(Hasher& hasher, const Target& target) {
-  hasher.add(target.tensor);
-  add(hasher, target.placement);
-  hasher.add(target.composition != nullptr);
-  if (target.composition) add(hasher, *target.composition);
-  hasher.add(target.saved_shard != nullptr);
-  if (target.saved_shard) add(hasher, *target.saved_shard);
-}
-
-void add(Hasher& hasher, const std::vector<Read>& reads) {
-  hasher.add(reads.size());
-  for (const Read& read : reads) {
-    hasher.add(read.tensor);
-    hasher.add(read.first_segment);
-    hasher.add(read.segments);
-    hasher.add(read.wave);
-  }
-}
-
 }  // namespace
 
 std::uint64_t hash_of(const Schedule& schedule) {
   Hasher hasher;
-  hasher.add(schedule.world);
-  hasher.add(schedule.replicas);
-  hasher.add(schedule.waves);
-  hasher.add(schedule.exchanged_waves);
-  hasher.add(schedule.window);
-  for (const FileInfo& file : schedule.catalog.files()) hasher.add(file.size);
-  for (const TensorInfo& tensor : schedule.catalog.tensors()) add(hasher, tensor);
-  for (const Target& target : schedule.targets) add(hasher, target);
-  for (const DType dtype : schedule.dtypes) hasher.add(dtype);
-  for (const auto& reads : schedule.reads) add(hasher, reads);
-  add(hasher, schedule.slices);
-  for (const std::uint32_t tensor : schedule.arena_order) hasher.add(tensor);
+  const auto add = [&](const auto&... values) { (core::put(hasher, values), ...); };
+  add(schedule.world, schedule.replicas, schedule.waves, schedule.exchanged_waves, schedule.window);
+  for (const FileInfo& file : schedule.catalog.files()) add(file.size);
+  add(schedule.catalog.tensors(), schedule.targets, schedule.dtypes, schedule.reads,
+      schedule.slices, schedule.arena_order);
   return hasher.digest();
 }
 

@@ -246,23 +246,4 @@ void append_zeros(const Schedule& schedule, std::uint32_t index, std::uint32_t r
   }
 }
 
-void check_unpacking(const Schedule& schedule, std::span<const std::uint32_t> tensors) {
-  RankColumns share;
-  for (const std::uint32_t tensor : tensors) {
-    if (!schedule.lands[tensor]) continue;
-    for (std::uint32_t rank = 0; rank < schedule.replica_size; ++rank) {
-      share.assign(schedule, tensor, rank);
-      for (const Use& use : uses_of(schedule, tensor)) unpacking_of(schedule, use, rank, share);
-    }
-  }
-  std::vector<Zeros> zeros;
-  for (std::uint32_t target = 0; target < schedule.targets.size(); ++target) {
-    if (bits(schedule.dtypes[schedule.targets[target].tensor]) % 8 == 0) continue;
-    for (std::uint32_t rank = 0; rank < schedule.replica_size; ++rank) {
-      append_zeros(schedule, target, rank, 0, zeros);
-      zeros.clear();
-    }
-  }
-}
-
 }  // namespace safeshuffle::plan

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "core/pack_item.hpp"
@@ -39,10 +38,6 @@ struct Unpacking {
 /// inside a byte, or if the targets of the tensor divide it in ways that cannot be unpacked.
 Unpacking unpacking_of(const Schedule& schedule, const Use& use, std::uint32_t rank,
                        const RankColumns& share);
-
-/// Throws PlanError if a tensor of these that lands cannot be unpacked on some rank, or if a target
-/// has zeros that begin or end inside a byte. `tensors`: one of each geometry.
-void check_unpacking(const Schedule& schedule, std::span<const std::uint32_t> tensors);
 
 /// Appends the items that bring the bytes `share` of a rank's share of a tensor, which landed at
 /// `landing_offset`, to the shard at `arena_offset`.

@@ -13,7 +13,6 @@
 
 #include "core/embedded.hpp"
 #include "placement/json_object.hpp"
-#include "placement/strict_json.hpp"
 #include "plan/cost_fields.hpp"
 
 namespace safeshuffle {

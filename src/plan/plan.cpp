@@ -1,20 +1,22 @@
 #include "safeshuffle/plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
 
 #include "core/defaults.hpp"
+#include "core/glob.hpp"
 #include "core/text.hpp"
 #include "plan/arena.hpp"
 #include "plan/choice.hpp"
 #include "plan/cut.hpp"
 #include "plan/geometry.hpp"
 #include "plan/hash.hpp"
-#include "plan/kept_types.hpp"
 #include "plan/landing.hpp"
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
@@ -87,6 +89,27 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
                " bytes is sufficient"});
 }
 
+// Tensors that engines take in the type that their file has: scales of quantised layers, and
+// parameters that are used in F32 whatever the model's type is (as in vLLM 0.32).
+constexpr std::array<std::string_view, 9> kept_leaves{"weight_scale",
+                                                      "weight_scale_inv",
+                                                      "weight_scale_2",
+                                                      "weight_global_scale",
+                                                      "input_scale",
+                                                      "input_global_scale",
+                                                      "input_scale_ub",
+                                                      "A_log",
+                                                      "e_score_correction_bias"};
+
+// `patterns` as those of Selection.
+bool keeps_type(const TensorInfo& tensor, const std::vector<std::string>& patterns) {
+  const std::string_view leaf = std::string_view(tensor.name).substr(tensor.name.rfind('.') + 1);
+  if (std::ranges::find(kept_leaves, leaf) != kept_leaves.end()) return true;
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) {
+    return core::matches_glob(pattern, tensor.name);
+  });
+}
+
 // Everything about single tensors.
 void cut(Schedule& schedule, const PlanOptions& options) {
   const std::size_t tensors = schedule.catalog.tensors().size();
@@ -98,8 +121,7 @@ void cut(Schedule& schedule, const PlanOptions& options) {
   schedule.sliced.resize(tensors);
   for (std::uint32_t i = 0; i < tensors; ++i) {
     const TensorInfo& tensor = schedule.catalog.tensors()[i];
-    const bool kept =
-        options.dtype == DTypePolicy::keep || plan::keeps_type(tensor, options.keep_dtype);
+    const bool kept = options.dtype == DTypePolicy::keep || keeps_type(tensor, options.keep_dtype);
     schedule.dtypes.push_back(kept ? tensor.dtype : converted(tensor.dtype, options.dtype));
     schedule.cuts.push_back(plan::cut_of(schedule, i));
     schedule.lands.push_back(!plan::arrives_in_place(schedule, i));
@@ -111,7 +133,6 @@ void cut(Schedule& schedule, const PlanOptions& options) {
 // size: nobody wants a load that takes hours.
 void fill_within(Schedule& schedule, const PlanOptions& options) {
   const plan::Geometries geometries = plan::find_geometries(schedule);
-  plan::check_unpacking(schedule, geometries.example);
   const auto fill = [&](std::uint64_t window) {
     if (options.assignment == Assignment::automatic) {
       plan::choose_assignment(schedule, geometries, options.site, window);
@@ -186,8 +207,8 @@ const std::vector<RankSummary>& Plan::ranks() const noexcept {
 std::vector<std::string> Plan::warnings() const {
   return plan::warnings_of(*schedule_);
 }
-void Plan::prove() const {
-  plan::prove(*schedule_);
+void Plan::prove() const try { plan::prove(*schedule_); } catch (const Error& error) {
+  rethrow_with_file(error.record(), schedule_->catalog);
 }
 
 std::uint32_t replica_size(std::uint32_t world, const PlanOptions& options) {

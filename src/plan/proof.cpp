@@ -4,11 +4,8 @@
 #include "plan/cut.hpp"
 #include "plan/geometry.hpp"
 #include "plan/landing.hpp"
-#include "plan/proof_composition.hpp"
-#include "plan/proof_geometry.hpp"
-#include "plan/proof_rank.hpp"
-#include "plan/proof_source.hpp"
-#include "plan/proof_support.hpp"
+#include "plan/proof_item.hpp"
+#include "plan/proof_parts.hpp"
 #include "plan/targets.hpp"
 
 namespace safeshuffle::plan {

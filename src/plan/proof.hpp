@@ -35,8 +35,8 @@ namespace safeshuffle::plan {
 ///
 /// The conditions of the first and the last (equal geometry, equal sizes) are compared for every
 /// tensor and every rank. That identical cases behave identically is not proved here: tests compare
-/// this proof with one that examines every byte's item and message (tests/support), on thousands of
-/// small schedules, correct and damaged.
+/// this proof with loads in memory, byte by byte (tests/support), of thousands of small schedules,
+/// correct and damaged.
 ///
 /// Memory is proportional to tensors + ranks, and so is time, times the number of rank classes; in
 /// the worst case, when each rank has shards of different sizes, to tensors × ranks.

@@ -1,17 +1,13 @@
-#include "plan/proof_composition.hpp"
-
 #include <algorithm>
 #include <optional>
 #include <span>
-#include <unordered_set>
 #include <vector>
 
 #include "core/arithmetic.hpp"
 #include "plan/arena.hpp"
 #include "plan/landing.hpp"
-#include "plan/mix.hpp"
 #include "plan/proof_item.hpp"
-#include "plan/proof_support.hpp"
+#include "plan/proof_parts.hpp"
 #include "plan/shard.hpp"
 
 namespace safeshuffle::plan {
@@ -93,43 +89,6 @@ class Origin {
   std::vector<Interval> kept_;
 };
 
-// Whether targets are composed and placed alike, of whatever tensors: then every rank's shards of
-// both have their zeros at the same places, and shares of the same sizes.
-class SameComposition {
- public:
-  explicit SameComposition(const Schedule& schedule) : schedule_(&schedule) {}
-
-  bool operator()(std::uint32_t a, std::uint32_t b) const {
-    const Target& first = schedule_->targets[a];
-    const Target& second = schedule_->targets[b];
-    const auto same_fill = [](const Fill& x, const Fill& y) {
-      return x.target_begin == y.target_begin && x.length == y.length &&
-             x.source_begin == y.source_begin &&
-             (x.tensor == Fill::zeros) == (y.tensor == Fill::zeros);
-    };
-    return schedule_->dtypes[first.tensor] == schedule_->dtypes[second.tensor] &&
-           first.placement == second.placement &&
-           first.composition->axis == second.composition->axis &&
-           first.composition->shape == second.composition->shape &&
-           std::ranges::equal(first.composition->fills, second.composition->fills, same_fill);
-  }
-
-  // Of all that thousands of targets may differ by: experts cut from one tensor by where they begin
-  // in it, experts that one rank has by the rank.
-  std::size_t operator()(std::uint32_t target) const {
-    const Composition& composition = *schedule_->targets[target].composition;
-    std::uint64_t hash = schedule_->targets[target].placement.rank;
-    for (const std::uint64_t extent : composition.shape) hash = mixed(hash, extent);
-    for (const Fill& fill : composition.fills) {
-      hash = mixed(mixed(hash, fill.source_begin), fill.length);
-    }
-    return hash;
-  }
-
- private:
-  const Schedule* schedule_;
-};
-
 class CompositionProof {
  public:
   CompositionProof(const Schedule& schedule, const Geometries& geometries)
@@ -139,12 +98,9 @@ class CompositionProof {
     for (std::size_t i = 0; i < geometries_.example.size(); ++i) {
       if (geometries_.tensors[i] != 0) check_tensor(geometries_.example[i]);
     }
-    std::unordered_set<std::uint32_t, SameComposition, SameComposition> known(
-        64, SameComposition(schedule_), SameComposition(schedule_));
-    for (const std::uint32_t target : schedule_.arena_order) {
-      if (schedule_.targets[target].composition) known.insert(target);
+    for (const TargetGroup& group : target_groups(schedule_)) {
+      if (schedule_.targets[group.example].composition) check_zeros(group.example);
     }
-    for (const std::uint32_t target : known) check_zeros(target);
   }
 
  private:

@@ -1,5 +1,3 @@
-#include "plan/proof_geometry.hpp"
-
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -8,7 +6,7 @@
 #include "core/arithmetic.hpp"
 #include "plan/pack_load.hpp"
 #include "plan/proof_item.hpp"
-#include "plan/proof_support.hpp"
+#include "plan/proof_parts.hpp"
 #include "plan/transfers.hpp"
 #include "plan/waves.hpp"
 

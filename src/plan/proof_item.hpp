@@ -1,17 +1,31 @@
-// The heart of the proof: that one pack item brings the right bytes to the right place.
+// The heart of the proof: that one pack item brings the right bytes to the right place; and what
+// the parts of the proof share.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "core/arithmetic.hpp"
 #include "core/pack_item.hpp"
 #include "plan/cut.hpp"
-#include "plan/proof_support.hpp"
 #include "plan/schedule.hpp"
+#include "plan/segments.hpp"
 #include "plan/transfers.hpp"
 
 namespace safeshuffle::plan {
+
+/// Throws PlanError: the plan cannot be proved. `tensor` may be empty.
+[[noreturn]] void fail_proof(const std::string& tensor, const std::string& cause);
+
+/// Throws PlanError unless `condition` holds.
+inline void require(bool condition, const char* cause) {
+  if (!condition) fail_proof({}, cause);
+}
+
+/// Whether no two of the ranges overlap. Fast if they are already in order.
+bool disjoint(std::vector<Range> ranges);
 
 /// Stored bytes of the tensor in [begin, end) that `columns` keep, by definition.
 std::uint64_t kept_bytes(const Cut& cut, const RankColumns& columns, std::uint64_t begin,

@@ -1,5 +1,3 @@
-#include "plan/proof_rank.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -10,7 +8,7 @@
 #include "core/arithmetic.hpp"
 #include "plan/arena.hpp"
 #include "plan/proof_item.hpp"
-#include "plan/proof_support.hpp"
+#include "plan/proof_parts.hpp"
 #include "plan/shard.hpp"
 #include "plan/transfers.hpp"
 #include "plan/waves.hpp"

@@ -1,5 +1,3 @@
-#include "plan/proof_source.hpp"
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -9,7 +7,7 @@
 #include "core/arithmetic.hpp"
 #include "core/page.hpp"
 #include "plan/proof_item.hpp"
-#include "plan/proof_support.hpp"
+#include "plan/proof_parts.hpp"
 #include "plan/segments.hpp"
 #include "plan/waves.hpp"
 

@@ -1,45 +1,40 @@
 #include "plan/shard.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/tensor_bytes.hpp"
-#include "plan/mix.hpp"
+#include "plan/geometry.hpp"
 
 namespace safeshuffle::plan {
 namespace {
 
-class TargetEqual {
- public:
-  explicit TargetEqual(const Schedule& schedule) : schedule_(&schedule) {}
+// Whether zeros and stored bytes have the same places in both targets, whichever tensors the bytes
+// are from.
+bool same_places(const Composition* a, const Composition* b) {
+  if (a == nullptr || b == nullptr) return a == b;
+  const auto same_place = [](const Fill& x, const Fill& y) {
+    return x.target_begin == y.target_begin && x.length == y.length &&
+           (x.tensor == Fill::zeros) == (y.tensor == Fill::zeros);
+  };
+  return a->axis == b->axis && std::ranges::equal(a->fills, b->fills, same_place);
+}
 
-  bool operator()(std::uint32_t a, std::uint32_t b) const {
-    const Target& first = schedule_->targets[a];
-    const Target& second = schedule_->targets[b];
-    return schedule_->dtypes[first.tensor] == schedule_->dtypes[second.tensor] &&
-           first.placement == second.placement &&
-           shape_of(first, schedule_->catalog) == shape_of(second, schedule_->catalog);
-  }
+bool same_shards(const Schedule& schedule, const Target& a, const Target& b) {
+  return schedule.dtypes[a.tensor] == schedule.dtypes[b.tensor] && a.placement == b.placement &&
+         shape_of(a, schedule.catalog) == shape_of(b, schedule.catalog) &&
+         same_places(a.composition.get(), b.composition.get());
+}
 
- private:
-  const Schedule* schedule_;
-};
-
-class TargetHash {
- public:
-  explicit TargetHash(const Schedule& schedule) : schedule_(&schedule) {}
-
-  std::size_t operator()(std::uint32_t index) const {
-    const Target& target = schedule_->targets[index];
-    std::uint64_t hash = static_cast<std::uint64_t>(target.placement.kind);
-    for (const std::uint64_t extent : shape_of(target, schedule_->catalog)) {
-      hash = mixed(hash, extent);
-    }
-    return hash;
-  }
-
- private:
-  const Schedule* schedule_;
-};
+// Of all that thousands of targets may differ by.
+std::size_t shard_hash(const Schedule& schedule, const Target& target) {
+  std::uint64_t hash =
+      mixed(static_cast<std::uint64_t>(target.placement.kind), target.placement.rank);
+  for (const std::uint64_t extent : shape_of(target, schedule.catalog)) hash = mixed(hash, extent);
+  if (!target.composition) return hash;
+  for (const Fill& fill : target.composition->fills) hash = mixed(hash, fill.length);
+  return hash;
+}
 
 }  // namespace
 
@@ -71,8 +66,14 @@ std::uint64_t shard_bytes(const Schedule& schedule, std::uint32_t index, std::ui
 }
 
 std::vector<TargetGroup> target_groups(const Schedule& schedule) {
-  std::unordered_map<std::uint32_t, std::uint64_t, TargetHash, TargetEqual> counts(
-      64, TargetHash(schedule), TargetEqual(schedule));
+  const auto hash = [&](std::uint32_t target) {
+    return shard_hash(schedule, schedule.targets[target]);
+  };
+  const auto equal = [&](std::uint32_t a, std::uint32_t b) {
+    return same_shards(schedule, schedule.targets[a], schedule.targets[b]);
+  };
+  std::unordered_map<std::uint32_t, std::uint64_t, decltype(hash), decltype(equal)> counts(64, hash,
+                                                                                           equal);
   for (const std::uint32_t target : schedule.arena_order) {
     if (!is_target(schedule, schedule.targets[target].tensor)) ++counts[target];
   }

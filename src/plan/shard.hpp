@@ -18,7 +18,9 @@ void append_shard_intervals(const Schedule& schedule, const Target& target, std:
 std::uint64_t shard_bytes(const Schedule& schedule, std::uint32_t target, std::uint32_t rank,
                           RankColumns& columns);
 
-/// Targets in the arenas that have shards of equal sizes on every rank.
+/// Targets in the arenas that are placed and composed alike, of whatever tensors: on every rank,
+/// their shards have equal sizes, and zeros at the same places, because a fill's place depends only
+/// on its extent in the target, not on where it begins in its tensor.
 struct TargetGroup {
   std::uint32_t example = 0;
   std::uint64_t targets = 0;

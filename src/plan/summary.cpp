@@ -9,7 +9,7 @@
 
 #include "core/arithmetic.hpp"
 #include "core/page.hpp"
-#include "plan/column_totals.hpp"
+#include "plan/geometry.hpp"
 #include "plan/pack_load.hpp"
 #include "plan/shard.hpp"
 #include "plan/waves.hpp"
@@ -39,6 +39,67 @@ class RankSums {
  private:
   std::vector<std::uint64_t> steps_;
 };
+
+// How many stored bytes of a tensor its reader and all ranks that it sends to keep together: counts
+// each stored byte once per rank of one replica that keeps it, or, if
+// it is broadcast, once per rank.
+class ColumnTotals {
+ public:
+  ColumnTotals(const Schedule& schedule, std::uint32_t tensor);
+
+  // The total kept of the stored bytes before `offset`.
+  std::uint64_t before(std::uint64_t offset) const;
+
+ private:
+  // From `column` on, `ranks` ranks keep every column; the columns before count for `total` bytes.
+  struct Step {
+    std::uint64_t column = 0;
+    std::uint64_t ranks = 0;
+    std::uint64_t total = 0;
+  };
+
+  std::uint64_t in_row(std::uint64_t column) const;
+
+  std::uint64_t row_bytes_;
+  std::vector<Step> steps_;  // ascending columns, the first at 0
+};
+
+ColumnTotals::ColumnTotals(const Schedule& schedule, std::uint32_t tensor)
+    : row_bytes_(schedule.cuts[tensor].row_bytes) {
+  std::map<std::uint64_t, std::int64_t> changes{{0, 0}};  // of the number of ranks, by column
+  const auto count = [&](const RankColumns& kept, std::int64_t ranks) {
+    for (const Columns& interval : kept.columns()) {
+      changes[interval.begin] += ranks;
+      changes[interval.end] -= ranks;
+    }
+  };
+  RankColumns columns;
+  if (is_replicated(schedule, tensor)) {
+    columns.assign(schedule, tensor, 0);
+    count(columns, schedule.world);
+  }
+  for_each_receiver(schedule, tensor, columns,
+                    [&](std::uint32_t, const RankColumns& kept) { count(kept, 1); });
+  Step step;
+  for (const auto& [column, change] : changes) {
+    step.total += (column - step.column) * step.ranks;
+    step.column = column;
+    step.ranks += static_cast<std::uint64_t>(change);
+    steps_.push_back(step);
+  }
+}
+
+std::uint64_t ColumnTotals::before(std::uint64_t offset) const {
+  return offset / row_bytes_ * in_row(row_bytes_) + in_row(offset % row_bytes_);
+}
+
+std::uint64_t ColumnTotals::in_row(std::uint64_t column) const {
+  const auto after =
+      std::upper_bound(steps_.begin(), steps_.end(), column,
+                       [](std::uint64_t at, const Step& step) { return at < step.column; });
+  const Step& step = *(after - 1);
+  return step.total + (column - step.column) * step.ranks;
+}
 
 class Summarizer {
  public:

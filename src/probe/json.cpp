@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "placement/json_object.hpp"
-#include "placement/strict_json.hpp"
 #include "plan/cost_fields.hpp"
 
 namespace safeshuffle {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -166,49 +165,17 @@ std::optional<format::Listing> find_checkpoint(const Source& source, const std::
   return list_model(source, directory, names, pulse);
 }
 
-/// Files of weights in other formats, and which formats those are.
-struct Foreign {
-  std::vector<std::string> formats;
-  std::vector<std::string> names;
-};
-
-Foreign foreign_weights(const Source& source, const std::string& directory) {
-  struct Format {
-    const char* name;
-    std::vector<const char*> suffixes;
-  };
-  static const std::vector<Format> formats{{"PyTorch", {".bin", ".pt", ".pth", ".ckpt"}},
-                                           {"PyTorch distributed checkpoint", {".distcp"}},
-                                           {"GGUF", {".gguf"}},
-                                           {"Keras", {".h5"}},
-                                           {"Flax", {".msgpack"}}};
-  Foreign foreign;
-  for (const Format& format : formats) {
-    const std::size_t before = foreign.names.size();
-    for (const char* suffix : format.suffixes) {
-      std::ranges::move(names_with(source, directory, suffix), std::back_inserter(foreign.names));
-    }
-    if (foreign.names.size() > before) foreign.formats.emplace_back(format.name);
-  }
-  return foreign;
-}
-
-[[noreturn]] void refuse_directory(const Source& source, const std::string& directory) {
-  const Foreign foreign = foreign_weights(source, directory);
-  if (foreign.names.empty()) refuse(directory, "no .safetensors file in the directory");
-  refuse(directory,
-         "no .safetensors file in the directory, but files of other formats (" +
-             core::enumerate(foreign.formats) +
-             "), which must be converted to safetensors: " + core::enumerate(foreign.names));
+[[noreturn]] void refuse_directory(const std::string& directory) {
+  refuse(directory, "no .safetensors file in the directory; other formats must be converted");
 }
 
 format::Listing list_directory(const Source& source, const std::string& directory,
                                const Pulse& pulse) {
   if (auto listing = find_checkpoint(source, directory, pulse)) return *std::move(listing);
   const std::string revision = cached_revision(source, directory);
-  if (revision.empty()) refuse_directory(source, directory);
+  if (revision.empty()) refuse_directory(directory);
   if (auto listing = find_checkpoint(source, revision, pulse)) return *std::move(listing);
-  refuse_directory(source, revision);
+  refuse_directory(revision);
 }
 
 format::Listing list_paths(const Source& source, const std::vector<std::string>& paths,

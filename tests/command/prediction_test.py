@@ -75,7 +75,7 @@ class Prediction(unittest.TestCase):
         path.write_text(json.dumps(machine, indent=1), encoding="utf-8")
         result = self.predict("--machine", path)
         self.assertEqual(result.returncode, USAGE_ERROR)
-        self.assertRegex(result.stderr, r'machine\.json: line \d+, column \d+: "costs\.pack\.source": missing')
+        self.assertRegex(result.stderr, r'machine\.json: "costs\.pack\.source": missing')
 
     def test_a_thousand_ranks(self):
         many = self.predict_json("--machine", "8xh100", "--cache", "cold", "--replicas", 128, world=1024)

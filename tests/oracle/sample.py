@@ -90,7 +90,7 @@ HEADERS = [(16, r) for r in range(16)] + [(4096, r) for r in (0, 1, 4095)]
 GROUPS_PER_FILE = 3
 
 # The forms of a rule file; only the first can hold RULES.
-RULE_FORMS = ("rules", "bare", "config")
+RULE_FORMS = ("rules", "bare")
 
 
 def write(directory):
@@ -115,7 +115,6 @@ def write_rules(directory):
     contents = {
         "rules": {"tp_plan": plan, "rules": rules, "on_unmatched": "replicate"},
         "bare": plan,
-        "config": {"model_type": "oracle", "base_model_tp_plan": plan, "hidden_size": 8},
     }
     paths = {form: Path(directory) / f"{form}.json" for form in RULE_FORMS}
     for form, path in paths.items():

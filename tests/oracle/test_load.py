@@ -63,7 +63,7 @@ CASES = [
     Case(2, "round-robin", "keep", MIB, "--direct on --threads 3", "bare"),
     Case(2, "balanced", "f16", 4 * KIB, "--threads 1"),
     Case(3, "striped", "bf16", 4 * KIB, "--chunk 4KiB"),
-    Case(3, "auto", "f32", 64 * KIB, "--direct on --chunk 4KiB --threads 3", "config"),
+    Case(3, "auto", "f32", 64 * KIB, "--direct on --chunk 4KiB --threads 3", "bare"),
     Case(4, "round-robin", "f16", 64 * KIB, "--direct off --threads 1"),
     Case(4, "striped", "keep", MIB, "--chunk 4KiB --threads 3"),
     Case(5, "round-robin", "keep", 4 * KIB, "--direct on"),

@@ -46,6 +46,7 @@ class Sharded(test_load.Load):
             (self.by_four, Case(1, "round-robin", "keep", 64 * KIB)),
             (self.by_four, Case(2, "round-robin", "f16", 4 * KIB)),
             (self.by_four, Case(3, "striped", "keep", 16 * KIB)),
+            (self.by_four, Case(4, "round-robin", "keep", 64 * KIB)),
             (self.by_four, Case(5, "balanced", "f16", 64 * KIB)),
             (self.by_four, Case(8, "round-robin", "keep", 64 * KIB)),
             (self.by_three, Case(4, "round-robin", "f16", 4 * KIB)),
@@ -86,10 +87,6 @@ class Sharded(test_load.Load):
         for half in (report["ranks"][:4], report["ranks"][4:]):  # both replicas read
             self.assertGreater(sum(counts["read_bytes"] for counts in half), 0)
         self.assertEqual(sum(counts["sent_bytes"] for counts in report["ranks"]), sum(sizes))
-
-    def test_rules_that_keep_the_shards_read_own_files_only_as_well(self):
-        loaded, report = command.load(self.work, 4, self.by_four, "--tp-plan", self.rules["rules"])
-        self.assert_own_files(loaded, report)
 
     def assert_own_files(self, loaded, report):
         for rank, counts in enumerate(report["ranks"]):

@@ -8,9 +8,11 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "core/arithmetic.hpp"
 #include "plan/arena.hpp"
 #include "plan/in_place.hpp"
 #include "plan/schedule.hpp"
+#include "plan/segments.hpp"
 #include "plan/transfers.hpp"
 #include "plan/waves.hpp"
 #include "support/naive_target.hpp"
@@ -23,13 +25,17 @@ inline std::byte file_byte(std::uint32_t file, std::uint64_t offset) {
   return static_cast<std::byte>(mixed >> 56);
 }
 
-/// All ranks of a load without conversion. Every write is counted, so that `result_is_right` sees
-/// bytes written twice or never. What `rule` allows is read in place.
+/// All ranks of a load without conversion. Every read and write is counted, so that
+/// `result_is_right` sees bytes read or written twice or never. What `rule` allows is read in
+/// place. Of a damaged schedule, the constructor and `result_is_right` may throw PlanError or
+/// std::out_of_range.
 class InMemoryLoad {
  public:
   explicit InMemoryLoad(const plan::Schedule& schedule,
                         const plan::InPlaceRule& rule = {.smallest = ~std::uint64_t{0}})
       : schedule_(schedule), rule_(rule), arenas_(schedule.world), writes_(schedule.world) {
+    check_reads();
+    for (const FileInfo& file : schedule.catalog.files()) reads_.emplace_back(file.size);
     for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
       planners_.emplace_back(schedule, rank);
       offsets_.push_back(plan::arena_offsets(schedule, rank));
@@ -40,8 +46,12 @@ class InMemoryLoad {
     for (std::uint32_t wave = 0; wave < schedule.waves; ++wave) run_wave(wave);
   }
 
-  /// Whether every rank holds exactly what the targets say, each byte written once.
+  /// Whether each needed byte was read once, unless several ranks read slices of its tensor, and
+  /// every rank holds exactly what the targets say, each byte written once.
   bool result_is_right() const {
+    for (std::uint32_t i = 0; i < schedule_.catalog.tensors().size(); ++i) {
+      if (!schedule_.sliced[i] && !is_read_once(i)) return false;
+    }
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
       for (std::uint32_t target = 0; target < schedule_.targets.size(); ++target) {
         if (!shard_is_right(rank, target)) return false;
@@ -51,6 +61,23 @@ class InMemoryLoad {
   }
 
  private:
+  // Otherwise a slab cannot even be computed.
+  void check_reads() const {
+    const auto tensors = schedule_.catalog.tensors();
+    for (const std::uint32_t target : schedule_.arena_order) {
+      if (target >= schedule_.targets.size()) throw PlanError("an unknown target is in the arena");
+    }
+    for (const auto& reads : schedule_.reads) {
+      for (const plan::Read& read : reads) {
+        const bool exists = read.tensor < tensors.size() && tensors[read.tensor].bytes != 0;
+        if (!exists) throw PlanError("an unknown tensor is read");
+        const plan::Segments segments(schedule_.cuts[read.tensor], schedule_.window);
+        if (core::in_bounds(read.first_segment, read.segments, segments.count())) continue;
+        throw PlanError("an unknown segment is read");
+      }
+    }
+  }
+
   struct RankWave {
     std::vector<std::byte> slab;
     std::vector<std::byte> send;  ///< and behind it what lands
@@ -68,9 +95,20 @@ class InMemoryLoad {
       read(slab, rank, ranks[rank]);
       pack(rank, ranks[rank]);
     }
+    check_messages(ranks);
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) deliver(rank, ranks);
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) relay(rank, ranks);
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) unpack(rank, ranks[rank]);
+  }
+
+  static void check_messages(const std::vector<RankWave>& ranks) {
+    std::size_t sends = 0;
+    std::size_t receives = 0;
+    for (const RankWave& rank : ranks) {
+      sends += rank.outgoing.sends.size();
+      receives += rank.incoming.receives.size();
+    }
+    if (sends != receives) throw PlanError("a send has no matching receive");
   }
 
   void fill_zeros(std::uint32_t rank) {
@@ -90,6 +128,7 @@ class InMemoryLoad {
     for (const auto& [range, in_arena] : plan::place_ranges(slab.file_ranges, in_place)) {
       for (std::uint64_t i = 0; i < range.bytes; ++i) {
         const std::byte value = file_byte(range.file, range.file_offset + i);
+        reads_[range.file].at(range.file_offset + i) += 1;
         if (in_arena) {
           write(rank, range.slab_offset + i, value);
         } else {
@@ -122,7 +161,7 @@ class InMemoryLoad {
     std::map<std::uint32_t, std::size_t> received;  // by peer
     for (const plan::Run& receive : ranks[rank].incoming.receives) {
       const RankWave& sender = ranks[receive.peer];
-      const plan::Run& send = nth(sender.outgoing.sends, rank, received[receive.peer]++);
+      const plan::Run& send = nth(sender.outgoing.sends, rank, received[receive.peer]++, receive);
       const auto& memory = send.memory == plan::RunMemory::pack_buffer ? sender.send : sender.slab;
       for (std::uint64_t i = 0; i < receive.bytes; ++i) {
         put(rank, ranks[rank], receive, i, memory.at(send.offset + i));
@@ -133,7 +172,7 @@ class InMemoryLoad {
       const std::uint32_t root = broadcast.peer;
       const std::size_t n = heard[root]++;
       if (root == rank) continue;
-      copy(root, nth(ranks[root].incoming.broadcasts, root, n), rank, broadcast, ranks);
+      copy(root, nth(ranks[root].incoming.broadcasts, root, n, broadcast), rank, broadcast, ranks);
     }
   }
 
@@ -142,8 +181,8 @@ class InMemoryLoad {
     std::map<std::uint32_t, std::size_t> received;  // by peer
     for (const plan::Run& receive : ranks[rank].incoming.relays.receives) {
       const std::uint32_t peer = receive.peer;
-      copy(peer, nth(ranks[peer].incoming.relays.sends, rank, received[peer]++), rank, receive,
-           ranks);
+      copy(peer, nth(ranks[peer].incoming.relays.sends, rank, received[peer]++, receive), rank,
+           receive, ranks);
     }
   }
 
@@ -158,13 +197,13 @@ class InMemoryLoad {
     }
   }
 
-  // The n-th run of the peer.
-  static const plan::Run& nth(const std::vector<plan::Run>& runs, std::uint32_t peer,
-                              std::size_t n) {
+  // The n-th run of the peer, which must be as large as its other side.
+  static const plan::Run& nth(const std::vector<plan::Run>& runs, std::uint32_t peer, std::size_t n,
+                              const plan::Run& other) {
     for (const plan::Run& run : runs) {
-      if (run.peer == peer && n-- == 0) return run;
+      if (run.peer == peer && n-- == 0 && run.bytes == other.bytes) return run;
     }
-    throw PlanError("a message has no other side");
+    throw PlanError("a message has no other side of its size");
   }
 
   void put(std::uint32_t rank, RankWave& state, const plan::Run& run, std::uint64_t at,
@@ -190,6 +229,15 @@ class InMemoryLoad {
   void write(std::uint32_t rank, std::uint64_t offset, std::byte value) {
     arenas_[rank].at(offset) = value;
     writes_[rank].at(offset) += 1;
+  }
+
+  bool is_read_once(std::uint32_t index) const {
+    const TensorInfo& tensor = schedule_.catalog.tensors()[index];
+    const int expected = plan::is_read(schedule_, index) ? 1 : 0;
+    for (std::uint64_t i = 0; i < tensor.bytes; ++i) {
+      if (reads_[tensor.file].at(tensor.file_offset + i) != expected) return false;
+    }
+    return true;
   }
 
   bool shard_is_right(std::uint32_t rank, std::uint32_t index) const {
@@ -221,6 +269,7 @@ class InMemoryLoad {
   std::vector<std::vector<std::uint64_t>> offsets_;  // [rank][tensor]
   std::vector<std::vector<std::byte>> arenas_;
   std::vector<std::vector<int>> writes_;
+  std::vector<std::vector<int>> reads_;  // [file], by byte
 };
 
 }  // namespace safeshuffle::testing

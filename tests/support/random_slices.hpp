@@ -6,7 +6,7 @@
 
 #include "safeshuffle/plan.hpp"
 
-#include "plan/fill.hpp"
+#include "plan/assignment.hpp"
 #include "plan/geometry.hpp"
 #include "plan/schedule.hpp"
 #include "support/pseudo_random.hpp"

@@ -161,7 +161,7 @@ TEST_CASE("compositions that cannot be are refused, naming the target", "[compos
                                          {"e", DType::F4, {2, 3}},
                                          {"f", DType::F4, {2, 3}}}});
   const auto cause = [&](const Target& target) {
-    const ErrorRecord record = failure<PlanError>([&] { make_plan(catalog, {target}, 2); });
+    const ErrorRecord record = failure<PlanError>([&] { make_plan(catalog, {target}, 2).prove(); });
     CHECK(record.tensor == (target.composition ? "x" : "a"));
     return record.cause;
   };
@@ -185,11 +185,12 @@ TEST_CASE("zeros that end inside a byte are refused", "[composition]") {
   const Catalog catalog = make_catalog({{{"a", DType::F4, {2}}}});
   const Target padded = composed("x", {8}, 0, {{0, 0, 0, 2}, {Fill::zeros, 0, 2, 6}}, cut(0, 8));
   CHECK_NOTHROW(make_plan(catalog, {padded}, 4).prove());
-  CHECK(failure<PlanError>([&] { make_plan(catalog, {padded}, 8); }).cause.find("inside a byte") !=
-        std::string::npos);
+  CHECK(failure<PlanError>([&] {
+          make_plan(catalog, {padded}, 8).prove();
+        }).cause.find("inside a byte") != std::string::npos);
   const Target thirds =
       composed("x", {8}, 0, {{0, 0, 0, 2}, {Fill::zeros, 0, 2, 6}}, cut(0, 8, true));
-  CHECK(failure<PlanError>([&] { make_plan(catalog, {thirds}, 3); }).cause ==
+  CHECK(failure<PlanError>([&] { make_plan(catalog, {thirds}, 3).prove(); }).cause ==
         "it is composed of parts that end inside a byte");
 }
 
@@ -203,7 +204,9 @@ TEST_CASE("targets that divide a tensor in ways that cannot be unpacked are refu
   const Target split = composed("y", {4, 12}, 1, {{0, 0, 0, 6}, {1, 0, 6, 6}}, cut(0, 2, false));
   Target uneven = halves;
   uneven.placement = fused(0, {2, 2});
-  const ErrorRecord record = failure<PlanError>([&] { make_plan(catalog, {split, uneven}, 2); });
+  const ErrorRecord record = failure<PlanError>([&] {
+    make_plan(catalog, {split, uneven}, 2).prove();
+  });
   CHECK(record.tensor == "a");
   CHECK(record.file == "file-0");
   CHECK(record.cause == "its targets divide it in different ways");

@@ -116,7 +116,7 @@ TEST_CASE("a parameter named bias is a bias, however many dimensions it has", "[
 
 TEST_CASE("an unknown style is refused", "[placement]") {
   const std::string message = config_error(R"({"a.b": "colwize"})");
-  CHECK(contains(message, "rules.json: line 1, column 2: \"a.b\": unknown style 'colwize'"));
+  CHECK(contains(message, "rules.json: \"a.b\": unknown style 'colwize'"));
   CHECK(contains(message, "known styles: colwise, "));
   CHECK(contains(message, "grouped_gemm"));
 }
@@ -191,17 +191,16 @@ TEST_CASE("unmatched tensors are replicated or an error", "[placement]") {
   CHECK_NOTHROW(strict.place(tensor("a.weight", {8, 8}), 4));
 }
 
-TEST_CASE("a plan can be pasted bare, or come in a config.json", "[placement]") {
+TEST_CASE("a plan can be pasted bare, but not a config.json", "[placement]") {
   const TensorInfo up = tensor("model.layers.0.mlp.up_proj.weight", {8, 8});
   const std::string words = R"({"layers.*.mlp.up_proj": "colwise"})";
   CHECK_FALSE(is_replicated(parse(words), up));
   CHECK_FALSE(is_replicated(parse(R"({"tp_plan": )" + words + "}"), up));
-  CHECK_FALSE(is_replicated(
-      parse(R"({"model_type": "x", "rope": {"a": [1]}, "base_model_tp_plan": )" + words + "}"),
-      up));
-  CHECK_FALSE(is_replicated(parse(R"({"architectures": ["X"], "tp_plan": )" + words + "}"), up));
-  CHECK(contains(config_error(R"({"model_type": "x", "base_model_tp_plan": null})"),
-                 "no tensor-parallel plan"));
+  for (const std::string field : {R"("model_type": "x")", R"("architectures": ["X"])"}) {
+    CHECK(contains(config_error("{" + field + R"(, "tp_plan": )" + words + "}"),
+                   "this is a config.json, not a rule file"));
+  }
+  CHECK(contains(config_error(R"({"base_model_tp_plan": )" + words + "}"), "a config.json"));
   CHECK(is_replicated(TpPlan::replicate_all(), up));
 }
 
@@ -323,11 +322,7 @@ TEST_CASE("a field of a rule file where it has no effect is an error", "[placeme
       Row{R"({"optional": ["m"], "m": "colwise"})", "\"optional\": a field"},
       Row{R"({"base_model_prefix": "x", "m": "colwise"})", "\"base_model_prefix\": a field"},
       Row{R"({"tp_plan": {"uneven": true, "m": "colwise"}})",
-          "\"tp_plan.uneven\": a field of a rule file; it belongs beside"},
-      Row{R"({"model_type": "x", "tp_plan": {"m": "colwise"}, "uneven": true})",
-          "\"uneven\": this file was recognised as a config.json, in which this rule-file field"},
-      Row{R"({"model_type": "x", "tp_plan": {"m": "colwise"}, "rules": []})",
-          "\"rules\": this file was recognised"});
+          "\"tp_plan.uneven\": a field of a rule file; it belongs beside"});
   CHECK(contains(config_error(row.rules), row.message));
 }
 
@@ -339,12 +334,7 @@ TEST_CASE("rules as JSON make the same rules again", "[placement]") {
   const auto row = GENERATE(
       Row{"{ \"tp_plan\": {\"m\": \"rowwise\"} }\n\n", "{ \"tp_plan\": {\"m\": \"rowwise\"} }"},
       Row{R"({"z": "gather", "m": "rowwise", "lm_head": "colwise_rep"})",
-          R"({"tp_plan":{"z":"gather","m":"rowwise","lm_head":"colwise_rep"},"optional":["lm_head"]})"},
-      Row{R"({"model_type": "x", "base_model_prefix": "net", "base_model_tp_plan": {"m": "rowwise"},
-              "tp_plan": {"lm_head": "colwise_rep"}})",
-          R"({"tp_plan":{"m":"rowwise","lm_head":"colwise_rep"},"optional":["lm_head"],"base_model_prefix":"net"})"},
-      Row{R"({"architectures": [], "base_model_tp_plan": null, "tp_plan": {"m": "rowwise"}})",
-          R"({"tp_plan":{"m":"rowwise"}})"});
+          R"({"tp_plan":{"z":"gather","m":"rowwise","lm_head":"colwise_rep"},"optional":["lm_head"]})"});
   const std::string json = parse(row.rules).to_json();
   CHECK(nlohmann::ordered_json::parse(json) == nlohmann::ordered_json::parse(row.json));
   const TpPlan again = parse(json);
@@ -490,7 +480,7 @@ TEST_CASE("defects of a rule file are named", "[placement]") {
   }
 }
 
-TEST_CASE("defects of a rule file are shown by line and column", "[placement]") {
+TEST_CASE("defects of a rule file are shown by key, or by line and column", "[placement]") {
   struct Row {
     std::string text;
     const char* message;
@@ -500,14 +490,13 @@ TEST_CASE("defects of a rule file are shown by line and column", "[placement]") 
       {"{\n  \"a\": \"colwise\"", "line 2, column 17: the JSON text ends early"},
       {"{\n  \"a\": \"colwise\",\n  \"a\": \"rowwise\"\n}",
        "line 3, column 3: \"a\": appears twice"},
-      {"{\n\t\"é\": \"colwise\", \"b\": 1}", "line 2, column 18: \"b\": not a string"},
-      {R"({"tp_plan": {"tp_plan": "colwise", "b": "nope"}})", "column 36: \"tp_plan.b\": unknown"},
+      {"{\n\t\"é\": \"colwise\", \"é\": 1}", "line 2, column 18: \"é\": appears twice"},
+      {R"({"tp_plan": {"tp_plan": "colwise", "b": "nope"}})", "rules.json: \"tp_plan.b\": unknown"},
       {R"({"rules": [{"match": "m", "dim": 0},
  {"match": "n", "dim": 0, "parts": [2, {"units": 0}]}]})",
-       "line 2, column 41: \"rules[1].parts[1].units\": not a positive"},
-      // What is not there has the position of what it is missing from.
+       "rules.json: \"rules[1].parts[1].units\": not a positive"},
       {"{\"rules\": [{\"match\": \"m\", \"dim\": 0},\n  {\"dim\": 0}]}",
-       "line 2, column 3: \"rules[1].match\": missing"},
+       "rules.json: \"rules[1].match\": missing"},
       {"[\n" + std::string(40, '['), "line 2, column 32: nested deeper"},
   };
   for (const Row& row : rows) {
@@ -523,8 +512,6 @@ TEST_CASE("defects of config.json are named", "[placement]") {
     CHECK(contains(config_error(rule, std::string(R"({"num_attention_heads": )") + bad + "}"),
                    "\"num_attention_heads\": not a positive integer"));
   }
-  CHECK(contains(config_error(rule, "{\n \"num_attention_heads\": 0}"),
-                 "config.json: line 2, column 2"));
   CHECK(contains(config_error(rule, "{\n \"a\": 1,}"), "config.json: line 2, column 9: not valid"));
   CHECK(contains(config_error(rule, "[]"), "config.json: not a JSON object"));
   CHECK(contains(config_error(rule, R"({"num_attention_heads": 7, "num_key_value_heads": 2})"),

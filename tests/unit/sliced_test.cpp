@@ -10,7 +10,7 @@
 #include "safeshuffle/plan.hpp"
 #include "safeshuffle/target.hpp"
 
-#include "plan/fill.hpp"
+#include "plan/assignment.hpp"
 #include "plan/geometry.hpp"
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
