@@ -77,8 +77,10 @@ struct RankReport {
   unsigned cores = 0;                        ///< number of cores that the process may run on
   std::array<double, phase_count> phases{};  ///< by Phase
   double total_seconds = 0;                  ///< sum of the phases
-  double cpu_seconds = 0;        ///< of all threads of the process meanwhile, without verification
-  double read_busy_seconds = 0;  ///< time with at least one read in progress
+  double cpu_seconds = 0;  ///< of all threads of the process meanwhile, without verification
+  /// Until the end of the first wave that completes a tensor; 0 without waves.
+  double first_tensor_seconds = 0;
+  double read_busy_seconds = 0;    ///< time with at least one read in progress
   double read_hidden_seconds = 0;  ///< the part of it that overlapped other phases
   std::uint64_t read_bytes = 0;    ///< of slices, with gaps between rows where those are read
   std::uint64_t sent_bytes = 0;

@@ -55,6 +55,7 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
       buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()], schedule_.slabs)),
       packer_(device_->make_packer(*queue_)),
       planner_(schedule_, comm.rank()),
+      first_complete_(plan::first_complete_wave(schedule_)),
       planned_bytes_(read_bytes(plan)),
       last_report_(core::Clock::now()) {
   reader_.open(buffers_);
@@ -275,6 +276,7 @@ void Executor::finish_wave(std::uint32_t wave) {
         static_cast<std::uint64_t>(share * static_cast<double>(progress_.total_bytes));
   }
   ++progress_.wave;
+  if (wave == first_complete_) first_tensor_seconds_ = clock_.elapsed();
   report();
 }
 

@@ -42,6 +42,9 @@ class Executor {
   /// after that exchange; see `error`. Throws TransportError or TimeoutError.
   void run(const std::function<void(std::uint32_t wave)>& after_wave = {});
 
+  /// When the first wave that completes a tensor was finished, by the clock.
+  double first_tensor_seconds() const noexcept { return first_tensor_seconds_; }
+
   /// The first failure of this rank that was not thrown.
   const std::optional<ErrorRecord>& error() const noexcept { return error_; }
 
@@ -100,11 +103,13 @@ class Executor {
   std::shared_ptr<Buffers> buffers_;
   std::unique_ptr<device::Packer> packer_;
   plan::TransferPlanner planner_;
-  const std::uint64_t planned_bytes_;  // to be read by all ranks
-  std::uint64_t read_bytes_ = 0;       // of these, in finished waves
-  std::deque<Transfers> transfers_;    // of the current wave and those read ahead
+  const std::uint32_t first_complete_;  // wave
+  const std::uint64_t planned_bytes_;   // to be read by all ranks
+  std::uint64_t read_bytes_ = 0;        // of these, in finished waves
+  std::deque<Transfers> transfers_;     // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
   Progress progress_;
+  double first_tensor_seconds_ = 0;
   core::Clock::time_point last_report_;
 };
 

@@ -140,6 +140,7 @@ RankReport rank_report(const RankSummary& planned, const Communicator& comm,
   report.phases = clock.read();
   report.total_seconds = std::accumulate(report.phases.begin(), report.phases.end(), 0.0);
   report.cpu_seconds = clock.cpu_seconds();
+  report.first_tensor_seconds = executor.first_tensor_seconds();
   report.read_busy_seconds = executor.reader().busy_seconds();
   report.read_hidden_seconds = std::max(
       0.0, report.read_busy_seconds - report.phases[static_cast<std::size_t>(Phase::read)]);

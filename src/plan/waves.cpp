@@ -186,6 +186,25 @@ std::uint64_t wave_bytes(const Schedule& schedule, std::uint32_t wave) {
   return bytes;
 }
 
+std::uint32_t first_complete_wave(const Schedule& schedule) {
+  std::vector<std::uint32_t> read_by(schedule.catalog.tensors().size());  // wave, by tensor
+  const auto add = [&](const std::vector<Read>& reads) {
+    for (const Read& read : reads) {
+      const std::uint32_t last = read.wave + std::max(read.segments, 1U) - 1;
+      read_by[read.tensor] = std::max(read_by[read.tensor], last);
+    }
+  };
+  for (const std::vector<Read>& reads : schedule.reads) add(reads);
+  add(schedule.slices);
+  std::vector<std::uint32_t> complete(schedule.targets.size());
+  for (const Use& use : schedule.uses) {
+    complete[use.target] = std::max(complete[use.target], read_by[use.tensor]);
+  }
+  std::uint32_t first = schedule.waves;
+  for (const std::uint32_t target : schedule.arena_order) first = std::min(first, complete[target]);
+  return first;
+}
+
 std::vector<ReadGroup> read_groups(const Schedule& schedule) {
   std::vector<ReadGroup> groups;
   for (std::uint32_t reader = 0; reader < schedule.reads.size(); ++reader) {

@@ -58,6 +58,10 @@ std::uint64_t slab_bytes(const Slab& slab);
 /// Stored bytes that all ranks read for `wave`.
 std::uint64_t wave_bytes(const Schedule& schedule, std::uint32_t wave);
 
+/// The first wave after which a target is complete: later than the first one if no tensor that is
+/// read there ends there.
+std::uint32_t first_complete_wave(const Schedule& schedule);
+
 /// Reads that begin in the same slab: whole tensors, or one read of several segments, of which only
 /// the first lies there.
 struct ReadGroup {

@@ -256,6 +256,19 @@ TEST_CASE("a slab is read into only when its exchange has ended", "[load][trace]
   }
 }
 
+TEST_CASE("the time to the first tensor ends with the last wave that has a part of it",
+          "[load][trace]") {
+  const SharedModel model(plain_model(9));
+  const HookedFiles files;
+  const Report report = trace(files, model);
+  const std::uint64_t last = model.catalog.find(numbered("cut", 0))->bytes / window - 1;
+  for (const RankReport& rank : report.ranks) {
+    const std::vector<Span> exchanges = exchanges_of(rank);
+    CHECK(rank.first_tensor_seconds > end(exchanges.at(last / 2)));  // it leaves gaps out
+    CHECK(rank.first_tensor_seconds < exchanges.at(last + 1).begin);
+  }
+}
+
 TEST_CASE("the wave after the next is read while a wave is exchanged", "[load][trace]") {
   if (world_size() == 1) return;
   const SharedModel model(plain_model(world_size()));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -51,6 +52,26 @@ Catalog files_of_bytes(const std::vector<std::uint64_t>& sizes) {
     files.push_back({{numbered("t", i), DType::U8, {sizes[i]}}});
   }
   return make_catalog(files);
+}
+
+/// The first wave after which all bytes of a tensor have been read, of which no rank reads what
+/// another does.
+std::uint32_t first_complete_by_slabs(const Plan& plan) {
+  std::map<std::uint32_t, std::uint64_t> missing;
+  for (const TensorInfo& tensor : plan.schedule().catalog.tensors()) {
+    missing[static_cast<std::uint32_t>(missing.size())] = tensor.bytes;
+  }
+  plan::Slab slab;
+  for (std::uint32_t wave = 0; wave < plan.waves(); ++wave) {
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      plan::slab_at(plan.schedule(), wave, rank, slab);
+      for (const auto& part : slab.segments) missing[part.tensor] -= part.end - part.begin;
+    }
+    for (const auto& [tensor, bytes] : missing) {
+      if (bytes == 0) return wave;
+    }
+  }
+  return plan.waves();
 }
 
 }  // namespace
@@ -147,6 +168,20 @@ TEST_CASE("a tensor larger than the window travels in segments no larger than it
     REQUIRE(slab.segments.size() == 1);
     CHECK(slab.segments[0].end - slab.segments[0].begin <= 8192);
   }
+  CHECK(plan::first_complete_wave(plan.schedule()) == plan.waves() - 1);
+}
+
+TEST_CASE("the first wave after which a tensor is complete is that of the one that ends first",
+          "[plan]") {
+  // Slices have whole segments, so that no rank reads what another does.
+  const Catalog catalog =
+      make_catalog({{{"big", DType::U8, {64, 1024}}, {"end", DType::U8, {16, 1024}}},
+                    {{"middling", DType::U8, {32, 1024}}}});
+  PlanOptions small;
+  small.assignment = GENERATE(Assignment::round_robin, Assignment::striped, Assignment::sliced);
+  small.window = 8192;
+  const Plan plan = make_plan(catalog, {cut(0, 64), cut(0, 16), cut(0, 32)}, 2, small);
+  CHECK(plan::first_complete_wave(plan.schedule()) == first_complete_by_slabs(plan));
 }
 
 TEST_CASE("without a window, a plan has the default of its device", "[plan]") {
