@@ -160,7 +160,8 @@ FileHeader parse_file_header(const RawHeader& raw, const std::string& path) {
 // Offsets and sizes follow from types and shapes, for tensors lie one after the other.
 void encode(const FileHeader& header, core::WireWriter& out) {
   out.put(header.file_size).put(header.data_start);
-  out.put(static_cast<std::uint64_t>(header.modified_ns)).put(header.cached_share);
+  out.put(static_cast<std::uint64_t>(header.modified_ns));
+  put(out, header.cached_share);
   out.put(header.shard_record).put(std::uint64_t{header.tensors.size()});
   for (const TensorInfo& tensor : header.tensors) {
     out.put_short(tensor.name).put_short(static_cast<std::uint64_t>(tensor.dtype));
@@ -178,7 +179,7 @@ FileHeader decode_file_header(core::WireReader& in) {
   header.file_size = in.number();
   header.data_start = in.number();
   header.modified_ns = static_cast<std::int64_t>(in.number());
-  header.cached_share = in.real();
+  get(in, header.cached_share);
   header.shard_record = in.text();
   header.tensors.resize(in.number());
   std::uint64_t offset = header.data_start;

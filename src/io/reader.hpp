@@ -119,7 +119,6 @@ struct ReaderOptions {
   DirectIo direct = DirectIo::automatic;
   unsigned threads = 1;
   std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
-  bool prefetch = false;  ///< DirectIo::automatic reads all through the page cache
 };
 
 /// A reader of `files` (copied) in `source` that lands data through `staging`; both must outlive

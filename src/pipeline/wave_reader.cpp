@@ -1,6 +1,7 @@
 #include "pipeline/wave_reader.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "core/text.hpp"
 #include "core/thread.hpp"
 #include "plan/waves.hpp"
+#include "source/cached.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
@@ -140,6 +142,26 @@ std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
     left_.emplace(buffers_->slabs[slab].get(), std::move(status.left));
   }
   return status.error ? status.error : first_fallback();
+}
+
+void WaveReader::drop_cached(std::uint32_t wave) {
+  plan::slab_at(schedule_, wave, rank_, slab_);
+  std::map<std::uint32_t, plan::Range> by_file;
+  for (const plan::FileRange& read : slab_.file_ranges) {
+    const plan::Range range{read.file_offset, read.file_offset + read.bytes};
+    plan::Range& all = by_file.try_emplace(read.file, range).first->second;
+    all = {std::min(all.begin, range.begin), std::max(all.end, range.end)};
+  }
+  for (const auto& [file, range] : by_file) {
+    source::drop_cached(source_, schedule_.catalog.files()[file].path, range.begin, range.end);
+  }
+}
+
+void WaveReader::drop_cached_files() {
+  for (const std::uint32_t file : schedule_.ranks[rank_].files) {
+    const FileInfo& info = schedule_.catalog.files()[file];
+    source::drop_cached(source_, info.path, 0, info.size);
+  }
 }
 
 std::optional<ErrorRecord> WaveReader::first_fallback() const {

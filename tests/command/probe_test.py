@@ -253,7 +253,7 @@ class Probe(unittest.TestCase):
         for ranks in (1, 2):
             self.probe_once(ranks)
             # By default, the costs and the cache of this machine may choose a way without packing or exchange.
-            _, report = self.load("--direct", "off", "--assign", "round-robin", ranks=ranks)
+            _, report = self.load("--direct", "on", "--assign", "round-robin", ranks=ranks)
             ceilings = report["ceilings"]
             self.assertIn(Path(ceilings["probe"]), self.kept())
             kept = json.loads(Path(ceilings["probe"]).read_text())

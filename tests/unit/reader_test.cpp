@@ -590,7 +590,8 @@ TEST_CASE("automatic mode decides piece by piece, but on a megabyte at least", "
 
 TEST_CASE("what the page cache has may be left there", "[io]") {
   constexpr std::uint64_t mib = 1 << 20;
-  Bench bench(DirectIo::automatic);
+  const DirectIo mode = GENERATE(DirectIo::automatic, DirectIo::off);
+  Bench bench(mode);
   bench.source.simulate_direct = true;
   bench.options.chunk = mib;
   const FileInfo file = testing::write_sample(bench.directory.file("b"), 1, 5 * mib);
@@ -622,7 +623,8 @@ TEST_CASE("what the page cache has may be left there", "[io]") {
   const io::IoPath less = bench.reader->path();
   CHECK(less.buffered_bytes == path.buffered_bytes - status.left.size());
   const std::pair<bool, std::string> reason{false, "cached"};
-  if (left != 0) CHECK(less.choices.at(reason) == path.choices.at(reason) - status.left.size());
+  if (left != 0 && mode == DirectIo::automatic)
+    CHECK(less.choices.at(reason) == path.choices.at(reason) - status.left.size());
   if (left != file.size) return;
   for (const io::LeftRange& range : status.left) note_unread(range, range.bytes - 1);
   CHECK(bench.reader->path().choices.empty());
@@ -767,22 +769,6 @@ TEST_CASE("a cold file of somebody else is read directly", "[io]") {
         path.choices.contains({true, "likely cold"}) || path.choices.contains({true, "cold"});
     ::_exit(bench.intact() && chosen ? EXIT_SUCCESS : EXIT_FAILURE);
   }));
-}
-
-TEST_CASE("a cold file that is prefetched is in the page cache after it was read", "[io]") {
-  Bench bench(DirectIo::automatic);
-  bench.options.prefetch = true;
-  const bool cold = testing::make_cold(bench.file.path);
-  bench.read_really();
-  CHECK(bench.intact());
-  const io::IoPath path = bench.reader->path();
-  CHECK(path.mode == "buffered");
-  if (!cold) {
-    WARN("skipped: the filesystem of " << bench.file.path << " keeps its pages");
-    return;
-  }
-  CHECK(path.choices.contains({false, "prefetch"}));
-  CHECK(testing::cached_bytes_of(bench.file.path) == file_size);
 }
 
 TEST_CASE("what the caller chose is no choice", "[io]") {
