@@ -172,9 +172,6 @@ class Staging {
 
   /// Page-locked bytes held.
   virtual std::uint64_t pinned_bytes() const noexcept = 0;
-
-  /// Memory of all slots; empty if they are destinations.
-  virtual std::span<std::byte> slot_memory() const noexcept { return {}; }
 };
 
 /// One device. Thread-safe; shared by everything that holds memory on it.

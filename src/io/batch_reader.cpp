@@ -39,20 +39,12 @@ std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
   return files;
 }
 
-std::unique_ptr<Engine> make_uring(const ReaderOptions& options, const device::Staging& staging,
-                                   std::span<const std::span<std::byte>> memory) {
-  const std::span<std::byte> slots = staging.slot_memory();
-  const std::size_t depth = std::min(reads_in_flight(options.chunk), files_in_flight());
-  return make_uring_engine(depth, options.threads, slots.empty() ? memory : std::span(&slots, 1));
-}
-
-std::unique_ptr<Engine> make_engine(const ReaderOptions& options, const device::Staging& staging,
-                                    std::span<const std::span<std::byte>> memory,
-                                    PathRecorder& recorder) {
+std::unique_ptr<Engine> make_engine(const ReaderOptions& options, PathRecorder& recorder) {
   switch (options.engine) {
     case IoEngine::uring:
       try {
-        return make_uring(options, staging, memory);
+        return make_uring_engine(std::min(reads_in_flight(options.chunk), files_in_flight()),
+                                 options.threads);
       } catch (const IoError& error) {
         recorder.engine_fallback("uring fell back to posix: " + error.record().cause);
       }
@@ -91,7 +83,7 @@ class BatchReader final : public Reader {
         staging_(staging),
         device_reads_(make_device_reads(options, staging, memory, recorder_)),
         files_(std::move(files), options, source, recorder_, device_reads_.get()),
-        engine_(make_engine(options, staging, memory, recorder_)) {}
+        engine_(make_engine(options, recorder_)) {}
 
   ~BatchReader() override {
     cancel();

@@ -50,7 +50,6 @@ class RangeRead {
   /// What has read it, or all but what is not aligned, which threads read.
   Worker worker() const noexcept;
 
-  std::shared_ptr<const File> file() const noexcept { return file_; }
   const std::string& path() const noexcept { return file_->info().path; }
 
   /// The call to make now; none when the range is read, which is then recorded.

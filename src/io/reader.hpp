@@ -125,7 +125,7 @@ struct ReaderOptions {
 /// it. Before and after a file is read, it is checked to be the one whose header was read (size,
 /// modification time, and the inode if it is known); a file that changed, shrank or ended early is
 /// always an error. `memory`: device memory of most destinations, which must outlive the reader; it
-/// is prepared for reads without staging, if the engine makes such, and registered with io_uring.
+/// is prepared for reads without staging, if the engine makes such.
 std::unique_ptr<Reader> make_reader(const ReaderOptions& options, const source::Source& source,
                                     std::vector<FileInfo> files, device::Staging& staging,
                                     std::span<const std::span<std::byte>> memory = {});
