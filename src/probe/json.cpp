@@ -17,7 +17,7 @@ namespace {
 
 using placement::JsonObject;
 
-constexpr std::uint64_t probe_schema_version = 1;
+constexpr std::uint64_t probe_schema_version = 2;
 
 const char* text_of(Measurement::Of of) {
   switch (of) {
@@ -45,10 +45,6 @@ nlohmann::ordered_json measurement_json(const Measurement& measurement) {
     json["bytes"] = measurement.bytes;
   }
   if (!measurement.obstacle.empty()) json["obstacle"] = measurement.obstacle;
-  if (const auto& residency = measurement.residency) {
-    json["cached_bytes"] = {
-        {"sample", residency->sample}, {"before", residency->before}, {"after", residency->after}};
-  }
   return json;
 }
 
@@ -171,7 +167,6 @@ std::string to_json(const Probe& probe) {
                      {"chunk", probe.chunk},
                      {"window", probe.window},
                      {"sample_bytes", probe.sample_bytes}};
-  json["copy_threads"] = probe.copy_threads;
   json["measurements"] = nlohmann::ordered_json::array();
   for (const Measurement& each : probe.measurements) {
     json["measurements"].push_back(measurement_json(each));

@@ -1,5 +1,4 @@
-// Measuring what moves data after it has been read: host memory, packing, copies onto and within a
-// GPU, the exchange.
+// Measuring what moves data after it has been read: packing, copies onto a GPU, the exchange.
 #pragma once
 
 #include "probe/rig.hpp"
@@ -7,8 +6,8 @@
 
 namespace safeshuffle::probing {
 
-/// Threads that copy host memory: as many as pack.
-unsigned copy_threads();
+/// Threads that pack.
+unsigned packing_threads();
 
 /// What the device and the group have: copies onto the device only if there are any, the exchange
 /// only with several ranks.
