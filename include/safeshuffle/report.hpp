@@ -37,9 +37,7 @@ std::string_view name(Phase phase) noexcept;
 struct Span {
   enum class Track : std::uint8_t {
     phases,  ///< the loading thread
-    posix,   ///< reads of one wave by reader threads, from the first to the last
-    uring,   ///< the same by io_uring
-    gds,     ///< the same by GPUDirect Storage
+    reads,   ///< of one wave, from the first to the last
     copies,  ///< copies of one wave from host to device, from the first to the last
     stream,  ///< what the GPU's stream does to pack, exchange and unpack one wave
   };
@@ -48,9 +46,9 @@ struct Span {
   double begin = 0;
   double seconds = 0;
 };
-inline constexpr std::size_t track_count = 6;
+inline constexpr std::size_t track_count = 4;
 
-/// "phases", "posix", ...
+/// "phases", "reads", ...
 std::string_view name(Span::Track track) noexcept;
 
 /// What DirectIo::automatic chose for some of the bytes read, and why.

@@ -16,8 +16,8 @@
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/options.hpp"
 
+#include "core/deadline.hpp"
 #include "device/device.hpp"
-#include "io/activity.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::io {
@@ -62,6 +62,12 @@ void check_unchanged(const LeftRange& range, const source::Source& source);
 /// Identifies a submitted batch; counts up from 0.
 using BatchId = std::uint64_t;
 
+/// From the beginning of the first of some reads or copies to the end of the last.
+struct Activity {
+  core::Clock::time_point begin;
+  core::Clock::time_point end;
+};
+
 /// The progress of a batch.
 struct BatchStatus {
   bool done = false;  ///< nothing of the batch is in progress: all data landed, or it failed
@@ -69,7 +75,8 @@ struct BatchStatus {
   std::uint64_t bytes = 0;           ///< landed so far
   std::optional<ErrorRecord> error;  ///< the first failure: file, offset, errno, cause
   std::vector<LeftRange> left;       ///< ascending destination; told once, when done
-  std::vector<Activity> activities;  ///< told when done
+  std::optional<Activity> reads;     ///< into memory; told when done
+  std::optional<Activity> copies;    ///< onto the device; told when done
 };
 
 /// Bytes by how they were read (true: bypassing the page cache) and why.

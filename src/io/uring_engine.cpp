@@ -79,7 +79,7 @@ struct Flight {
 
   /// The kernel's result of the call. Throws IoError.
   void done(int result) {
-    if (result >= 0) return reading->done_by_uring(static_cast<std::size_t>(result));
+    if (result >= 0) return reading->done(static_cast<std::size_t>(result));
     if (result == -EINTR || result == -EAGAIN) return;  // to be made again
     try {
       core::raise_errno(-result, reading->path(), "cannot read", call.offset);

@@ -15,8 +15,8 @@ namespace {
 constexpr std::array<std::string_view, phase_count> phase_names{
     "open", "plan", "allocate", "read", "h2d", "pack", "exchange", "wait", "verify"};
 
-constexpr std::array<std::string_view, track_count> track_names{"phases", "posix",  "uring",
-                                                                "gds",    "copies", "stream"};
+constexpr std::array<std::string_view, track_count> track_names{"phases", "reads", "copies",
+                                                                "stream"};
 
 constexpr int schema_version = 1;
 

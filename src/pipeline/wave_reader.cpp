@@ -22,20 +22,6 @@ std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
   return {files.begin(), files.end()};
 }
 
-Span::Track track_of(io::Worker worker) {
-  switch (worker) {
-    case io::Worker::posix:
-      return Span::Track::posix;
-    case io::Worker::uring:
-      return Span::Track::uring;
-    case io::Worker::gds:
-      return Span::Track::gds;
-    case io::Worker::copies:
-      break;
-  }
-  return Span::Track::copies;
-}
-
 }  // namespace
 
 WaveReader::WaveReader(const source::Source& source, const plan::Schedule& schedule,
@@ -134,14 +120,17 @@ std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
     if (!status.error) meanwhile();
   }
   batches_[slab].reset();
-  for (const io::Activity& activity : status.activities) {
-    clock_.note(track_of(activity.worker), "wave " + std::to_string(wave), activity.begin,
-                activity.end);
-  }
+  note(Span::Track::reads, wave, status.reads);
+  note(Span::Track::copies, wave, status.copies);
   if (!status.left.empty()) {
     left_.emplace(buffers_->slabs[slab].get(), std::move(status.left));
   }
   return status.error ? status.error : first_fallback();
+}
+
+void WaveReader::note(Span::Track track, std::uint32_t wave,
+                      const std::optional<io::Activity>& activity) {
+  if (activity) clock_.note(track, "wave " + std::to_string(wave), activity->begin, activity->end);
 }
 
 void WaveReader::drop_cached(std::uint32_t wave) {

@@ -109,6 +109,7 @@ class WaveReader {
   std::unique_ptr<device::Staging> make_ring() const;
   void make_reader();
   std::uint64_t slab_bytes() const noexcept { return schedule_.ranks[rank_].slab_bytes; }
+  void note(Span::Track track, std::uint32_t wave, const std::optional<io::Activity>& activity);
   std::optional<ErrorRecord> first_fallback() const;
   ErrorRecord stall(std::uint32_t wave) const;
   void settle() noexcept;

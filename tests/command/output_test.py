@@ -320,7 +320,7 @@ class Output(unittest.TestCase):
             self.assertEqual(io["path"], "posix direct")
         else:
             self.assertEqual(io["path"], "uring direct")
-            self.assertIn("uring", rows)
+            self.assertIn("reads", rows)
 
     def test_exchange_where_mpi_copies_twice(self):
         """Neither Open MPI 4 nor 5 may then read the memory of other processes."""
