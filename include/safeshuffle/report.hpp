@@ -90,7 +90,7 @@ struct RankReport {
   std::uint64_t reader_chunk = 0;      ///< maximum bytes per read call
   std::string reader_cpus;             ///< CPUs of the reader threads, such as "0-15,64-79"
   std::uint64_t fallback_files = 0;    ///< number of files with a fallback
-  std::vector<std::string> fallbacks;  ///< the first few with reasons, the others in one line
+  std::vector<std::string> fallbacks;  ///< one line per reason, with the first of these files
   std::vector<Span> spans;             ///< if Options::trace; else empty
 };
 

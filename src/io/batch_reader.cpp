@@ -365,7 +365,7 @@ void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to) {
 }
 
 void note_unread(const LeftRange& range, std::uint64_t bytes) {
-  range.files->recorder().unread(range.files->info(range.file).path, bytes, range.choice);
+  range.files->recorder().unread(bytes, range.choice);
 }
 
 void check_unchanged(const LeftRange& range, const source::Source& source) {

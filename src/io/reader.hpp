@@ -93,7 +93,7 @@ struct IoPath {
   IoChoices choices;                 ///< of automatic mode; empty if the caller chose
   /// Files that should be read directly, or straight into device memory, but were not entirely.
   std::uint64_t fallback_files = 0;
-  std::vector<std::string> fallbacks;  ///< the first of these, with reason; the others in one line
+  std::vector<std::string> fallbacks;  ///< one line per reason, with the first of these files
 };
 
 /// Reads batches in order of submission. Used by one thread. The destructor waits for reads in
