@@ -12,6 +12,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "core/deadline.hpp"
+#include "core/page_cache.hpp"
 #include "core/posix_file.hpp"
 #include "support/cached_pages.hpp"
 #include "support/catch.hpp"
@@ -188,7 +189,7 @@ TEST_CASE("slices are dropped only when all ranks have read theirs", "[load][pag
     const core::Deadline deadline(std::chrono::seconds(5));
     for (std::uint64_t before = 0; !deadline.expired(); before = kept) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      kept = file.cached_bytes(0, slice).value_or(0);
+      kept = core::cached_bytes(file.descriptor(), 0, slice).value_or(0);
       if (is_most(kept, slice) && kept == before) break;
     }
   };

@@ -15,6 +15,7 @@
 #include "core/arithmetic.hpp"
 #include "core/deadline.hpp"
 #include "core/page.hpp"
+#include "core/page_cache.hpp"
 #include "core/posix_file.hpp"
 #include "core/system_call.hpp"
 #include "io/path_recorder.hpp"
@@ -735,15 +736,16 @@ TEST_CASE("a cold file is not in the page cache after it was read", "[io]") {
   Bench bench(DirectIo::automatic);
   const core::PosixFile file = core::PosixFile::open(bench.file.path);
   file.sync();
-  file.drop_cached(0, file_size);
-  if (file.cached_bytes(0, file_size) != 0 || !file_is_direct(bench.file.path)) {
+  core::drop_cached(file.descriptor(), 0, file_size);
+  if (core::cached_bytes(file.descriptor(), 0, file_size) != 0 ||
+      !file_is_direct(bench.file.path)) {
     WARN("skipped: the filesystem of " << bench.file.path << " keeps its pages");
     return;
   }
   bench.read_really();
   CHECK(bench.intact());
   CHECK(bench.reader->path().mode == "direct");
-  CHECK(file.cached_bytes(0, file_size) == 0);
+  CHECK(core::cached_bytes(file.descriptor(), 0, file_size) == 0);
 }
 
 TEST_CASE("a cold file of somebody else is read directly", "[io]") {
