@@ -10,10 +10,10 @@
 #include "core/error_wire.hpp"
 #include "core/page.hpp"
 #include "io/busy_clock.hpp"
+#include "io/engine.hpp"
 #include "io/files.hpp"
 #include "io/pieces.hpp"
 #include "io/policy.hpp"
-#include "io/posix_engine.hpp"
 #include "io/reader.hpp"
 #include "io/uring_engine.hpp"
 

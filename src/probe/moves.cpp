@@ -1,5 +1,3 @@
-#include "probe/moves.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -18,6 +16,7 @@
 #include "core/page.hpp"
 #include "device/host/host_device.hpp"
 #include "io/policy.hpp"
+#include "probe/trials.hpp"
 
 namespace safeshuffle::probing {
 namespace {

@@ -2,8 +2,6 @@
 #include "safeshuffle/probe.hpp"
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <utility>
 
 #include "comm/collective_call.hpp"
@@ -17,10 +15,9 @@
 #include "io/policy.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/open.hpp"
-#include "probe/moves.hpp"
 #include "probe/place.hpp"
-#include "probe/reads.hpp"
 #include "probe/rig.hpp"
+#include "probe/trials.hpp"
 #include "probe/turns.hpp"
 #include "source/files.hpp"
 
@@ -162,15 +159,6 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
   return rig;
 }
 
-std::string utc_date() {
-  const std::time_t now = std::time(nullptr);
-  std::tm fields{};
-  ::gmtime_r(&now, &fields);
-  std::array<char, 32> text{};
-  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &fields);
-  return {text.data(), length};
-}
-
 // What rank 0 knows of its place and machine, the same on all.
 auto description(auto& probe) {
   return std::tie(probe.place, probe.date, probe.machine.cores, probe.machine.memory_bytes,
@@ -181,7 +169,7 @@ void describe_together(Probe& probe, const ProbeRig& rig) {
   const auto describe = [&] {
     const std::string path = rig.files.empty() ? std::string() : rig.files.front().path;
     probe.place = own_place(path, rig.comm.device_handle()->description());
-    probe.date = utc_date();
+    probe.date = core::utc_now();
     probe.machine = {core::available_cores(), core::memory_bytes(), core::kernel_release()};
     probe.engine = rig.engine;
     probe.threads = rig.reader_threads;

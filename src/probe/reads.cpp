@@ -1,5 +1,3 @@
-#include "probe/reads.hpp"
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -11,7 +9,7 @@
 #include "core/text.hpp"
 #include "device/host/memory.hpp"
 #include "io/policy.hpp"
-#include "probe/moves.hpp"
+#include "probe/trials.hpp"
 
 namespace safeshuffle::probing {
 namespace {
