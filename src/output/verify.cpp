@@ -346,12 +346,12 @@ std::vector<double> output::verify(const source::Source& source, const TensorSet
     pipeline::check_group(model, comm);
     const core::Clock::time_point start = core::Clock::now();
     verify_rank(source, model, options, beat);
-    return core::WireWriter().put(core::seconds_since(start)).take();
+    return core::to_wire(core::seconds_since(start));
   };
   const auto by_rank =
       comm::agree_with_heartbeat(comm.control(), pipeline::timeout_of(options), step);
   std::vector<double> seconds;
-  for (const std::string& bytes : by_rank) seconds.push_back(core::WireReader(bytes).real());
+  for (const std::string& bytes : by_rank) seconds.push_back(core::from_wire<double>(bytes));
   if (options.drop_cache_behind) drop_cached(source, model.plan().catalog());
   return seconds;
 }
