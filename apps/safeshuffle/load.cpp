@@ -58,10 +58,8 @@ void add_io_options(CLI::App& parser, Options& options) {
       parser, "--direct", "MODE", options.direct,
       {{"auto", DirectIo::automatic}, {"on", DirectIo::on}, {"off", DirectIo::off}},
       "Whether to bypass the page cache (O_DIRECT)");
-  parser.add_flag("--prefetch", options.prefetch,
-                  "Leave what is read in the page cache, for the next start");
   parser.add_flag("--drop-cache-behind", options.drop_cache_behind,
-                  "Drop from the page cache what the load brings into it");
+                  "Drop from the page cache what the load has read");
   add_count(parser, "--threads", "N", options.threads, core::most_reader_threads,
             "Reader threads per rank")
       ->default_str(default_threads_text());

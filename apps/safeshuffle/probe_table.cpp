@@ -10,23 +10,14 @@
 namespace safeshuffle::app {
 namespace {
 
-std::string title(const Probe& probe, std::string_view name) {
+std::string title(std::string_view name) {
   if (name == "read_cold_direct") return "read cold files, direct";
   if (name == "read_cold_buffered") return "read cold files, buffered";
   if (name == "read_warm") return "read cached files";
   if (name == "read_warm_fresh") return "read cached files into new memory";
-  if (name == "memory_copy_one_thread") return "copy memory, 1 thread";
-  if (name == "memory_copy_one_thread_fresh") return "copy to new memory, 1 thread";
-  if (name == "memory_copy") {
-    return fmt::format("copy memory, {}", count(probe.copy_threads, "thread"));
-  }
-  if (name == "memory_copy_fresh") {
-    return fmt::format("copy to new memory, {}", count(probe.copy_threads, "thread"));
-  }
   if (name == "pack") return "pack rows";
   if (name == "pack_convert") return "pack rows, bf16 to f16";
   if (name == "host_to_device") return "copy to the device";
-  if (name == "device_copy") return "copy on the device";
   if (name == "exchange") return "exchange, sent";
   return std::string(name);
 }
@@ -48,25 +39,14 @@ std::string rate(double bytes_per_second) {
   return fmt::format("{:.2f}", bytes_per_second / 1e9);
 }
 
-std::string residency(const Measurement& measurement) {
-  if (!measurement.residency) return "";
-  return fmt::format("{} of {}", format_size(measurement.residency->before),
-                     format_size(measurement.residency->sample));
-}
-
 std::string rates(const Probe& probe) {
-  Table table({{"GB/s", Align::left},
-               {"", Align::left},
-               {"median"},
-               {"least"},
-               {"most"},
-               {"runs"},
-               {"cached before"}});
+  Table table(
+      {{"GB/s", Align::left}, {"", Align::left}, {"median"}, {"least"}, {"most"}, {"runs"}});
   for (const Measurement& each : probe.measurements) {
     if (!each.result || each.is_time) continue;
-    table.add({title(probe, each.name), of(probe, each.of), rate(each.result->median),
-               rate(each.result->least), rate(each.result->most), std::to_string(each.result->runs),
-               residency(each)});
+    table.add({title(each.name), of(probe, each.of), rate(each.result->median),
+               rate(each.result->least), rate(each.result->most),
+               std::to_string(each.result->runs)});
   }
   return table.text();
 }
@@ -86,7 +66,7 @@ std::string obstacle_lines(const Probe& probe) {
   std::string text;
   for (const Measurement& each : probe.measurements) {
     if (each.obstacle.empty() || each.of == Measurement::Of::node) continue;
-    text += fmt::format("{}: not measured: {}\n", title(probe, each.name), each.obstacle);
+    text += fmt::format("{}: not measured: {}\n", title(each.name), each.obstacle);
   }
   return text;
 }

@@ -126,33 +126,6 @@ std::string choices_line(const Report& report) {
   return parts.empty() ? "" : fmt::format("read {}\n", fmt::join(parts, ", "));
 }
 
-/// What the load left in the page cache, and what reading cost, over all ranks; empty if the caller
-/// did not care.
-std::string cache_line(const Report& report) {
-  CacheUse sum;
-  double seconds = 0;  // of the slowest
-  for (const RankReport& rank : report.ranks) {
-    if (!rank.cache) return {};
-    sum.planned += rank.cache->planned;
-    sum.before += rank.cache->before;
-    sum.after += rank.cache->after;
-    sum.dropped += rank.cache->dropped;
-    sum.unknown += rank.cache->unknown;
-    seconds = std::max(seconds, rank.read_busy_seconds);
-  }
-  std::string text =
-      fmt::format("page cache: had {} of {}, has {} at the end", format_size(sum.before),
-                  format_size(sum.planned), format_size(sum.after));
-  if (sum.unknown != 0) text += fmt::format(" ({} not known)", format_size(sum.unknown));
-  if (sum.dropped != 0) text += fmt::format("; dropped {}", format_size(sum.dropped));
-  text += fmt::format("; reading took {:.{}f} s", seconds, decimals(report));
-  if (report.ceilings && report.ceilings->seconds_without_prefetch) {
-    text += fmt::format(", direct reads would take at least {:.{}f} s",
-                        *report.ceilings->seconds_without_prefetch, decimals(report));
-  }
-  return text + "\n";
-}
-
 std::string result_line(const Report& report) {
   const double rate =
       report.seconds > 0 ? static_cast<double>(report.tensor_bytes) / report.seconds / 1e9 : 0;
@@ -227,7 +200,7 @@ std::string summary(const Report& report) {
   return bytes_table(report) + "\n" + phases_table(report) + "\n" +
          placement_line(report.placement) +
          assignment_line(report.assignment, report.assignment_reason) + path_line(report) +
-         choices_line(report) + reading_line(report) + cache_line(report) + fallback_lines(report) +
+         choices_line(report) + reading_line(report) + fallback_lines(report) +
          result_line(report) + bottleneck_line(report);
 }
 

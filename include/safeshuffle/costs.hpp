@@ -26,13 +26,9 @@ struct Costs {
   double read_warm_rank = 0;
   double read_warm_node = 0;
 
-  /// Copying host memory, each rank, with the loader's packing threads, from and to memory that is
-  /// in use already. Counts bytes copied, not bytes read plus written.
-  double memory_copy = 0;
-
   /// Providing host memory on first touch, each rank: what reading files that are in the page cache
-  /// into newly allocated memory takes longer than into memory that is in use; where that was not
-  /// measured, what copying takes longer. Loads pay it for their arena, on the host device only.
+  /// into newly allocated memory takes longer than into memory that is in use. Loads pay it for
+  /// their arena, on the host device only.
   double first_touch = 0;
 
   /// Packing, each rank, per byte of the slab that is read: rows of 7168 bytes, every second one,
@@ -40,9 +36,8 @@ struct Costs {
   double pack = 0;
   double pack_convert = 0;
 
-  /// Copying from the ring of pinned memory to the GPU, and within the GPU, each rank. GPUs only.
+  /// Copying from the ring of pinned memory to the GPU, each rank. GPUs only.
   double host_to_device = 0;
-  double device_copy = 0;
 
   /// Exchanging between all ranks, the same with each peer: bytes that each rank sends. Several
   /// ranks only.

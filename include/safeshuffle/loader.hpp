@@ -90,8 +90,7 @@ class PlannedLoad {
 
   const Plan& plan() const noexcept;
 
-  /// Checkpoint::warnings and Plan::warnings; with Options::prefetch also that the files, and on
-  /// the host the tensors, need more than the available memory of a node. The same on all ranks.
+  /// Checkpoint::warnings and Plan::warnings. The same on all ranks.
   const std::vector<std::string>& warnings() const noexcept;
 
   /// Paths, as on rank 0, of all files that the load reads: those with tensors, and the index,

@@ -142,15 +142,9 @@ struct Options {
   /// again and again and fit in memory: only the first load reads from storage.
   DirectIo direct = DirectIo::automatic;
 
-  /// Leaves what is read in the page cache of its node, for the next start: what `direct` would
-  /// read with O_DIRECT is read through the page cache, which takes longer. The report states how
-  /// much is there at the end (RankReport::cache). ConfigError with DirectIo::on.
-  bool prefetch = false;
-
-  /// Drops from the page cache again, wave by wave, what the load has brought there. What was there
-  /// before stays, and so does every file for which the system does not say what is cached, and
-  /// what a load that fails has just read. The same on all ranks of a node. ConfigError with
-  /// `prefetch`.
+  /// Drops from the page cache, wave by wave, what the load reads, and at the end all of its files,
+  /// whatever was cached of them before. What a load that fails has just read stays. The same on
+  /// all ranks of a node.
   bool drop_cache_behind = false;
 
   /// Reader threads per rank. 0: on the host, 8; on GPUs, the cores divided by the ranks that share

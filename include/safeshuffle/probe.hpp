@@ -59,13 +59,6 @@ struct Spread {
   std::uint32_t runs = 0;
 };
 
-/// How much of a sample was in the page cache, in bytes, over all ranks that read it.
-struct Residency {
-  std::uint64_t sample = 0;
-  std::uint64_t before = 0;  ///< just before the run that differed most from what it should be
-  std::uint64_t after = 0;   ///< just after the last run
-};
-
 /// One of the things that were measured; docs/probe.md lists the names.
 struct Measurement {
   /// Whose rate it is, and who worked at the same time.
@@ -77,11 +70,10 @@ struct Measurement {
 
   std::string name;
   Of of = Of::each_rank;
-  bool is_time = false;                ///< seconds, not bytes per second
-  std::uint64_t bytes = 0;             ///< moved in the last run, by all that took part
-  std::optional<Spread> result;        ///< empty if it could not be measured
-  std::string obstacle;                ///< why not
-  std::optional<Residency> residency;  ///< of reads
+  bool is_time = false;          ///< seconds, not bytes per second
+  std::uint64_t bytes = 0;       ///< moved in the last run, by all that took part
+  std::optional<Spread> result;  ///< empty if it could not be measured
+  std::string obstacle;          ///< why not
 };
 
 /// Everything that was measured, on rank 0's authority. The same on all ranks.
@@ -94,7 +86,6 @@ struct Probe {
   std::string transport;           ///< Report::transport
   std::string engine;              ///< of the reader
   unsigned threads = 0;            ///< of the reader, on rank 0
-  unsigned copy_threads = 0;       ///< that copy memory, on rank 0
   std::uint64_t chunk = 0;         ///< bytes per read call
   std::uint64_t window = 0;        ///< bytes that a rank reads at a time
   std::uint64_t sample_bytes = 0;  ///< of the files that all ranks read together

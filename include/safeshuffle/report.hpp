@@ -37,9 +37,7 @@ std::string_view name(Phase phase) noexcept;
 struct Span {
   enum class Track : std::uint8_t {
     phases,  ///< the loading thread
-    posix,   ///< reads of one wave by reader threads, from the first to the last
-    uring,   ///< the same by io_uring
-    gds,     ///< the same by GPUDirect Storage
+    reads,   ///< of one wave, from the first to the last
     copies,  ///< copies of one wave from host to device, from the first to the last
     stream,  ///< what the GPU's stream does to pack, exchange and unpack one wave
   };
@@ -48,9 +46,9 @@ struct Span {
   double begin = 0;
   double seconds = 0;
 };
-inline constexpr std::size_t track_count = 6;
+inline constexpr std::size_t track_count = 4;
 
-/// "phases", "posix", ...
+/// "phases", "reads", ...
 std::string_view name(Span::Track track) noexcept;
 
 /// What DirectIo::automatic chose for some of the bytes read, and why.
@@ -58,15 +56,6 @@ struct ReadChoice {
   bool direct = false;  ///< bypassing the page cache, or through it
   std::string reason;   ///< "cold", "cached", ...; all of them: docs/report.md
   std::uint64_t bytes = 0;
-};
-
-/// What the page cache has of the bytes that a rank is planned to read.
-struct CacheUse {
-  std::uint64_t planned = 0;  ///< all of these; RankReport::read_bytes can be less
-  std::uint64_t before = 0;   ///< before any rank reads a tensor; what reading headers brought too
-  std::uint64_t after = 0;    ///< at the end of the load
-  std::uint64_t dropped = 0;  ///< with Options::drop_cache_behind: dropped behind the load
-  std::uint64_t unknown = 0;  ///< left alone: the system does not say whether they are cached
 };
 
 /// One rank's part. Times in seconds, sizes in bytes.
@@ -96,16 +85,12 @@ struct RankReport {
   std::uint64_t buffered_bytes = 0;       ///< read from storage through the page cache
   std::uint64_t gds_bytes = 0;            ///< of the direct ones, read straight into GPU memory
   std::uint64_t in_place_bytes = 0;       ///< of all, read to their final place, without a slab
-  /// The share of a sample of the files that it reads that was in the page cache before the first
-  /// read; empty if unknown.
-  std::optional<double> cached_share;
-  std::vector<ReadChoice> read_choices;  ///< empty if the caller chose with Options::direct
-  std::optional<CacheUse> cache;         ///< with Options::prefetch or drop_cache_behind
+  std::vector<ReadChoice> read_choices;   ///< empty if the caller chose with Options::direct
   unsigned reader_threads = 0;
   std::uint64_t reader_chunk = 0;      ///< maximum bytes per read call
   std::string reader_cpus;             ///< CPUs of the reader threads, such as "0-15,64-79"
   std::uint64_t fallback_files = 0;    ///< number of files with a fallback
-  std::vector<std::string> fallbacks;  ///< the first few with reasons, the others in one line
+  std::vector<std::string> fallbacks;  ///< one line per reason, with the first of these files
   std::vector<Span> spans;             ///< if Options::trace; else empty
 };
 
@@ -123,9 +108,6 @@ struct Ceilings {
   std::string probe;           ///< path of the kept result
   std::string date;            ///< of the probe
   std::vector<Reached> steps;  ///< for which there is a ceiling
-  /// With Options::prefetch: what reading would take at least if the same were read directly; empty
-  /// if not known.
-  std::optional<double> seconds_without_prefetch;
 };
 
 /// The whole load.
@@ -143,6 +125,9 @@ struct Report {
   std::uint64_t tensor_bytes = 0;     ///< Plan::needed_bytes
   double seconds = 0;                 ///< the slowest rank's total, without verification
   std::vector<std::string> warnings;  ///< PlannedLoad::warnings
+  /// What part of the files was in the page cache when their headers were read, by a sample; empty
+  /// if unknown, or if the load did not open them.
+  std::optional<double> cached_share;
   PlacementSummary placement;
   std::optional<PipelineStage> stage;  ///< of a load by path, Selection::stage
   std::optional<Ceilings> ceilings;    ///< added by `add_ceilings` (probe.hpp)

@@ -40,17 +40,17 @@ std::string listen(std::optional<comm::Socket>& listener) {
 
 /// What rank 0 tells the others: an empty text and the address, or why there is none.
 std::string invite(std::optional<comm::Socket>& listener) {
-  core::WireWriter out;
+  std::string obstacle;
+  std::string address;
   try {
-    const std::string address = listen(listener);
-    out.put(std::string_view()).put(address);
+    address = listen(listener);
   } catch (...) {
     ErrorRecord error = core::current_error();
     error.rank = 0;
     error.cause = core::shortened(error.cause, 512);
-    out.put(core::encode(error));
+    obstacle = core::encode(error);
   }
-  return out.take();
+  return core::to_wire(std::tie(obstacle, address));
 }
 
 /// Sends rank 0's text to all: the only use of the communicator other than for data.

@@ -20,28 +20,25 @@ struct GpuCandidate {
   std::string address;
 };
 
-std::string describe_gpu(const Device& which, std::uint32_t local_rank) {
-  core::WireWriter out;
-  const std::string obstacle = device::gpu_obstacle();
-  const bool usable = obstacle.empty();
-  out.put(obstacle).put(usable ? device::gpu_address(which.ordinal, local_rank) : "");
-  return out.put(core::node_id()).take();
+auto fields(core::As<GpuCandidate> auto& candidate) {
+  return std::tie(candidate.obstacle, candidate.address);
 }
 
-GpuCandidate decode_candidate(const std::string& bytes) {
-  core::WireReader in(bytes);
-  std::string obstacle = in.text();
-  std::string address = in.text();
-  return {std::move(obstacle), in.text() + " " + address};
+GpuCandidate find_gpu(const Device& which, std::uint32_t local_rank) {
+  GpuCandidate candidate{device::gpu_obstacle(), {}};
+  if (!candidate.obstacle.empty()) return candidate;
+  candidate.address = core::node_id() + " " + device::gpu_address(which.ordinal, local_rank);
+  return candidate;
 }
 
 // Why some rank cannot have its own GPU or cannot reach the others; empty if all can.
 std::string common_obstacle(Control& control, const Device& which, std::uint32_t local_rank,
                             std::chrono::milliseconds timeout) {
-  const auto told = agree_on(control, timeout, [&] { return describe_gpu(which, local_rank); });
+  const auto told =
+      agree_on(control, timeout, [&] { return core::to_wire(find_gpu(which, local_rank)); });
   std::map<std::string, std::size_t> owners;
   for (std::size_t rank = 0; rank < told.size(); ++rank) {
-    const GpuCandidate candidate = decode_candidate(told[rank]);
+    const auto candidate = core::from_wire<GpuCandidate>(told[rank]);
     const std::string who = "rank " + std::to_string(rank);
     if (!candidate.obstacle.empty()) return who + ": " + candidate.obstacle;
     const auto [owner, added] = owners.emplace(candidate.address, rank);

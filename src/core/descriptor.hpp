@@ -1,6 +1,7 @@
 // Ownership of file descriptors.
 #pragma once
 
+#include <unistd.h>
 #include <utility>
 
 namespace safeshuffle::core {
@@ -15,7 +16,9 @@ class Descriptor {
     std::swap(value_, other.value_);
     return *this;
   }
-  ~Descriptor();
+  ~Descriptor() {
+    if (*this) ::close(value_);
+  }
 
   int value() const noexcept { return value_; }
   explicit operator bool() const noexcept { return value_ != -1; }

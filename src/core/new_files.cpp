@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <ctime>
 #include <exception>
 #include <map>
 #include <set>
@@ -267,12 +266,7 @@ struct Holder {
 };
 
 std::string description_of_this_process() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char since[32] = "";
-  std::strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return "process " + std::to_string(::getpid()) + " on " + host_name() + ", since " + since;
+  return "process " + std::to_string(::getpid()) + " on " + host_name() + ", since " + utc_now();
 }
 
 /// Empty unless the line is complete.

@@ -31,12 +31,6 @@ struct PackItem {
   PackTarget target = PackTarget::arena;
 };
 
-/// Whether it copies one contiguous block.
-inline bool is_one_block(const PackItem& item) noexcept {
-  return item.from == item.to && (item.rows == 1 || (item.source_stride == item.row_bytes &&
-                                                     item.destination_stride == item.row_bytes));
-}
-
 /// `bytes` of elements of type `from` after conversion to `to`.
 inline std::uint64_t converted_bytes(std::uint64_t bytes, DType from, DType to) noexcept {
   return from == to ? bytes : bytes / (bits(from) / 8) * (bits(to) / 8);
@@ -45,6 +39,17 @@ inline std::uint64_t converted_bytes(std::uint64_t bytes, DType from, DType to) 
 /// Bytes of one destination row.
 inline std::uint64_t destination_row_bytes(const PackItem& item) noexcept {
   return converted_bytes(item.row_bytes, item.from, item.to);
+}
+
+/// Whether its rows adjoin, in the source and in the target.
+inline bool is_contiguous(const PackItem& item) noexcept {
+  return item.rows == 1 || (item.source_stride == item.row_bytes &&
+                            item.destination_stride == destination_row_bytes(item));
+}
+
+/// Whether it copies one contiguous block.
+inline bool is_one_block(const PackItem& item) noexcept {
+  return item.from == item.to && is_contiguous(item);
 }
 
 }  // namespace safeshuffle

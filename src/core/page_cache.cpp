@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <vector>
 
 #include "core/arithmetic.hpp"
 #include "core/defaults.hpp"
-#include "core/filesystem.hpp"
 #include "core/system_call.hpp"
 
 namespace safeshuffle::core {
@@ -26,6 +26,30 @@ constexpr std::uint64_t most_mapped = std::uint64_t{1} << 30;  // at a time
 
 std::uint64_t system_page() {
   return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// From linux/magic.h and the sources of filesystems outside of the kernel.
+constexpr std::uint32_t overlayfs = 0x794c7630;
+constexpr std::array<std::uint32_t, 13> not_local{
+    0x00006969,  // NFS
+    0xff534d42,  // CIFS
+    0xfe534d42,  // SMB 2 and 3
+    0x0000517b,  // SMB, before Linux 5.15
+    0x65735546,  // FUSE, virtiofs too
+    0x01021997,  // 9P
+    0x00c36400,  // Ceph
+    0x5346414f,  // AFS
+    0x0bd00bd0,  // Lustre
+    0x47504653,  // GPFS
+    0x19830326,  // BeeGFS
+    0xaad7aaea,  // PanFS
+    0x2fc12fc1,  // ZFS, which caches in the ARC
+};
+
+/// 0 if unknown.
+std::uint32_t filesystem_type(int descriptor) noexcept {
+  struct statfs status {};
+  return ::fstatfs(descriptor, &status) == 0 ? static_cast<std::uint32_t>(status.f_type) : 0;
 }
 
 // From linux/mman.h, which older systems have without these; the number is the same on all
@@ -61,8 +85,8 @@ std::optional<std::uint64_t> count_by_cachestat(int descriptor, CachestatRange r
 std::optional<std::uint64_t> pages_by_cachestat(int descriptor, CachestatRange range) {
   const auto pages = count_by_cachestat(descriptor, range);
   if (!pages) return {};
-  // An overlay has no pages of its own; a mapping shows those of the file below.
-  if (*pages == 0 && filesystem_of(descriptor) == Filesystem::overlay) return {};
+  // An overlay, as in containers, has no pages of its own; a mapping shows those of the file below.
+  if (*pages == 0 && filesystem_type(descriptor) == overlayfs) return {};
   const bool is_sure =
       range.offset % most_cached_block == 0 || *pages == 0 || *pages * system_page() >= range.bytes;
   return is_sure ? pages : std::max(pages, count_by_cachestat(descriptor, range));
@@ -160,6 +184,15 @@ void drop_cached(int descriptor, std::uint64_t offset, std::uint64_t bytes) noex
 
 void stop_readahead(int descriptor) noexcept {
   static_cast<void>(::posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM));
+}
+
+bool is_local(int descriptor) noexcept {
+  return std::ranges::find(not_local, filesystem_type(descriptor)) == not_local.end();
+}
+
+bool has_hole(int descriptor, std::uint64_t offset, std::uint64_t bytes) noexcept {
+  const off_t hole = ::lseek(descriptor, static_cast<off_t>(offset), SEEK_HOLE);
+  return hole >= 0 && static_cast<std::uint64_t>(hole) < offset + bytes;
 }
 
 }  // namespace safeshuffle::core

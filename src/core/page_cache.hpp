@@ -37,4 +37,12 @@ void drop_cached(int descriptor, std::uint64_t offset, std::uint64_t bytes) noex
 /// Tells the system not to read ahead of what is read through this descriptor.
 void stop_readahead(int descriptor) noexcept;
 
+/// Whether the page cache alone decides how fast a file is read: not on a network, in another
+/// process (FUSE), or where the filesystem has a cache of its own. True if that is not known.
+bool is_local(int descriptor) noexcept;
+
+/// Whether some of these bytes, which are within the file, are in a hole: they read as zeros, but
+/// are not on storage. False also if that cannot be determined.
+bool has_hole(int descriptor, std::uint64_t offset, std::uint64_t bytes) noexcept;
+
 }  // namespace safeshuffle::core

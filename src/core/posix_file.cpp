@@ -9,7 +9,6 @@
 
 #include "safeshuffle/error.hpp"
 
-#include "core/page_cache.hpp"
 #include "core/system_call.hpp"
 
 namespace safeshuffle::core {
@@ -90,29 +89,6 @@ std::size_t PosixFile::read_some(std::uint64_t offset, std::span<std::byte> dest
       [&] { return ::pread(descriptor_.value(), destination.data(), destination.size(), at); });
   if (count == -1) raise_errno(errno, path_, "cannot read", offset);
   return static_cast<std::size_t>(count);
-}
-
-bool PosixFile::has_hole(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-  const off_t hole = ::lseek(descriptor_.value(), static_cast<off_t>(offset), SEEK_HOLE);
-  return hole >= 0 && static_cast<std::uint64_t>(hole) < offset + bytes;
-}
-
-std::optional<std::uint64_t> PosixFile::cached_bytes(std::uint64_t offset,
-                                                     std::uint64_t bytes) const {
-  return core::cached_bytes(descriptor_.value(), offset, bytes);
-}
-
-std::optional<std::uint64_t> PosixFile::sampled_cached_bytes(std::uint64_t offset,
-                                                             std::uint64_t bytes) const {
-  return core::sampled_cached_bytes(descriptor_.value(), offset, bytes);
-}
-
-void PosixFile::drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-  core::drop_cached(descriptor_.value(), offset, bytes);
-}
-
-void PosixFile::stop_readahead() const noexcept {
-  core::stop_readahead(descriptor_.value());
 }
 
 void PosixFile::write(std::uint64_t offset, std::span<const std::byte> data) const {

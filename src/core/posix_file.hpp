@@ -5,13 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 
 #include "core/descriptor.hpp"
 #include "core/file_identity.hpp"
-#include "core/filesystem.hpp"
 
 namespace safeshuffle::core {
 
@@ -45,19 +43,6 @@ class PosixFile {
 
   /// Open as long as this.
   int descriptor() const noexcept { return descriptor_.value(); }
-
-  /// Whether some of these bytes, which are within the file, are in a hole: they read as zeros, but
-  /// are not on storage. False also if that cannot be determined.
-  bool has_hole(std::uint64_t offset, std::uint64_t bytes) const noexcept;
-
-  Filesystem filesystem() const noexcept { return filesystem_of(descriptor_.value()); }
-
-  /// See page_cache.hpp.
-  std::optional<std::uint64_t> cached_bytes(std::uint64_t offset, std::uint64_t bytes) const;
-  std::optional<std::uint64_t> sampled_cached_bytes(std::uint64_t offset,
-                                                    std::uint64_t bytes) const;
-  void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept;
-  void stop_readahead() const noexcept;
 
   /// Writes all of `data` at byte `offset`.
   void write(std::uint64_t offset, std::span<const std::byte> data) const;

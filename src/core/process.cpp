@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <fstream>
 #include <sched.h>
 #include <set>
@@ -44,6 +45,15 @@ std::uint32_t node_count(const std::vector<std::string>& nodes) {
 
 std::uint32_t ranks_per_node(const std::vector<std::string>& nodes) {
   return static_cast<std::uint32_t>(std::ranges::count(nodes, nodes.front()));
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm fields{};
+  ::gmtime_r(&now, &fields);
+  std::array<char, 32> text{};
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &fields);
+  return {text.data(), length};
 }
 
 unsigned available_cores() noexcept {

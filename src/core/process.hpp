@@ -25,6 +25,9 @@ std::string node_id();
 std::uint32_t node_count(const std::vector<std::string>& nodes);
 std::uint32_t ranks_per_node(const std::vector<std::string>& nodes);
 
+/// Date and time, UTC, such as "2026-11-22T09:00:00Z".
+std::string utc_now();
+
 /// Cores this process may run on, at least 1.
 unsigned available_cores() noexcept;
 

@@ -18,25 +18,21 @@ namespace safeshuffle::core {
 /// Appends values; they must be read in the same order.
 class WireWriter {
  public:
-  WireWriter& put(std::uint64_t value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-    return *this;
-  }
   /// In as few bytes as the value needs, seven bits in each.
-  WireWriter& put_short(std::uint64_t value) {
+  WireWriter& put(std::uint64_t value) {
     constexpr std::uint64_t more = 0x80;
     for (; value >= more; value >>= 7) bytes_.push_back(static_cast<char>(value % more + more));
     bytes_.push_back(static_cast<char>(value));
     return *this;
   }
-  WireWriter& put(double value) { return put(std::bit_cast<std::uint64_t>(value)); }
-  WireWriter& put(std::string_view text) {
-    put(std::uint64_t{text.size()});
-    bytes_.append(text);
+  /// In eight bytes.
+  WireWriter& put_fixed(std::uint64_t value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
     return *this;
   }
-  WireWriter& put_short(std::string_view text) {
-    put_short(std::uint64_t{text.size()});
+  WireWriter& put(double value) { return put_fixed(std::bit_cast<std::uint64_t>(value)); }
+  WireWriter& put(std::string_view text) {
+    put(std::uint64_t{text.size()});
     bytes_.append(text);
     return *this;
   }
@@ -54,11 +50,6 @@ class WireReader {
   bool at_end() const noexcept { return bytes_.empty(); }
   std::uint64_t number() {
     std::uint64_t value = 0;
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    return value;
-  }
-  std::uint64_t short_number() {
-    std::uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
       const auto byte = static_cast<unsigned char>(take(1).front());
       value |= std::uint64_t{byte & 0x7fU} << shift;
@@ -66,9 +57,13 @@ class WireReader {
     }
     throw TransportError("a control message is damaged");
   }
-  double real() { return std::bit_cast<double>(number()); }
+  std::uint64_t fixed_number() {
+    std::uint64_t value = 0;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  double real() { return std::bit_cast<double>(fixed_number()); }
   std::string text() { return std::string(take(number())); }
-  std::string short_text() { return std::string(take(short_number())); }
 
  private:
   std::string_view take(std::uint64_t count) {

@@ -83,10 +83,6 @@ class Packer {
   /// PackBuffers::reads throws.
   virtual void pack(std::span<const PackItem> items, const PackBuffers& buffers) = 0;
 
-  /// Enqueues a plain copy within the device; both are device memory and do not overlap. Throws
-  /// TransportError.
-  virtual void copy(std::byte* destination, const std::byte* source, std::uint64_t bytes) = 0;
-
   /// Enqueues zeros into `rows` rows of `row_bytes`, `stride` bytes apart; all > 0. Throws
   /// TransportError.
   virtual void zero(std::byte* destination, std::uint64_t rows, std::uint64_t row_bytes,
@@ -172,9 +168,6 @@ class Staging {
 
   /// Page-locked bytes held.
   virtual std::uint64_t pinned_bytes() const noexcept = 0;
-
-  /// Memory of all slots; empty if they are destinations.
-  virtual std::span<std::byte> slot_memory() const noexcept { return {}; }
 };
 
 /// One device. Thread-safe; shared by everything that holds memory on it.

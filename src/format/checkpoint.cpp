@@ -159,41 +159,26 @@ FileHeader parse_file_header(const RawHeader& raw, const std::string& path) {
 
 // Offsets and sizes follow from types and shapes, for tensors lie one after the other.
 void encode(const FileHeader& header, core::WireWriter& out) {
-  out.put(header.file_size).put(header.data_start);
-  out.put(static_cast<std::uint64_t>(header.modified_ns)).put(header.cached_share);
-  out.put(header.shard_record).put(std::uint64_t{header.tensors.size()});
+  put(out, std::tie(header.file_size, header.data_start, header.modified_ns, header.cached_share,
+                    header.shard_record, header.aliases));
+  out.put(std::uint64_t{header.tensors.size()});
   for (const TensorInfo& tensor : header.tensors) {
-    out.put_short(tensor.name).put_short(static_cast<std::uint64_t>(tensor.dtype));
-    out.put_short(std::uint64_t{tensor.shape.size()});
-    for (const std::uint64_t extent : tensor.shape) out.put_short(extent);
-  }
-  out.put_short(std::uint64_t{header.aliases.size()});
-  for (const auto& [name, tensor] : header.aliases) {
-    out.put_short(name).put_short(std::uint64_t{tensor});
+    put(out, std::tie(tensor.name, tensor.dtype, tensor.shape));
   }
 }
 
 FileHeader decode_file_header(core::WireReader& in) {
   FileHeader header;
-  header.file_size = in.number();
-  header.data_start = in.number();
-  header.modified_ns = static_cast<std::int64_t>(in.number());
-  header.cached_share = in.real();
-  header.shard_record = in.text();
+  auto values = std::tie(header.file_size, header.data_start, header.modified_ns,
+                         header.cached_share, header.shard_record, header.aliases);
+  get(in, values);
   header.tensors.resize(in.number());
   std::uint64_t offset = header.data_start;
   for (TensorInfo& tensor : header.tensors) {
-    tensor.name = in.short_text();
-    tensor.dtype = static_cast<DType>(in.short_number());
-    tensor.shape.resize(in.short_number());
-    for (std::uint64_t& extent : tensor.shape) extent = in.short_number();
+    auto tensor_values = std::tie(tensor.name, tensor.dtype, tensor.shape);
+    get(in, tensor_values);
     tensor.bytes = core::tensor_bytes(tensor.shape, tensor.dtype);
     tensor.file_offset = std::exchange(offset, offset + tensor.bytes);
-  }
-  header.aliases.resize(in.short_number());
-  for (auto& [name, tensor] : header.aliases) {
-    name = in.short_text();
-    tensor = static_cast<std::uint32_t>(in.short_number());
   }
   return header;
 }

@@ -34,8 +34,8 @@ struct RawHeader {
   std::uint64_t file_size = 0;
   std::int64_t modified_ns = 0;
   std::uint64_t inode = 0;  ///< 0: not known to this process
-  double cached_share = 0;  ///< of the file, in the page cache of the node that read the header;
-                            ///< 0 if unknown
+  /// Of the file, in the page cache of the node that read the header; empty if unknown.
+  std::optional<double> cached_share;
 };
 
 /// What the header of one file says.
@@ -43,10 +43,10 @@ struct FileHeader {
   std::uint64_t file_size = 0;
   std::uint64_t data_start = 0;
   std::int64_t modified_ns = 0;
-  std::uint64_t inode = 0;          ///< as in RawHeader
-  double cached_share = 0;          ///< as in RawHeader
-  std::vector<TensorInfo> tensors;  ///< as in Header
-  std::string shard_record;         ///< what it has under `shard_record_key`; empty if nothing
+  std::uint64_t inode = 0;                  ///< as in RawHeader
+  std::optional<double> cached_share = {};  ///< as in RawHeader
+  std::vector<TensorInfo> tensors;          ///< as in Header
+  std::string shard_record;  ///< what it has under `shard_record_key`; empty if nothing
 
   /// Names that its metadata gives to its tensors, which are indices into `tensors`.
   std::vector<std::pair<std::string, std::uint32_t>> aliases = {};

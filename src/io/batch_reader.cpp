@@ -10,10 +10,10 @@
 #include "core/error_wire.hpp"
 #include "core/page.hpp"
 #include "io/busy_clock.hpp"
+#include "io/engine.hpp"
 #include "io/files.hpp"
 #include "io/pieces.hpp"
 #include "io/policy.hpp"
-#include "io/posix_engine.hpp"
 #include "io/reader.hpp"
 #include "io/uring_engine.hpp"
 
@@ -28,8 +28,14 @@ struct Batch {
   std::size_t error_position = 0;    // of the piece that failed
   std::optional<ErrorRecord> error;
   std::vector<LeftRange> left;  // until polled
-  Activities activities;
+  std::optional<Activity> reads;
+  std::optional<Activity> copies;
 };
+
+void add(const Activity& part, std::optional<Activity>& all) noexcept {
+  if (!all) all = part;
+  all = {std::min(all->begin, part.begin), std::max(all->end, part.end)};
+}
 
 std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
   std::vector<std::uint32_t> files;
@@ -39,20 +45,12 @@ std::vector<std::uint32_t> files_of(const std::vector<Piece>& pieces) {
   return files;
 }
 
-std::unique_ptr<Engine> make_uring(const ReaderOptions& options, const device::Staging& staging,
-                                   std::span<const std::span<std::byte>> memory) {
-  const std::span<std::byte> slots = staging.slot_memory();
-  const std::size_t depth = std::min(reads_in_flight(options.chunk), files_in_flight());
-  return make_uring_engine(depth, options.threads, slots.empty() ? memory : std::span(&slots, 1));
-}
-
-std::unique_ptr<Engine> make_engine(const ReaderOptions& options, const device::Staging& staging,
-                                    std::span<const std::span<std::byte>> memory,
-                                    PathRecorder& recorder) {
+std::unique_ptr<Engine> make_engine(const ReaderOptions& options, PathRecorder& recorder) {
   switch (options.engine) {
     case IoEngine::uring:
       try {
-        return make_uring(options, staging, memory);
+        return make_uring_engine(std::min(reads_in_flight(options.chunk), files_in_flight()),
+                                 options.threads);
       } catch (const IoError& error) {
         recorder.engine_fallback("uring fell back to posix: " + error.record().cause);
       }
@@ -91,7 +89,7 @@ class BatchReader final : public Reader {
         staging_(staging),
         device_reads_(make_device_reads(options, staging, memory, recorder_)),
         files_(std::move(files), options, source, recorder_, device_reads_.get()),
-        engine_(make_engine(options, staging, memory, recorder_)) {}
+        engine_(make_engine(options, recorder_)) {}
 
   ~BatchReader() override {
     cancel();
@@ -111,10 +109,11 @@ class BatchReader final : public Reader {
     Batch& batch = batches_.at(id);
     const auto done = [&batch] { return batch.unfinished == 0; };
     const bool is_done = changed_.wait_for(lock, patience, done);
-    BatchStatus status{is_done, batch.unread == 0, batch.bytes, batch.error, {}, {}};
+    BatchStatus status{is_done, batch.unread == 0, batch.bytes, batch.error, {}, {}, {}};
     if (is_done) {
       status.left = sorted(std::exchange(batch.left, {}));
-      status.activities = batch.activities.list();
+      status.reads = batch.reads;
+      status.copies = batch.copies;
     }
     return status;
   }
@@ -146,7 +145,7 @@ class BatchReader final : public Reader {
   }
 
   void add_batch(const std::vector<Piece>& pieces) {
-    Batch batch{.files = files_of(pieces), .error = {}, .left = {}, .activities = {}};
+    Batch batch{.files = files_of(pieces), .error = {}, .left = {}, .reads = {}, .copies = {}};
     batch.unread = batch.unfinished = pieces.size();
     const auto leavable = std::ranges::count_if(pieces, &Piece::may_leave);
     batch.left.reserve(static_cast<std::size_t>(leavable));  // `note_left` must not throw
@@ -222,7 +221,7 @@ class BatchReader final : public Reader {
       if (auto file = reading_->left_in()) {
         reader_.note_left(task_, std::move(file), reading_->choice());
       } else {
-        reader_.note(task_.batch, {reading_->worker(), begun_, core::Clock::now()});
+        reader_.note({begun_, core::Clock::now()}, task_.batch.reads);
       }
     }
 
@@ -263,14 +262,14 @@ class BatchReader final : public Reader {
     const bool copies = staging_.pinned_bytes() != 0 && !slot.is_on_device();
     staging_.commit(slot,
                     [this, &batch, bytes = slot.host.size(), copies, begun = core::Clock::now()] {
-                      if (copies) note(batch, {Worker::copies, begun, core::Clock::now()});
+                      if (copies) note({begun, core::Clock::now()}, batch.copies);
                       end(batch, bytes);
                     });
   }
 
-  void note(Batch& batch, const Activity& activity) noexcept {
+  void note(const Activity& part, std::optional<Activity>& all) noexcept {
     const std::scoped_lock lock(mutex_);
-    batch.activities.add(activity);
+    add(part, all);
   }
 
   /// Counts a piece as read; returns whether all were read, without an error.
@@ -366,7 +365,7 @@ void read(const LeftRange& range, std::uint64_t skip, std::span<std::byte> to) {
 }
 
 void note_unread(const LeftRange& range, std::uint64_t bytes) {
-  range.files->recorder().unread(range.files->info(range.file).path, bytes, range.choice);
+  range.files->recorder().unread(bytes, range.choice);
 }
 
 void check_unchanged(const LeftRange& range, const source::Source& source) {

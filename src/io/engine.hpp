@@ -39,7 +39,7 @@ class Engine {
   virtual unsigned threads() const noexcept = 0;
 };
 
-/// Makes the calls of a job that is to begin, one after the other.
-void run(Job& job) noexcept;
+/// Reads with `threads` > 0 threads that make blocking calls. Throws MemoryError.
+std::unique_ptr<Engine> make_posix_engine(unsigned threads);
 
 }  // namespace safeshuffle::io

@@ -25,10 +25,9 @@ void require_identity(const FileInfo& info, const core::FileIdentity& found) {
 }  // namespace
 
 File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
-           PathRecorder& recorder, bool prefetch, device::DeviceReads* device)
+           PathRecorder& recorder, device::DeviceReads* device)
     : info_(info),
       mode_(mode),
-      prefetch_(prefetch),
       source_(source),
       recorder_(recorder),
       device_(device),
@@ -37,18 +36,23 @@ File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
 }
 
 AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) const {
-  if (mode_ != DirectIo::automatic) return {mode_ == DirectIo::on, {}};
-  if (!buffered_->is_local()) return automatic_access(false, bytes, {}, prefetch_);
-  if (is_known_cached(offset, bytes)) return automatic_access(true, bytes, bytes, prefetch_);
+  if (mode_ == DirectIo::on) return {.direct = true};
+  const AccessChoice choice = choose_automatically(offset, bytes);
+  return mode_ == DirectIo::off ? AccessChoice{.cached = choice.cached} : choice;
+}
+
+AccessChoice File::choose_automatically(std::uint64_t offset, std::uint64_t bytes) const {
+  if (!buffered_->is_local()) return automatic_access(false, bytes, {});
+  if (is_known_cached(offset, bytes)) return automatic_access(true, bytes, bytes);
   const std::uint64_t judged =
       std::max(bytes, std::min(least_judged, info_.size - std::min(offset, info_.size)));
   const auto cached = buffered_->cached_bytes(offset, judged);
   if (!cached) {
     const auto sampled = buffered_->sampled_cached_bytes(offset, judged);
-    return automatic_access(true, judged, sampled, prefetch_, true);
+    return automatic_access(true, judged, sampled, true);
   }
   if (*cached == judged) note_cached(offset, judged);
-  return automatic_access(true, judged, cached, prefetch_);
+  return automatic_access(true, judged, cached);
 }
 
 bool File::is_known_cached(std::uint64_t offset, std::uint64_t bytes) const {

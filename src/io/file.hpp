@@ -20,10 +20,10 @@ namespace safeshuffle::io {
 class File {
  public:
   /// Opens and checks. `mode`: whether reads bypass the page cache, where that is possible;
-  /// automatic decides for each range. `prefetch`: see Options. `device`: what makes direct reads
-  /// into device memory, if that was asked for. Throws IoError.
+  /// automatic decides for each range. `device`: what makes direct reads into device memory, if
+  /// that was asked for. Throws IoError.
   File(const FileInfo& info, DirectIo mode, const source::Source& source, PathRecorder& recorder,
-       bool prefetch = false, device::DeviceReads* device = nullptr);
+       device::DeviceReads* device = nullptr);
 
   const FileInfo& info() const noexcept { return info_; }
   PathRecorder& recorder() const noexcept { return recorder_; }
@@ -52,12 +52,12 @@ class File {
 
  private:
   void open_on_device();
+  AccessChoice choose_automatically(std::uint64_t offset, std::uint64_t bytes) const;
   bool is_known_cached(std::uint64_t offset, std::uint64_t bytes) const;
   void note_cached(std::uint64_t offset, std::uint64_t bytes) const;
 
   const FileInfo& info_;
   const DirectIo mode_;
-  const bool prefetch_;
   const source::Source& source_;
   PathRecorder& recorder_;
   device::DeviceReads* const device_;

@@ -26,7 +26,6 @@ Files::Files(std::vector<FileInfo> infos, const ReaderOptions& options,
              const source::Source& source, PathRecorder& recorder, device::DeviceReads* device)
     : infos_(std::move(infos)),
       mode_(options.direct),
-      prefetch_(options.prefetch),
       capacity_(std::min(descriptors_divided_by(16), most_kept_open)),
       source_(source),
       recorder_(recorder),
@@ -49,7 +48,7 @@ Files::SharedFile Files::find(std::uint32_t file) {
     recent_.erase(recent_.begin());
   }
   const auto open_it = [this, file] {
-    return std::make_shared<File>(info(file), mode_, source_, recorder_, prefetch_, device_);
+    return std::make_shared<File>(info(file), mode_, source_, recorder_, device_);
   };
   recent_.push_back({file, std::async(std::launch::deferred, open_it)});
   return recent_.back().file;

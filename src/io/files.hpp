@@ -51,7 +51,6 @@ class Files {
 
   const std::vector<FileInfo> infos_;
   const DirectIo mode_;
-  const bool prefetch_;
   const std::size_t capacity_;
   const source::Source& source_;
   PathRecorder& recorder_;

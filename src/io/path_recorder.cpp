@@ -1,11 +1,7 @@
 #include "io/path_recorder.hpp"
 
-#include <algorithm>
-
 namespace safeshuffle::io {
 namespace {
-
-constexpr std::size_t most_described = 8;  // a checkpoint may have thousands of files
 
 std::string engine_text(const std::string& engine, const IoPath& path) {
   if (path.device_bytes == 0) return engine;
@@ -18,27 +14,44 @@ std::string mode_of(std::uint64_t direct_bytes, std::uint64_t buffered_bytes) {
   return buffered_bytes == 0 ? "" : "buffered";
 }
 
-// The ways of falling back.
-constexpr const char* to_buffered = ": direct I/O fell back to buffered";
-constexpr const char* from_gds = ": gds fell back to posix";
+// Empty if there is none. Only direct reads go straight into device memory, so the first reason
+// includes the second.
+std::string fallback_of(const PathRecorder::Range& range) {
+  if (range.choice.empty() && !range.obstacle.empty()) {
+    return "direct I/O fell back to buffered: " + range.obstacle;
+  }
+  if (range.device_obstacle.empty()) return {};
+  return "gds fell back to posix: " + range.device_obstacle;
+}
 
-std::string files_text(std::uint64_t count) {
-  return std::to_string(count) + (count == 1 ? " more file" : " more files");
+// A line for each reason: a checkpoint may have thousands of files.
+std::vector<std::string> describe(const std::map<std::string, std::string>& fallbacks) {
+  std::map<std::string_view, std::vector<std::string_view>> files;
+  for (const auto& [file, fallback] : fallbacks) files[fallback].push_back(file);
+  std::vector<std::string> lines;
+  for (const auto& [fallback, of] : files) {
+    std::string line = std::string(of.front()).append(": ").append(fallback);
+    const std::size_t more = of.size() - 1;
+    if (more != 0) {
+      line.append(" (and ").append(std::to_string(more));
+      line.append(more == 1 ? " more file)" : " more files)");
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 }  // namespace
 
 void PathRecorder::add(const std::string& file, const Range& range) {
   const std::scoped_lock lock(mutex_);
-  Reads& reads = reads_[file];
-  reads.direct += range.direct;
-  reads.buffered += range.buffered;
-  reads.device += range.device;
-  if (reads.device_fallback.empty()) reads.device_fallback = range.device_obstacle;
-  if (range.choice.empty()) {
-    if (reads.fallback.empty()) reads.fallback = range.obstacle;
-    return;
+  direct_ += range.direct;
+  buffered_ += range.buffered;
+  device_ += range.device;
+  if (std::string fallback = fallback_of(range); !fallback.empty()) {
+    fallbacks_.try_emplace(file, std::move(fallback));
   }
+  if (range.choice.empty()) return;
   const std::string choice(range.choice);
   const std::string why_not = "no direct I/O: " + range.obstacle;
   if (range.direct != 0) choices_[{true, choice}] += range.direct;
@@ -47,9 +60,9 @@ void PathRecorder::add(const std::string& file, const Range& range) {
   }
 }
 
-void PathRecorder::unread(const std::string& file, std::uint64_t bytes, std::string_view choice) {
+void PathRecorder::unread(std::uint64_t bytes, std::string_view choice) {
   const std::scoped_lock lock(mutex_);
-  reads_[file].buffered -= bytes;
+  buffered_ -= bytes;
   if (choice.empty()) return;
   const auto chosen = choices_.find({false, std::string(choice)});
   chosen->second -= bytes;
@@ -64,45 +77,16 @@ void PathRecorder::engine_fallback(std::string reason) {
 IoPath PathRecorder::path(const std::string& engine) const {
   const std::scoped_lock lock(mutex_);
   IoPath path;
-  if (!engine_fallback_.empty()) path.fallbacks.push_back(engine_fallback_);
-  std::map<std::string_view, std::uint64_t>
-      others;  // files that are not described, by what fell back
-  for (const auto& [file, reads] : reads_) {
-    path.direct_bytes += reads.direct;
-    path.buffered_bytes += reads.buffered;
-    path.device_bytes += reads.device;
-    const auto fallback = fallback_of(reads);
-    if (!fallback) continue;
-    if (++path.fallback_files > most_described) {
-      ++others[fallback->what];
-    } else {
-      path.fallbacks.push_back(describe(file, *fallback));
-    }
-  }
-  for (const auto& [what, count] : others) {
-    path.fallbacks.push_back(files_text(count).append(what));
-  }
+  path.direct_bytes = direct_;
+  path.buffered_bytes = buffered_;
+  path.device_bytes = device_;
+  path.fallback_files = fallbacks_.size();
+  path.fallbacks = describe(fallbacks_);
+  if (!engine_fallback_.empty()) path.fallbacks.insert(path.fallbacks.begin(), engine_fallback_);
   path.engine = engine_text(engine, path);
   path.choices = choices_;
   path.mode = mode_of(path.direct_bytes, path.buffered_bytes);
   return path;
-}
-
-// Only direct reads go straight into device memory, so the first reason includes the second.
-std::optional<PathRecorder::Fallback> PathRecorder::fallback_of(const Reads& reads) {
-  const std::uint64_t all = reads.direct + reads.buffered;
-  if (!reads.fallback.empty()) return Fallback{to_buffered, reads.fallback, reads.buffered, all};
-  if (reads.device_fallback.empty()) return {};
-  return Fallback{from_gds, reads.device_fallback, all - reads.device, all};
-}
-
-std::string PathRecorder::describe(const std::string& file, const Fallback& fallback) {
-  std::string line = file + fallback.what;
-  if (fallback.bytes != fallback.of) {
-    line.append(" for ").append(std::to_string(fallback.bytes)).append(" of ");
-    line.append(std::to_string(fallback.of)).append(" bytes");
-  }
-  return line.append(": ").append(fallback.reason);
 }
 
 }  // namespace safeshuffle::io

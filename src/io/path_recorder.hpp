@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,12 +27,12 @@ class PathRecorder {
   };
 
   /// A range that was read. An obstacle is a fallback, without a choice, and so is one on the way
-  /// to the device, always; the first ones per file are kept.
+  /// to the device, always.
   void add(const std::string& file, const Range& range);
 
   /// So many bytes that count as read through the page cache were not read after all; `choice` is
   /// that of their range.
-  void unread(const std::string& file, std::uint64_t bytes, std::string_view choice);
+  void unread(std::uint64_t bytes, std::string_view choice);
 
   /// Another engine reads than the one that was asked for, or it reads in a roundabout way.
   void engine_fallback(std::string reason);
@@ -42,29 +41,13 @@ class PathRecorder {
   IoPath path(const std::string& engine) const;
 
  private:
-  struct Reads {
-    std::uint64_t direct = 0;
-    std::uint64_t buffered = 0;
-    std::uint64_t device = 0;
-    std::string fallback;         // the reason, if there was one
-    std::string device_fallback;  // the same of straight reads into device memory
-  };
-
-  /// The bytes of a file that were not read as they should be.
-  struct Fallback {
-    const char* what = nullptr;  // a literal
-    std::string reason;
-    std::uint64_t bytes = 0;
-    std::uint64_t of = 0;
-  };
-
-  static std::optional<Fallback> fallback_of(const Reads& reads);
-  static std::string describe(const std::string& file, const Fallback& fallback);
-
   mutable std::mutex mutex_;
-  std::map<std::string, Reads> reads_;  // by file
+  std::uint64_t direct_ = 0;
+  std::uint64_t buffered_ = 0;
+  std::uint64_t device_ = 0;
   IoChoices choices_;
-  std::string engine_fallback_;  // empty if there is none
+  std::string engine_fallback_;                   // empty if there is none
+  std::map<std::string, std::string> fallbacks_;  // by file: the first
 };
 
 }  // namespace safeshuffle::io

@@ -41,7 +41,6 @@ ReaderOptions reader_options(const Options& options, const ReadingPlace& place) 
   ReaderOptions reader;
   reader.engine = options.io;
   reader.direct = options.direct;
-  reader.prefetch = options.prefetch;
   reader.threads = options.threads != 0 ? options.threads : default_threads(place);
   reader.chunk = options.chunk != 0 ? options.chunk : core::defaults_on(place.device).chunk;
   return reader;
@@ -70,13 +69,12 @@ std::size_t ring_slots(const ReaderOptions& options, std::uint64_t slot_bytes) {
 // through the page cache two to three times as much (docs/results): below this share of cached
 // bytes, reading all of them directly is faster.
 AccessChoice automatic_access(bool local, std::uint64_t bytes, std::optional<std::uint64_t> cached,
-                              bool prefetch, bool estimated) {
+                              bool estimated) {
   if (!local) return {false, "not a local filesystem"};
   if (!cached) return {false, "caching unknown"};
   if (bytes - *cached <= bytes / 4) {
     return {false, estimated ? "likely cached" : "cached", *cached == bytes && !estimated};
   }
-  if (prefetch) return {false, "prefetch"};
   return {true, estimated ? "likely cold" : "cold"};
 }
 

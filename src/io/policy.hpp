@@ -56,14 +56,13 @@ std::size_t ring_slots(const ReaderOptions& options, std::uint64_t slot_bytes);
 /// Whether a range of a file is to be read bypassing the page cache.
 struct AccessChoice {
   bool direct = false;
-  std::string_view reason;  ///< a literal, for the report; empty if the caller chose
-  bool cached = false;      ///< the page cache is known to have all of it
+  std::string_view reason = {};  ///< a literal, for the report; empty if the caller chose
+  bool cached = false;           ///< the page cache is known to have all of it
 };
 
 /// What DirectIo::automatic chooses for `bytes` bytes of which the page cache has `cached`; nothing
-/// if unknown. `local`: see source::Handle::is_local; `prefetch`: see Options; `estimated`:
-/// `cached` is from a sample. Pure.
+/// if unknown. `local`: see source::Handle::is_local; `estimated`: `cached` is from a sample. Pure.
 AccessChoice automatic_access(bool local, std::uint64_t bytes, std::optional<std::uint64_t> cached,
-                              bool prefetch, bool estimated = false);
+                              bool estimated = false);
 
 }  // namespace safeshuffle::io

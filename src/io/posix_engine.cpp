@@ -1,11 +1,21 @@
-#include "io/posix_engine.hpp"
-
 #include <utility>
 
 #include "core/thread_pool.hpp"
+#include "io/engine.hpp"
 
 namespace safeshuffle::io {
 namespace {
+
+// Makes the calls of a job that is to begin, one after the other.
+void run(Job& job) noexcept {
+  try {
+    RangeRead& reading = job.begin();
+    while (const auto call = reading.next()) reading.make(*call);
+  } catch (...) {
+    return job.end(std::current_exception());
+  }
+  job.end(nullptr);
+}
 
 class PosixEngine final : public Engine {
  public:

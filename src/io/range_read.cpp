@@ -75,11 +75,6 @@ std::optional<RangeRead::Call> RangeRead::next_direct() {
   return {};
 }
 
-Worker RangeRead::worker() const noexcept {
-  if (!on_device_.empty()) return Worker::gds;
-  return by_uring_ ? Worker::uring : Worker::posix;
-}
-
 void RangeRead::make(const Call& call) {
   std::size_t bytes = 0;
   try {
@@ -88,11 +83,6 @@ void RangeRead::make(const Call& call) {
   } catch (const IoError& error) {
     return failed(error);
   }
-  done(bytes);
-}
-
-void RangeRead::done_by_uring(std::size_t bytes) {
-  by_uring_ = true;
   done(bytes);
 }
 

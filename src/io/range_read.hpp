@@ -13,7 +13,6 @@
 
 #include "core/page.hpp"
 #include "device/device.hpp"
-#include "io/activity.hpp"
 #include "io/file.hpp"
 #include "source/source.hpp"
 
@@ -47,10 +46,6 @@ class RangeRead {
   /// What is in device memory already.
   device::StagingSlot::Part on_device() const noexcept { return on_device_; }
 
-  /// What has read it, or all but what is not aligned, which threads read.
-  Worker worker() const noexcept;
-
-  std::shared_ptr<const File> file() const noexcept { return file_; }
   const std::string& path() const noexcept { return file_->info().path; }
 
   /// The call to make now; none when the range is read, which is then recorded.
@@ -59,9 +54,9 @@ class RangeRead {
   /// Makes that call, with `done` or `failed`. Throws IoError.
   void make(const Call& call);
 
-  /// That call, which io_uring made, has read so many bytes, 0 at the end of the file. Throws
-  /// IoError if the file ended early.
-  void done_by_uring(std::size_t bytes);
+  /// That call has read so many bytes, 0 at the end of the file. Throws IoError if the file ended
+  /// early.
+  void done(std::size_t bytes);
 
   /// That call failed. Throws `error`, unless it refuses direct reads.
   void failed(const IoError& error);
@@ -73,7 +68,6 @@ class RangeRead {
 
   void begin_directly();
   std::optional<Call> next_direct();
-  void done(std::size_t bytes);
   void done_directly(std::size_t bytes);
   void done_on_device(std::size_t bytes);
   void advance_buffered(std::size_t bytes) noexcept;
@@ -91,7 +85,6 @@ class RangeRead {
   std::unique_ptr<Block> block_;                // of a call that is not made into `to_`
   const device::DeviceFile* device_ = nullptr;  // null: the rest does not go straight to the device
   bool calls_device_ = false;                   // the present call
-  bool by_uring_ = false;                       // a call
   device::StagingSlot::Part on_device_;
   std::string obstacle_;         // why a range that should be read directly is not, or only in part
   std::string device_obstacle_;  // the same of straight reads into device memory

@@ -16,8 +16,8 @@
 #include "safeshuffle/metadata.hpp"
 #include "safeshuffle/options.hpp"
 
+#include "core/deadline.hpp"
 #include "device/device.hpp"
-#include "io/activity.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::io {
@@ -62,6 +62,12 @@ void check_unchanged(const LeftRange& range, const source::Source& source);
 /// Identifies a submitted batch; counts up from 0.
 using BatchId = std::uint64_t;
 
+/// From the beginning of the first of some reads or copies to the end of the last.
+struct Activity {
+  core::Clock::time_point begin;
+  core::Clock::time_point end;
+};
+
 /// The progress of a batch.
 struct BatchStatus {
   bool done = false;  ///< nothing of the batch is in progress: all data landed, or it failed
@@ -69,7 +75,8 @@ struct BatchStatus {
   std::uint64_t bytes = 0;           ///< landed so far
   std::optional<ErrorRecord> error;  ///< the first failure: file, offset, errno, cause
   std::vector<LeftRange> left;       ///< ascending destination; told once, when done
-  std::vector<Activity> activities;  ///< told when done
+  std::optional<Activity> reads;     ///< into memory; told when done
+  std::optional<Activity> copies;    ///< onto the device; told when done
 };
 
 /// Bytes by how they were read (true: bypassing the page cache) and why.
@@ -86,7 +93,7 @@ struct IoPath {
   IoChoices choices;                 ///< of automatic mode; empty if the caller chose
   /// Files that should be read directly, or straight into device memory, but were not entirely.
   std::uint64_t fallback_files = 0;
-  std::vector<std::string> fallbacks;  ///< the first of these, with reason; the others in one line
+  std::vector<std::string> fallbacks;  ///< one line per reason, with the first of these files
 };
 
 /// Reads batches in order of submission. Used by one thread. The destructor waits for reads in
@@ -119,14 +126,13 @@ struct ReaderOptions {
   DirectIo direct = DirectIo::automatic;
   unsigned threads = 1;
   std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
-  bool prefetch = false;  ///< DirectIo::automatic reads all through the page cache
 };
 
 /// A reader of `files` (copied) in `source` that lands data through `staging`; both must outlive
 /// it. Before and after a file is read, it is checked to be the one whose header was read (size,
 /// modification time, and the inode if it is known); a file that changed, shrank or ended early is
 /// always an error. `memory`: device memory of most destinations, which must outlive the reader; it
-/// is prepared for reads without staging, if the engine makes such, and registered with io_uring.
+/// is prepared for reads without staging, if the engine makes such.
 std::unique_ptr<Reader> make_reader(const ReaderOptions& options, const source::Source& source,
                                     std::vector<FileInfo> files, device::Staging& staging,
                                     std::span<const std::span<std::byte>> memory = {});

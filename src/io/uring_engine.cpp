@@ -5,17 +5,13 @@
 #include <cerrno>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <liburing.h>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <sys/eventfd.h>
-#include <sys/uio.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 #include "safeshuffle/error.hpp"
 
@@ -41,33 +37,6 @@ class Ring {
   ~Ring() { ::io_uring_queue_exit(&ring_); }
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
-
-  /// Makes room for so many buffers. Returns false if the kernel refused.
-  bool expect_buffers(std::size_t count) noexcept {
-    return ::io_uring_register_buffers_sparse(&ring_, static_cast<unsigned>(count)) == 0;
-  }
-
-  /// Returns false if the kernel refused.
-  bool register_buffer(std::size_t index, std::span<std::byte> memory) noexcept {
-    const iovec buffer{memory.data(), memory.size()};
-    return ::io_uring_register_buffers_update_tag(&ring_, static_cast<unsigned>(index), &buffer,
-                                                  nullptr, 1) == 1;
-  }
-
-  /// At once, where the end of the ring would give back the locked memory some time later.
-  void unregister_buffers() noexcept { static_cast<void>(::io_uring_unregister_buffers(&ring_)); }
-
-  /// Makes room for so many files. Returns false if the kernel refused.
-  bool expect_files(std::size_t count) noexcept {
-    return ::io_uring_register_files_sparse(&ring_, static_cast<unsigned>(count)) == 0;
-  }
-
-  /// In place of the one that had this index, which reads in flight still use. Returns false if the
-  /// kernel refused.
-  bool register_file(std::size_t index, int descriptor) noexcept {
-    return ::io_uring_register_files_update(&ring_, static_cast<unsigned>(index), &descriptor, 1) ==
-           1;
-  }
 
   /// An entry to fill.
   io_uring_sqe* entry() noexcept {
@@ -98,81 +67,6 @@ class Ring {
   io_uring ring_{};
 };
 
-/// Memory that is registered with a ring: the kernel keeps its pages pinned, and need not find and
-/// pin those of each read. Each span is registered before the first read into it, because that
-/// provides all of its pages. If the kernel refuses, for its age or the limit on locked memory,
-/// nothing more is registered.
-class FixedBuffers {
- public:
-  FixedBuffers(Ring& ring, std::span<const std::span<std::byte>> memory)
-      : ring_(ring), memory_(memory.begin(), memory.end()), is_registered_(memory.size()) {}
-
-  ~FixedBuffers() {
-    if (has_room_) ring_.unregister_buffers();
-  }
-  FixedBuffers(const FixedBuffers&) = delete;
-  FixedBuffers& operator=(const FixedBuffers&) = delete;
-
-  /// Of the buffer that `to` lies in; none if it is not registered.
-  std::optional<int> index_of(std::span<const std::byte> to) noexcept {
-    const auto found = std::ranges::find_if(
-        memory_, [to](std::span<const std::byte> span) { return contains(span, to); });
-    if (found == memory_.end()) return {};
-    const auto index = static_cast<std::size_t>(found - memory_.begin());
-    if (!is_registered_[index] && !refused_) register_span(index);
-    return is_registered_[index] ? std::optional(static_cast<int>(index)) : std::nullopt;
-  }
-
- private:
-  static bool contains(std::span<const std::byte> span, std::span<const std::byte> part) noexcept {
-    return std::less_equal<>()(span.data(), part.data()) &&
-           std::less_equal<>()(part.data() + part.size(), span.data() + span.size());
-  }
-
-  void register_span(std::size_t index) noexcept {
-    if (!has_room_) has_room_ = ring_.expect_buffers(memory_.size());
-    is_registered_[index] = has_room_ && ring_.register_buffer(index, memory_[index]);
-    refused_ = !is_registered_[index];
-  }
-
-  Ring& ring_;
-  const std::vector<std::span<std::byte>> memory_;
-  std::vector<bool> is_registered_;
-  bool has_room_ = false;
-  bool refused_ = false;
-};
-
-/// Files that are registered with a ring: the kernel need not look up the descriptor for each read.
-/// It keeps them open itself, until another takes the place of one that is not used any more.
-class FixedFiles {
- public:
-  explicit FixedFiles(Ring& ring) : files_(ring.expect_files(most) ? most : 0), ring_(ring) {}
-
-  /// Of the file, whose descriptor for direct reads this is; none if it is not registered.
-  std::optional<int> index_of(const std::shared_ptr<const File>& file, int descriptor) noexcept {
-    auto found = std::ranges::find(files_, file, &std::weak_ptr<const File>::lock);
-    if (found == files_.end()) {
-      found = std::ranges::find_if(files_, &std::weak_ptr<const File>::expired);
-      if (found == files_.end()) return {};
-      if (!ring_.register_file(index(found), descriptor)) return {};
-      *found = file;
-    }
-    return static_cast<int>(index(found));
-  }
-
- private:
-  using Files = std::vector<std::weak_ptr<const File>>;
-
-  static constexpr std::size_t most = 64;
-
-  std::size_t index(Files::iterator file) noexcept {
-    return static_cast<std::size_t>(file - files_.begin());
-  }
-
-  Files files_;  // by index
-  Ring& ring_;
-};
-
 /// A job on its way.
 struct Flight {
   std::unique_ptr<Job> job;
@@ -185,7 +79,7 @@ struct Flight {
 
   /// The kernel's result of the call. Throws IoError.
   void done(int result) {
-    if (result >= 0) return reading->done_by_uring(static_cast<std::size_t>(result));
+    if (result >= 0) return reading->done(static_cast<std::size_t>(result));
     if (result == -EINTR || result == -EAGAIN) return;  // to be made again
     try {
       core::raise_errno(-result, reading->path(), "cannot read", call.offset);
@@ -199,12 +93,10 @@ using Flights = std::deque<std::shared_ptr<Flight>>;
 
 class UringEngine final : public Engine {
  public:
-  UringEngine(std::size_t depth, unsigned threads, std::span<const std::span<std::byte>> memory)
+  UringEngine(std::size_t depth, unsigned threads)
       : depth_(depth),
         threads_(threads),
         ring_(static_cast<unsigned>(depth + 1)),  // one for `expect_wake`
-        buffers_(ring_, memory),
-        files_(ring_),
         wake_(::eventfd(0, EFD_CLOEXEC)) {
     if (!wake_) core::raise_errno(errno, {}, "eventfd");
     pool_.emplace(threads);
@@ -331,18 +223,9 @@ class UringEngine final : public Engine {
 
   void submit(const std::shared_ptr<Flight>& flight) noexcept {
     const RangeRead::Call& call = flight->call;
-    const int descriptor = call.handle->descriptor();
-    const std::optional<int> file = files_.index_of(flight->reading->file(), descriptor);
     const auto bytes = static_cast<unsigned>(std::min(call.to.size(), most_bytes));
-    const std::optional<int> buffer = buffers_.index_of(call.to);
     io_uring_sqe* const entry = ring_.entry();
-    if (buffer) {
-      ::io_uring_prep_read_fixed(entry, file.value_or(descriptor), call.to.data(), bytes,
-                                 call.offset, *buffer);
-    } else {
-      ::io_uring_prep_read(entry, file.value_or(descriptor), call.to.data(), bytes, call.offset);
-    }
-    if (file) ::io_uring_sqe_set_flags(entry, IOSQE_FIXED_FILE);
+    ::io_uring_prep_read(entry, call.handle->descriptor(), call.to.data(), bytes, call.offset);
     ::io_uring_sqe_set_data(entry, flight.get());
     flight->in_kernel = flight;
     ++in_flight_;
@@ -369,8 +252,6 @@ class UringEngine final : public Engine {
   std::size_t in_flight_ = 0;  // used by the submitter only
   std::uint64_t wakes_ = 0;    // what the kernel reads from `wake_`
   Ring ring_;                  // used by the submitter only
-  FixedBuffers buffers_;       // used by the submitter only
-  FixedFiles files_;           // used by the submitter only
   const core::Descriptor wake_;
   std::atomic<bool> ring_used_{false};
   std::atomic<bool> pool_used_{false};
@@ -385,9 +266,8 @@ class UringEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_uring_engine(std::size_t depth, unsigned threads,
-                                          std::span<const std::span<std::byte>> memory) {
-  return std::make_unique<UringEngine>(depth, threads, memory);
+std::unique_ptr<Engine> make_uring_engine(std::size_t depth, unsigned threads) {
+  return std::make_unique<UringEngine>(depth, threads);
 }
 
 }  // namespace safeshuffle::io

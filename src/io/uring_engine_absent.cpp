@@ -5,8 +5,7 @@
 
 namespace safeshuffle::io {
 
-std::unique_ptr<Engine> make_uring_engine(std::size_t, unsigned,
-                                          std::span<const std::span<std::byte>>) {
+std::unique_ptr<Engine> make_uring_engine(std::size_t, unsigned) {
   throw IoError("this safeshuffle was built without liburing");
 }
 

@@ -15,8 +15,8 @@ namespace {
 constexpr std::array<std::string_view, phase_count> phase_names{
     "open", "plan", "allocate", "read", "h2d", "pack", "exchange", "wait", "verify"};
 
-constexpr std::array<std::string_view, track_count> track_names{"phases", "posix",  "uring",
-                                                                "gds",    "copies", "stream"};
+constexpr std::array<std::string_view, track_count> track_names{"phases", "reads", "copies",
+                                                                "stream"};
 
 constexpr int schema_version = 1;
 
@@ -52,9 +52,6 @@ nlohmann::ordered_json ceilings_json(const Ceilings& ceilings) {
   nlohmann::ordered_json json{{"probe", ceilings.probe}, {"date", ceilings.date}};
   json["steps"] = nlohmann::ordered_json::array();
   for (const Reached& reached : ceilings.steps) json["steps"].push_back(reached_json(reached));
-  if (ceilings.seconds_without_prefetch) {
-    json["seconds_without_prefetch"] = *ceilings.seconds_without_prefetch;
-  }
   return json;
 }
 
@@ -66,14 +63,6 @@ nlohmann::ordered_json choices_json(const std::vector<ReadChoice>& choices) {
                     {"bytes", choice.bytes}});
   }
   return json;
-}
-
-nlohmann::ordered_json cache_json(const CacheUse& cache) {
-  return {{"planned_bytes", cache.planned},
-          {"before_bytes", cache.before},
-          {"after_bytes", cache.after},
-          {"dropped_bytes", cache.dropped},
-          {"unknown_bytes", cache.unknown}};
 }
 
 // What is packed straight from the page cache is read in the phase, by no reader thread.
@@ -107,14 +96,12 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
                 {"buffered_bytes", rank.buffered_bytes},
                 {"gds_bytes", rank.gds_bytes},
                 {"in_place_bytes", rank.in_place_bytes},
-                {"cached_share", optional_json(rank.cached_share)},
                 {"choices", choices_json(rank.read_choices)},
                 {"threads", rank.reader_threads},
                 {"chunk", rank.reader_chunk},
                 {"cpus", rank.reader_cpus},
                 {"fallback_files", rank.fallback_files},
                 {"fallbacks", rank.fallbacks}};
-  if (rank.cache) json["io"]["cache"] = cache_json(*rank.cache);
   return json;
 }
 
@@ -166,6 +153,7 @@ std::string to_json(const Report& report) {
       {"seconds", report.seconds},
       {"gigabytes_per_second", gigabytes_per_second(report.tensor_bytes, report.seconds)}};
   json["warnings"] = report.warnings;
+  json["cached_share"] = optional_json(report.cached_share);
   json["placement"] = output::placement_json(report.placement);
   if (report.stage) json["pipeline_stage"] = output::stage_json(*report.stage);
   if (!report.ranks.empty()) json["bottleneck"] = bottleneck_json(bottleneck(report));

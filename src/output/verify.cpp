@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,9 +20,9 @@
 #include "core/wire.hpp"
 #include "device/convert.hpp"
 #include "format/header.hpp"
-#include "pipeline/cache_footprint.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/tensor_state.hpp"
+#include "source/cached.hpp"
 #include "source/discover.hpp"
 #include "source/files.hpp"
 
@@ -333,25 +332,8 @@ void verify_rank(const source::Source& source, const TensorSet& model, const Opt
   }
 }
 
-// All files: those that this rank reads now need not be those that it read in the load.
-void note_cached(const source::Source& source, const Catalog& catalog, const Communicator& comm,
-                 const Options& options, std::optional<pipeline::CachedBefore>& cached) {
-  const auto step = [&](const comm::Heartbeat& beat) -> std::string {
-    std::vector<std::uint32_t> all(options.drop_cache_behind ? catalog.files().size() : 0);
-    std::iota(all.begin(), all.end(), 0U);
-    cached.emplace(source, catalog.files(), all, beat);
-    return {};
-  };
-  comm::agree_with_heartbeat(comm.control(), pipeline::timeout_of(options), step);
-}
-
-void drop_cached(const pipeline::CachedBefore& before, const Communicator& comm,
-                 const Options& options) {
-  const auto step = [&](const comm::Heartbeat& beat) -> std::string {
-    before.drop_all(beat);
-    return {};
-  };
-  comm::agree_with_heartbeat(comm.control(), pipeline::timeout_of(options), step);
+void drop_cached(const source::Source& source, const Catalog& catalog) {
+  for (const FileInfo& file : catalog.files()) source::drop_cached(source, file.path, 0, file.size);
 }
 
 }  // namespace
@@ -359,20 +341,18 @@ void drop_cached(const pipeline::CachedBefore& before, const Communicator& comm,
 std::vector<double> output::verify(const source::Source& source, const TensorSet& model,
                                    const Communicator& comm, const Options& options) {
   const comm::CollectiveCall call(comm);
-  std::optional<pipeline::CachedBefore> cached;
-  note_cached(source, model.plan().catalog(), comm, options, cached);
   const auto step = [&](const comm::Heartbeat& beat) {
     pipeline::check_options(options);
     pipeline::check_group(model, comm);
     const core::Clock::time_point start = core::Clock::now();
     verify_rank(source, model, options, beat);
-    return core::WireWriter().put(core::seconds_since(start)).take();
+    return core::to_wire(core::seconds_since(start));
   };
   const auto by_rank =
       comm::agree_with_heartbeat(comm.control(), pipeline::timeout_of(options), step);
   std::vector<double> seconds;
-  for (const std::string& bytes : by_rank) seconds.push_back(core::WireReader(bytes).real());
-  drop_cached(*cached, comm, options);
+  for (const std::string& bytes : by_rank) seconds.push_back(core::from_wire<double>(bytes));
+  if (options.drop_cache_behind) drop_cached(source, model.plan().catalog());
   return seconds;
 }
 

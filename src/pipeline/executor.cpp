@@ -66,13 +66,12 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
   progress_.total_bytes = plan.needed_bytes();
 }
 
-void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
+void Executor::run() {
   for (std::uint32_t wave = 0; wave < transfers_.size(); ++wave) {
     start_reading(wave, transfers_[wave]);
   }
   fill_zeros();
   connect();
-  std::uint32_t read_by_all = 0;  // waves
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // Its slab is free since the exchange of the wave before: the disk need not wait for this one.
     // All slabs were free at the start.
@@ -84,11 +83,7 @@ void Executor::run(const std::function<void(std::uint32_t wave)>& after_wave) {
     if (!end_together(transfers, wave)) return;
     unpack(transfers.unpack, wave);
     transfers_.pop_front();
-    if (after_wave && plan::ends_in_step(schedule_, wave)) {
-      attempt([&] {
-        for (; read_by_all <= wave; ++read_by_all) after_wave(read_by_all);
-      });
-    }
+    drop_behind(wave);
     finish_wave(wave);
   }
   await_queue();
@@ -212,6 +207,16 @@ void Executor::await_queue() {
     }
     backoff.pause();
   }
+}
+
+// Not before all ranks have read: another may be about to read what is next to this one's bytes.
+void Executor::drop_behind(std::uint32_t wave) {
+  if (!options_.drop_cache_behind || !plan::ends_in_step(schedule_, wave)) return;
+  const PhaseScope scope(clock_, Phase::read);
+  attempt([&] {
+    for (; dropped_waves_ <= wave; ++dropped_waves_) reader_.drop_cached(dropped_waves_);
+    if (dropped_waves_ == schedule_.waves) reader_.drop_cached_files();
+  });
 }
 
 // Whether no rank is known to have failed. One that has failed tells the others when they wait for

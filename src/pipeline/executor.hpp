@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,11 +35,11 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs all waves; for each, when all ranks have read it, calls `after_wave`. Collective. A
-  /// failure to read or to pack, or of a callback, is not thrown: the rank completes the exchange
-  /// in progress, with bytes that nobody will see, and tells the others with it. All ranks stop
-  /// after that exchange; see `error`. Throws TransportError or TimeoutError.
-  void run(const std::function<void(std::uint32_t wave)>& after_wave = {});
+  /// Runs all waves. Collective. A failure to read or to pack, or of a callback, is not thrown: the
+  /// rank completes the exchange in progress, with bytes that nobody will see, and tells the others
+  /// with it. All ranks stop after that exchange; see `error`. Throws TransportError or
+  /// TimeoutError.
+  void run();
 
   /// When the first wave that completes a tensor was finished, by the clock.
   double first_tensor_seconds() const noexcept { return first_tensor_seconds_; }
@@ -79,6 +78,7 @@ class Executor {
   void unpack(const std::vector<PackItem>& items, std::uint32_t wave);
   std::byte* landing() const;
   void await_queue();
+  void drop_behind(std::uint32_t wave);
   [[nodiscard]] bool end_together(Transfers& transfers, std::uint32_t wave);
   [[nodiscard]] bool exchange(Transfers& transfers, std::uint32_t wave);
   [[nodiscard]] bool exchange(comm::Exchange exchange, const std::string& what,
@@ -106,6 +106,7 @@ class Executor {
   const std::uint32_t first_complete_;  // wave
   const std::uint64_t planned_bytes_;   // to be read by all ranks
   std::uint64_t read_bytes_ = 0;        // of these, in finished waves
+  std::uint32_t dropped_waves_ = 0;     // from the page cache
   std::deque<Transfers> transfers_;     // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
   Progress progress_;

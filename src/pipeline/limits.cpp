@@ -23,15 +23,6 @@ void check_options(const Options& options) {
     throw ConfigError("the chunk must be at least " + std::to_string(core::smallest_chunk) +
                       " bytes");
   }
-  if (options.prefetch && options.direct == DirectIo::on) {
-    throw ConfigError(
-        "prefetch (--prefetch) and direct reads (--direct on), which leave nothing in the page "
-        "cache, exclude each other");
-  }
-  if (options.prefetch && options.drop_cache_behind) {
-    throw ConfigError(
-        "prefetch (--prefetch) and drop_cache_behind (--drop-cache-behind) exclude each other");
-  }
   if (options.timeout < shortest_timeout) throw ConfigError("the time-out must be at least 1 s");
 }
 

@@ -14,17 +14,13 @@
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
 #include "core/cpus.hpp"
-#include "core/machine.hpp"
 #include "core/process.hpp"
 #include "core/wire.hpp"
 #include "device/device.hpp"
 #include "io/policy.hpp"
 #include "io/reader.hpp"
-#include "pipeline/cache_footprint.hpp"
-#include "pipeline/cached_share.hpp"
 #include "pipeline/executor.hpp"
 #include "pipeline/limits.hpp"
-#include "pipeline/memory_need.hpp"
 #include "pipeline/open.hpp"
 #include "pipeline/phase_clock.hpp"
 #include "pipeline/report_wire.hpp"
@@ -64,13 +60,10 @@ Plan plan_together(Opened opened, const Communicator& comm, const Options& optio
 struct Intent {
   std::uint64_t plan_hash = 0;
   std::string cpus;  // of its readers: equal on ranks of one node that share them
-  Memory memory;
-  bool drops_cache_behind = false;
 };
 
 auto fields(core::As<Intent> auto& intent) {
-  return std::tie(intent.plan_hash, intent.cpus, intent.memory.node, intent.memory.host,
-                  intent.memory.available, intent.drops_cache_behind);
+  return std::tie(intent.plan_hash, intent.cpus);
 }
 
 // Every plan is proved before it is used.
@@ -82,11 +75,7 @@ std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
                         std::to_string(comm.size()));
     }
     plan.prove();
-    return core::to_wire(
-        Intent{plan.hash(),
-               io::shared_cpus(comm.device()),
-               {core::node_id(), core::host_name(), core::available_memory_bytes()},
-               options.drop_cache_behind});
+    return core::to_wire(Intent{plan.hash(), io::shared_cpus(comm.device())});
   };
   std::vector<Intent> intents;
   for (const std::string& bytes :
@@ -118,16 +107,6 @@ std::vector<Intent> agree_on_plan(const Plan& plan, const Communicator& comm,
 unsigned count_sharers(const std::vector<Intent>& intents, const Communicator& comm) {
   const std::string& mine = intents[comm.rank()].cpus;
   return static_cast<unsigned>(std::ranges::count(intents, mine, &Intent::cpus));
-}
-
-void add_warnings(const Plan& plan, const std::vector<Intent>& intents, const Communicator& comm,
-                  const Options& options, std::vector<std::string>& warnings) {
-  std::ranges::move(plan.warnings(), std::back_inserter(warnings));
-  if (!options.prefetch) return;
-  std::vector<Memory> memory;
-  for (const Intent& intent : intents) memory.push_back(intent.memory);
-  const std::string warning = prefetch_warning(plan, comm.device(), memory);
-  if (!warning.empty()) warnings.push_back(warning);
 }
 
 RankReport rank_report(const RankSummary& planned, const Communicator& comm,
@@ -195,78 +174,34 @@ Report make_report(const Plan& plan, const std::vector<std::string>& warnings,
   return report;
 }
 
-// What one rank loads with, and what it finds out before it reads.
-struct Allocated {
-  std::optional<double> cached_share;
-  std::unique_ptr<CacheFootprint> footprint;  // if the caller cares for the page cache
-  std::unique_ptr<Executor> executor;
-};
-
-Allocated allocate_together(const source::Source& source, const Plan& plan,
-                            const Communicator& comm, const Options& options, unsigned sharers,
-                            PhaseClock& clock) {
+std::unique_ptr<Executor> allocate_together(const source::Source& source, const Plan& plan,
+                                            const Communicator& comm, const Options& options,
+                                            unsigned sharers, PhaseClock& clock) {
   const PhaseScope scope(clock, Phase::allocate);
-  Allocated allocated;
-  const auto step = [&](const comm::Heartbeat& beat) -> std::string {
-    allocated.cached_share =
-        cached_share(source, plan.catalog().files(), plan.ranks()[comm.rank()].files);
-    if (options.prefetch || options.drop_cache_behind) {
-      allocated.footprint =
-          std::make_unique<CacheFootprint>(source, plan.schedule(), comm.rank(), beat);
-    }
-    allocated.executor = std::make_unique<Executor>(source, plan, comm, options, sharers, clock);
+  std::unique_ptr<Executor> executor;
+  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
+    executor = std::make_unique<Executor>(source, plan, comm, options, sharers, clock);
     return {};
-  };
-  comm::agree_with_heartbeat(comm.control(), timeout_of(options), step);
-  return allocated;
-}
-
-void run_waves(const Allocated& allocated, const Options& options, PhaseClock& clock) {
-  if (!options.drop_cache_behind) return allocated.executor->run();
-  allocated.executor->run([&](std::uint32_t wave) {
-    const PhaseScope scope(clock, Phase::read);
-    allocated.footprint->drop(wave);
   });
-}
-
-// A step of its own: what one rank has dropped, another may still be about to read or to drop.
-void drop_behind_together(CacheFootprint* footprint, const Communicator& comm,
-                          const Options& options, PhaseClock& clock) {
-  const PhaseScope scope(clock, Phase::read);
-  const auto step = [&](const comm::Heartbeat& beat) -> std::string {
-    if (options.drop_cache_behind) footprint->drop_all(beat);
-    return {};
-  };
-  comm::agree_with_heartbeat(comm.control(), timeout_of(options), step);
-}
-
-std::optional<CacheUse> cache_use(const CacheFootprint* footprint, PhaseClock& clock,
-                                  const comm::Heartbeat& beat) {
-  if (footprint == nullptr) return {};
-  const PhaseScope scope(clock, Phase::read);
-  return footprint->use(beat);
+  return executor;
 }
 
 TensorSet hand_over(const Plan& plan, const std::vector<std::string>& warnings,
-                    const Communicator& comm, const Allocated& allocated, const Options& options,
-                    PhaseClock& clock) {
+                    std::optional<double> cached_share, const Communicator& comm,
+                    const Executor& executor, const Options& options, PhaseClock& clock) {
   std::shared_ptr<TensorSet::State> state;
   const auto finish = [&](const comm::Heartbeat& beat) {
-    const auto cache = cache_use(allocated.footprint.get(), clock, beat);
     std::string encoded;
     comm::beat_during(beat, [&] {
-      const Executor& executor = *allocated.executor;
       state = make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
-      RankReport mine = rank_report(plan.ranks()[comm.rank()], comm, executor, clock);
-      mine.cached_share = allocated.cached_share;
-      mine.cache = cache;
-      encoded = core::to_wire(mine);
+      encoded = core::to_wire(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
     });
     return encoded;
   };
   const auto reports = comm::agree_with_heartbeat(comm.control(), timeout_of(options), finish);
   state->report = make_report(plan, warnings, comm, reports);
   state->report.stage = options.selection.stage;
+  state->report.cached_share = cached_share;
   return TensorSet(std::move(state));
 }
 
@@ -280,10 +215,9 @@ LoadJob::LoadJob(const source::Source& source, const std::vector<std::string>& p
     : LoadJob(source, comm, options) {
   const comm::CollectiveCall call(comm_);
   check_together(options_, comm_);
-  const DroppingSource dropping(source);
-  const source::Source& headers = options_.drop_cache_behind ? dropping : source;
-  Opened opened = open_together(headers, paths, options_, comm_.device(), comm_.control());
+  Opened opened = open_together(source, paths, options_, comm_.device(), comm_.control());
   inputs_ = std::move(opened.inputs);
+  cached_share_ = opened.cached_share;
   warnings_ = open_warnings(opened.checkpoint, opened.tp_plan, options_, comm_.size());
   clock_.enter(Phase::plan);
   plan_ = plan_together(std::move(opened), comm_, options_);
@@ -306,20 +240,18 @@ LoadJob::LoadJob(const source::Source& source, const Plan& plan, const Communica
 void LoadJob::agree() {
   const std::vector<Intent> intents = agree_on_plan(*plan_, comm_, options_);
   sharers_ = count_sharers(intents, comm_);
-  a_rank_drops_ = std::ranges::any_of(intents, &Intent::drops_cache_behind);
-  add_warnings(*plan_, intents, comm_, options_, warnings_);
+  std::ranges::move(plan_->warnings(), std::back_inserter(warnings_));
 }
 
 TensorSet LoadJob::run() {
   if (std::exchange(ran_, true)) throw ConfigError("a planned load can run only once");
   const comm::CollectiveCall call(comm_);
   clock_.resume();
-  const Allocated allocated = allocate_together(source_, *plan_, comm_, options_, sharers_, clock_);
-  run_waves(allocated, options_, clock_);
+  const auto executor = allocate_together(source_, *plan_, comm_, options_, sharers_, clock_);
+  executor->run();
   clock_.enter(Phase::wait);
-  comm::agree(comm_.control(), {}, allocated.executor->error(), timeout_of(options_));
-  if (a_rank_drops_) drop_behind_together(allocated.footprint.get(), comm_, options_, clock_);
-  return hand_over(*plan_, warnings_, comm_, allocated, options_, clock_);
+  comm::agree(comm_.control(), {}, executor->error(), timeout_of(options_));
+  return hand_over(*plan_, warnings_, cached_share_, comm_, *executor, options_, clock_);
 }
 
 }  // namespace safeshuffle::pipeline

@@ -46,8 +46,8 @@ class LoadJob {
   std::optional<Plan> plan_;
   std::vector<std::string> inputs_;
   std::vector<std::string> warnings_;
+  std::optional<double> cached_share_;
   unsigned sharers_ = 1;
-  bool a_rank_drops_ = false;  // the cache behind it
   bool ran_ = false;
 };
 

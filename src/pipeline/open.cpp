@@ -62,8 +62,7 @@ bool reads_directly(const source::Source& source, const std::string& file, const
   std::optional<std::uint64_t> cached;
   const bool local = handle->is_local();
   if (local && (handle->cached_bytes(0, 1) || handle->sampled_cached_bytes(0, 1))) cached = 0;
-  return io::automatic_access(local, 1, cached, options.prefetch).direct &&
-         has_direct_reads(source, file);
+  return io::automatic_access(local, 1, cached).direct && has_direct_reads(source, file);
 }
 
 // Paths of the checkpoint's files, index, config.json and rule file.
@@ -120,13 +119,19 @@ class CachedShare {
  public:
   void add(const format::FileHeader& file) {
     bytes_ += static_cast<double>(file.file_size);
-    cached_ += file.cached_share * static_cast<double>(file.file_size);
+    cached_ += file.cached_share.value_or(0) * static_cast<double>(file.file_size);
+    all_known_ = all_known_ && file.cached_share;
   }
-  double value() const { return bytes_ > 0 ? cached_ / bytes_ : 0; }
+  // As far as it is known.
+  double at_least() const { return bytes_ > 0 ? cached_ / bytes_ : 0; }
+  std::optional<double> value() const {
+    return all_known_ ? std::optional(at_least()) : std::nullopt;
+  }
 
  private:
   double bytes_ = 0;
   double cached_ = 0;
+  bool all_known_ = true;
 };
 
 // What all ranks together have read, file by file.
@@ -148,7 +153,7 @@ class Headers {
   const std::vector<std::string>& nodes() const noexcept { return nodes_; }
 
   // Of the files up to now.
-  double cached_share() const { return cached_.value(); }
+  const CachedShare& cached_share() const noexcept { return cached_; }
 
  private:
   std::vector<core::WireReader> readers_;
@@ -163,7 +168,7 @@ Site site_of(const Headers& headers, DeviceKind device, const Found& found) {
   const std::uint32_t nodes = core::node_count(headers.nodes());
   return {device,
           nodes,
-          nodes == 1 ? headers.cached_share() : 0,
+          nodes == 1 ? headers.cached_share().at_least() : 0,
           found.reads_directly,
           found.costs,
           found.costs_origin};
@@ -235,6 +240,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
 
   Checkpoint checkpoint;
   Site site;
+  std::optional<double> cached_share;
   checkpoint.config_json = found.listing.config_json;
   checkpoint.warnings = std::move(found.listing.warnings);
   TpPlan rules = TpPlan::replicate_all();
@@ -242,6 +248,7 @@ Opened open_together(const source::Source& source, const std::vector<std::string
     Headers headers(raw, inodes);
     format::Contents contents = format::join_headers(found.listing, [&] { return headers.next(); });
     site = site_of(headers, device, found);
+    cached_share = headers.cached_share().value();
     checkpoint.cached_share = site.cached_share;
     checkpoint.reads_directly = site.reads_directly;
     format::IndexFindings mine;
@@ -260,7 +267,8 @@ Opened open_together(const source::Source& source, const std::vector<std::string
       return {};
     });
   }
-  return {std::move(checkpoint), std::move(rules), site, inputs_of(found.listing, options.tp_plan)};
+  return {std::move(checkpoint), std::move(rules), site, cached_share,
+          inputs_of(found.listing, options.tp_plan)};
 }
 
 }  // namespace pipeline
@@ -280,7 +288,7 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
   Checkpoint checkpoint{std::move(contents.catalog),
                         std::move(listing.config_json),
                         std::move(contents.sharded_state),
-                        cached.value(),
+                        cached.at_least(),
                         pipeline::reads_directly(files, listing.files.front(), {}),
                         std::move(listing.warnings),
                         std::move(contents.aliases),

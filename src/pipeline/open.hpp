@@ -2,6 +2,7 @@
 // the catalog.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,9 @@ namespace safeshuffle::pipeline {
 struct Opened {
   Checkpoint checkpoint;
   TpPlan tp_plan;
-  Site site;                        ///< the same on all ranks
-  std::vector<std::string> inputs;  ///< paths of all files that rank 0 found or read
+  Site site;                           ///< the same on all ranks
+  std::optional<double> cached_share;  ///< see Report
+  std::vector<std::string> inputs;     ///< paths of all files that rank 0 found or read
 };
 
 /// Collective. Rank 0 finds the files, reads the rules and checks the index; rank r reads and

@@ -13,10 +13,6 @@ auto fields(core::As<ReadChoice> auto& choice) {
   return std::tie(choice.direct, choice.reason, choice.bytes);
 }
 
-auto fields(core::As<CacheUse> auto& cache) {
-  return std::tie(cache.planned, cache.before, cache.after, cache.dropped, cache.unknown);
-}
-
 auto fields(core::As<Span> auto& span) {
   return std::tie(span.track, span.name, span.begin, span.seconds);
 }
@@ -28,9 +24,8 @@ auto fields(core::As<RankReport> auto& rank) {
                   rank.kept_bytes, rank.peak_device_bytes, rank.transport_device_bytes,
                   rank.packer_device_bytes, rank.peak_pinned_bytes, rank.peak_resident_bytes,
                   rank.io_path, rank.direct_bytes, rank.buffered_bytes, rank.gds_bytes,
-                  rank.in_place_bytes, rank.cached_share, rank.read_choices, rank.cache,
-                  rank.reader_threads, rank.reader_chunk, rank.reader_cpus, rank.fallback_files,
-                  rank.fallbacks, rank.spans);
+                  rank.in_place_bytes, rank.read_choices, rank.reader_threads, rank.reader_chunk,
+                  rank.reader_cpus, rank.fallback_files, rank.fallbacks, rank.spans);
 }
 
 }  // namespace safeshuffle

@@ -1,6 +1,7 @@
 #include "pipeline/wave_reader.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "core/text.hpp"
 #include "core/thread.hpp"
 #include "plan/waves.hpp"
+#include "source/cached.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
@@ -18,20 +20,6 @@ constexpr std::chrono::milliseconds settling_patience{30'000};
 std::vector<FileInfo> files_of(const plan::Schedule& schedule) {
   const auto files = schedule.catalog.files();
   return {files.begin(), files.end()};
-}
-
-Span::Track track_of(io::Worker worker) {
-  switch (worker) {
-    case io::Worker::posix:
-      return Span::Track::posix;
-    case io::Worker::uring:
-      return Span::Track::uring;
-    case io::Worker::gds:
-      return Span::Track::gds;
-    case io::Worker::copies:
-      break;
-  }
-  return Span::Track::copies;
 }
 
 }  // namespace
@@ -132,14 +120,37 @@ std::optional<ErrorRecord> WaveReader::wait(std::uint32_t wave,
     if (!status.error) meanwhile();
   }
   batches_[slab].reset();
-  for (const io::Activity& activity : status.activities) {
-    clock_.note(track_of(activity.worker), "wave " + std::to_string(wave), activity.begin,
-                activity.end);
-  }
+  note(Span::Track::reads, wave, status.reads);
+  note(Span::Track::copies, wave, status.copies);
   if (!status.left.empty()) {
     left_.emplace(buffers_->slabs[slab].get(), std::move(status.left));
   }
   return status.error ? status.error : first_fallback();
+}
+
+void WaveReader::note(Span::Track track, std::uint32_t wave,
+                      const std::optional<io::Activity>& activity) {
+  if (activity) clock_.note(track, "wave " + std::to_string(wave), activity->begin, activity->end);
+}
+
+void WaveReader::drop_cached(std::uint32_t wave) {
+  plan::slab_at(schedule_, wave, rank_, slab_);
+  std::map<std::uint32_t, plan::Range> by_file;
+  for (const plan::FileRange& read : slab_.file_ranges) {
+    const plan::Range range{read.file_offset, read.file_offset + read.bytes};
+    plan::Range& all = by_file.try_emplace(read.file, range).first->second;
+    all = {std::min(all.begin, range.begin), std::max(all.end, range.end)};
+  }
+  for (const auto& [file, range] : by_file) {
+    source::drop_cached(source_, schedule_.catalog.files()[file].path, range.begin, range.end);
+  }
+}
+
+void WaveReader::drop_cached_files() {
+  for (const std::uint32_t file : schedule_.ranks[rank_].files) {
+    const FileInfo& info = schedule_.catalog.files()[file];
+    source::drop_cached(source_, info.path, 0, info.size);
+  }
 }
 
 std::optional<ErrorRecord> WaveReader::first_fallback() const {

@@ -83,6 +83,13 @@ class WaveReader {
   /// To be called after its last use: closes the files that it keeps open.
   void drop_source() noexcept { left_.reset(); }
 
+  /// Drops from the page cache what it has read of a wave, and whatever is in between.
+  void drop_cached(std::uint32_t wave);
+
+  /// Drops the rest of the files, such as headers and what the system has read ahead. After the
+  /// last wave of all ranks.
+  void drop_cached_files();
+
   io::IoPath io_path() const { return reader_->path(); }
   double busy_seconds() const { return reader_->busy_seconds(); }
   std::uint64_t in_place_bytes() const noexcept { return in_place_bytes_; }
@@ -102,6 +109,7 @@ class WaveReader {
   std::unique_ptr<device::Staging> make_ring() const;
   void make_reader();
   std::uint64_t slab_bytes() const noexcept { return schedule_.ranks[rank_].slab_bytes; }
+  void note(Span::Track track, std::uint32_t wave, const std::optional<io::Activity>& activity);
   std::optional<ErrorRecord> first_fallback() const;
   ErrorRecord stall(std::uint32_t wave) const;
   void settle() noexcept;

@@ -20,12 +20,10 @@ inline constexpr std::array cost_fields{
     CostField{"read_cold_buffered_node", &Costs::read_cold_buffered_node},
     CostField{"read_warm_rank", &Costs::read_warm_rank},
     CostField{"read_warm_node", &Costs::read_warm_node},
-    CostField{"memory_copy", &Costs::memory_copy},
     CostField{"first_touch", &Costs::first_touch},
     CostField{"pack", &Costs::pack},
     CostField{"pack_convert", &Costs::pack_convert},
     CostField{"host_to_device", &Costs::host_to_device},
-    CostField{"device_copy", &Costs::device_copy},
     CostField{"exchange", &Costs::exchange},
     CostField{"wave_seconds", &Costs::wave_seconds},
 };

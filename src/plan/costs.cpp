@@ -16,7 +16,6 @@ constexpr Costs host_defaults{
     .read_cold_buffered_node = 4 * giga,
     .read_warm_rank = 8 * giga,
     .read_warm_node = 40 * giga,
-    .memory_copy = 15 * giga,
     .first_touch = 8 * giga,
     .pack = 12 * giga,
     .pack_convert = 10 * giga,
@@ -29,7 +28,6 @@ constexpr Costs with_gpus() {
   costs.pack = 1000 * giga;
   costs.pack_convert = 1000 * giga;
   costs.host_to_device = 50 * giga;
-  costs.device_copy = 1200 * giga;
   costs.exchange = 150 * giga;
   costs.wave_seconds = 400e-6;
   return costs;

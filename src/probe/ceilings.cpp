@@ -1,12 +1,14 @@
 // What a load reached of the machine's ceilings.
 #include <algorithm>
 #include <optional>
-#include <set>
-#include <string_view>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "safeshuffle/probe.hpp"
 #include "safeshuffle/report.hpp"
+
+#include "core/process.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -76,56 +78,40 @@ struct ReadBytes {
   double unknown = 0;  ///< through the page cache, which had some of them, or it is not known
 };
 
-/// What a rank read through the page cache without having looked whether it was there.
-void add_unseen(const RankReport& rank, double bytes, ReadBytes& sum) {
-  constexpr double few = 0.05;
-  if (rank.cached_share && *rank.cached_share <= few) {
-    sum.cold_buffered += bytes;
-  } else if (rank.cached_share && *rank.cached_share >= 1 - few) {
-    sum.warm += bytes;
-  } else {
-    sum.unknown += bytes;
-  }
-}
-
 /// Known to be in the page cache, or by an estimate (io/policy.cpp).
 bool is_cached(const ReadChoice& choice) {
   return choice.reason == "cached" || choice.reason == "likely cached";
 }
 
-/// What was found in the page cache may have been read ahead by the load itself. What was there
-/// before includes gaps between rows that were not read: as many, it is assumed, as of all bytes.
-std::uint64_t warm_bytes(const RankReport& rank, const ReadChoice& cached) {
-  if (!rank.cache || rank.cache->planned == 0) return cached.bytes;
-  const double part_read =
-      static_cast<double>(rank.read_bytes) / static_cast<double>(rank.cache->planned);
-  const double before = static_cast<double>(rank.cache->before) * std::min(1.0, part_read);
-  return std::min(cached.bytes, static_cast<std::uint64_t>(before));
-}
-
 void add_bytes(const RankReport& rank, ReadBytes& sum) {
   sum.cold_direct += static_cast<double>(rank.direct_bytes);
-  auto unseen = static_cast<double>(rank.buffered_bytes);
+  sum.unknown += static_cast<double>(rank.buffered_bytes);
   for (const ReadChoice& choice : rank.read_choices) {
-    if (choice.direct || !(is_cached(choice) || choice.reason == "prefetch")) continue;
-    const std::uint64_t warm = is_cached(choice) ? warm_bytes(rank, choice) : 0;
-    sum.warm += static_cast<double>(warm);
-    sum.cold_buffered += static_cast<double>(choice.bytes - warm);
-    unseen -= static_cast<double>(choice.bytes);
+    if (!is_cached(choice)) continue;
+    sum.warm += static_cast<double>(choice.bytes);
+    sum.unknown -= static_cast<double>(choice.bytes);
   }
-  if (unseen > 0) add_unseen(rank, unseen, sum);
+}
+
+/// What was read through the page cache, without having looked or in vain, is judged by a sample.
+void judge_unknown(std::optional<double> cached_share, ReadBytes& bytes) {
+  constexpr double few = 0.05;
+  if (!cached_share) return;
+  if (*cached_share <= few) bytes.cold_buffered = std::exchange(bytes.unknown, 0);
+  if (*cached_share >= 1 - few) bytes.warm += std::exchange(bytes.unknown, 0);
 }
 
 ReadBytes read_bytes(const Report& report) {
   ReadBytes bytes;
   for (const RankReport& rank : report.ranks) add_bytes(rank, bytes);
+  judge_unknown(report.cached_share, bytes);
   return bytes;
 }
 
 double node_count(const Report& report) {
-  std::set<std::string> nodes;
-  for (const RankReport& rank : report.ranks) nodes.insert(rank.host);
-  return static_cast<double>(nodes.size());
+  std::vector<std::string> nodes;
+  for (const RankReport& rank : report.ranks) nodes.push_back(rank.host);
+  return core::node_count(nodes);
 }
 
 /// What all nodes together need at least for reading in these ways, one after the other.
@@ -149,14 +135,6 @@ ReadCeiling read_ceiling(const ReadBytes& bytes, const Costs& costs) {
   return known ? ceiling : ReadCeiling{};
 }
 
-/// Whether automatic mode read something for this reason, on any rank.
-bool any_read_because(const Report& report, std::string_view reason) {
-  const auto is_it = [&](const ReadChoice& choice) { return choice.reason == reason; };
-  return std::ranges::any_of(report.ranks, [&](const RankReport& rank) {
-    return std::ranges::any_of(rank.read_choices, is_it);
-  });
-}
-
 /// Whether the loading threads themselves read, straight from the page cache to where the data is
 /// to stay, instead of waiting for reader threads.
 bool reads_in_place(const Report& report) {
@@ -164,7 +142,7 @@ bool reads_in_place(const Report& report) {
       sum(report, [](const RankReport& rank) { return phase_seconds(rank, Phase::read); });
   const double busy = sum(report, [](const RankReport& rank) { return rank.read_busy_seconds; });
   constexpr double more = 1.05;  // than a wait takes by itself
-  return is_on_host(report) && any_read_because(report, "cached") && waited > more * busy;
+  return is_on_host(report) && read_bytes(report).warm > 0 && waited > more * busy;
 }
 
 std::optional<Reached> reached_by_reading(const Report& report, const Costs& costs) {
@@ -178,16 +156,6 @@ std::optional<Reached> reached_by_reading(const Report& report, const Costs& cos
   }
   return reached(Phase::read, ceiling.name, total(report, &RankReport::read_bytes), seconds,
                  ceiling.seconds);
-}
-
-/// What reading would take at least if direct reads had taken the place of prefetching.
-std::optional<double> seconds_without_prefetch(const Report& report, const Costs& costs) {
-  if (!any_read_because(report, "prefetch")) return {};
-  ReadBytes bytes = read_bytes(report);
-  bytes.cold_direct += std::exchange(bytes.cold_buffered, 0);
-  const double seconds = read_ceiling(bytes, costs).seconds / node_count(report);
-  if (seconds <= 0) return {};
-  return seconds;
 }
 
 /// Data is copied onto the device while other data is read.
@@ -239,7 +207,7 @@ Bottleneck bottleneck(const Report& report) {
 }
 
 void add_ceilings(Report& report, const KeptProbe& probe) {
-  Ceilings ceilings{probe.path, probe.date, {}, seconds_without_prefetch(report, probe.costs)};
+  Ceilings ceilings{probe.path, probe.date, {}};
   for (const auto& step :
        {reached_by_reading(report, probe.costs), reached_by_staging(report, probe.costs),
         reached_by_packing(report, probe.costs), reached_by_exchange(report, probe.costs)}) {

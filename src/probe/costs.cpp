@@ -34,14 +34,10 @@ double remainder(double used, double fresh) {
   return 1 / std::max(1 / fresh - 1 / used, least / used);
 }
 
-/// Of each rank, while all touch memory: by reading what is cached, as loads do, else by copying.
+/// Of each rank, while all touch memory.
 double first_touch(const Probe& probe) {
-  const double fresh = node_median(probe, "read_warm_fresh");
-  if (fresh > 0) {
-    return remainder(node_median(probe, "read_warm"), fresh) / probe.place.ranks_per_node;
-  }
-  return remainder(median(probe, "memory_copy", Of::each_rank),
-                   median(probe, "memory_copy_fresh", Of::each_rank));
+  return remainder(node_median(probe, "read_warm"), node_median(probe, "read_warm_fresh")) /
+         probe.place.ranks_per_node;
 }
 
 }  // namespace
@@ -54,12 +50,10 @@ Costs costs_of(const Probe& probe) {
   costs.read_cold_buffered_node = node_median(probe, "read_cold_buffered");
   costs.read_warm_rank = median(probe, "read_warm", Of::one_rank);
   costs.read_warm_node = node_median(probe, "read_warm");
-  costs.memory_copy = median(probe, "memory_copy", Of::each_rank);
   costs.first_touch = first_touch(probe);
   costs.pack = median(probe, "pack", Of::each_rank);
   costs.pack_convert = median(probe, "pack_convert", Of::each_rank);
   costs.host_to_device = median(probe, "host_to_device", Of::each_rank);
-  costs.device_copy = median(probe, "device_copy", Of::each_rank);
   costs.exchange = median(probe, "exchange", Of::each_rank);
   costs.wave_seconds = median(probe, "wave", Of::each_rank);
   return costs;

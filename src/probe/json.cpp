@@ -1,5 +1,6 @@
 #include "probe/json.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -16,7 +17,7 @@ namespace {
 
 using placement::JsonObject;
 
-constexpr std::uint64_t probe_schema_version = 1;
+constexpr std::uint64_t probe_schema_version = 2;
 
 const char* text_of(Measurement::Of of) {
   switch (of) {
@@ -44,10 +45,6 @@ nlohmann::ordered_json measurement_json(const Measurement& measurement) {
     json["bytes"] = measurement.bytes;
   }
   if (!measurement.obstacle.empty()) json["obstacle"] = measurement.obstacle;
-  if (const auto& residency = measurement.residency) {
-    json["cached_bytes"] = {
-        {"sample", residency->sample}, {"before", residency->before}, {"after", residency->after}};
-  }
   return json;
 }
 
@@ -146,6 +143,25 @@ Costs costs_from_probe(std::string_view json, const std::string& name) {
   return probing::parse_probe({name, std::string(json)}).costs;
 }
 
+MachineModel machine_from_probe(std::string_view json, const std::string& name) {
+  const probing::ProbeText probe = probing::parse_probe({name, std::string(json)});
+  MachineModel machine;
+  machine.name = name;
+  machine.description = "probe of " + probe.place.host + ", " + probe.date;
+  machine.device = probe.place.device == "host" ? DeviceKind::host : DeviceKind::cuda;
+  machine.ranks_per_node = probe.place.ranks_per_node;
+  machine.cores = std::max(1U, probe.cores);
+  machine.costs = with_defaults(probe.costs, machine.device);
+  for (const plan::CostField& field : plan::cost_fields) {
+    const double value = machine.costs.*field.value;
+    const bool measured = probe.costs.*field.value != 0;
+    if (value == 0) continue;  // of GPUs, on the host
+    machine.assumptions.push_back({std::string("costs.") + field.name, value,
+                                   measured ? machine.description : "default, not measured"});
+  }
+  return machine;
+}
+
 std::string to_json(const Probe& probe) {
   using namespace probing;
   nlohmann::ordered_json json{{"schema_version", probe_schema_version},
@@ -164,7 +180,6 @@ std::string to_json(const Probe& probe) {
                      {"chunk", probe.chunk},
                      {"window", probe.window},
                      {"sample_bytes", probe.sample_bytes}};
-  json["copy_threads"] = probe.copy_threads;
   json["measurements"] = nlohmann::ordered_json::array();
   for (const Measurement& each : probe.measurements) {
     json["measurements"].push_back(measurement_json(each));

@@ -2,8 +2,6 @@
 #include "safeshuffle/probe.hpp"
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <utility>
 
 #include "comm/collective_call.hpp"
@@ -17,10 +15,9 @@
 #include "io/policy.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/open.hpp"
-#include "probe/moves.hpp"
 #include "probe/place.hpp"
-#include "probe/reads.hpp"
 #include "probe/rig.hpp"
+#include "probe/trials.hpp"
 #include "probe/turns.hpp"
 #include "source/files.hpp"
 
@@ -33,7 +30,6 @@ struct Extent {
   Turns turns;
   std::chrono::milliseconds run{0};  ///< of reading, at most
   std::uint64_t sample_bytes = 0;    ///< per node
-  std::uint64_t memory_bytes = 0;    ///< of host memory that is copied, per node
   std::uint64_t moved_bytes = 0;     ///< of device memory that is moved, per rank
 };
 
@@ -43,9 +39,9 @@ constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
 const Extent& extent(bool quick) {
   static const Extent brief{
-      {3, 2.5}, std::chrono::milliseconds(150), 256 * mebibyte, 128 * mebibyte, 256 * mebibyte};
+      {3, 2.5}, std::chrono::milliseconds(150), 256 * mebibyte, 256 * mebibyte};
   static const Extent full{
-      {7, 30}, std::chrono::milliseconds(1000), 2048 * mebibyte, 512 * mebibyte, 2048 * mebibyte};
+      {7, 30}, std::chrono::milliseconds(1000), 2048 * mebibyte, 2048 * mebibyte};
   return quick ? brief : full;
 }
 
@@ -150,7 +146,6 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
                    .reader = reader,
                    .reader_cpus = io::reader_cpus(place, reader.threads),
                    .window = window,
-                   .memory_bytes = extent.memory_bytes / group.ranks_per_node,
                    .moved_bytes = extent.moved_bytes,
                    .most = extent.run,
                    .timeout = pipeline::timeout_of(options),
@@ -164,30 +159,20 @@ std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& c
   return rig;
 }
 
-std::string utc_date() {
-  const std::time_t now = std::time(nullptr);
-  std::tm fields{};
-  ::gmtime_r(&now, &fields);
-  std::array<char, 32> text{};
-  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &fields);
-  return {text.data(), length};
-}
-
 // What rank 0 knows of its place and machine, the same on all.
 auto description(auto& probe) {
   return std::tie(probe.place, probe.date, probe.machine.cores, probe.machine.memory_bytes,
-                  probe.machine.kernel, probe.engine, probe.threads, probe.copy_threads);
+                  probe.machine.kernel, probe.engine, probe.threads);
 }
 
 void describe_together(Probe& probe, const ProbeRig& rig) {
   const auto describe = [&] {
     const std::string path = rig.files.empty() ? std::string() : rig.files.front().path;
     probe.place = own_place(path, rig.comm.device_handle()->description());
-    probe.date = utc_date();
+    probe.date = core::utc_now();
     probe.machine = {core::available_cores(), core::memory_bytes(), core::kernel_release()};
     probe.engine = rig.engine;
     probe.threads = rig.reader_threads;
-    probe.copy_threads = copy_threads();
     return core::to_wire(description(probe));
   };
   const auto all = comm::agree_on(rig.comm.control(), rig.timeout, describe);

@@ -1,5 +1,3 @@
-#include "probe/reads.hpp"
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -11,7 +9,7 @@
 #include "core/text.hpp"
 #include "device/host/memory.hpp"
 #include "io/policy.hpp"
-#include "probe/moves.hpp"
+#include "probe/trials.hpp"
 
 namespace safeshuffle::probing {
 namespace {
@@ -54,7 +52,7 @@ io::ReaderOptions reader_options(const ProbeRig& rig, Cache cache, bool direct) 
   io::ReaderOptions options = rig.reader;
   options.direct = direct ? DirectIo::on : DirectIo::off;
   const bool packing_threads_read = cache == Cache::warm && rig.comm.device() == DeviceKind::host;
-  if (packing_threads_read) options.threads = copy_threads();
+  if (packing_threads_read) options.threads = packing_threads();
   return options;
 }
 
@@ -153,15 +151,12 @@ class ReadRun {
   std::vector<io::BatchId> batches_;
 };
 
-class ReadTrial final : public Trial {
+class ReadTrial {
  public:
-  ReadTrial(ProbeRig& rig, std::string name, Measurement::Of of, Cache cache, bool direct,
-            Into into)
-      : Trial(std::move(name), of), rig_(rig), cache_(cache), direct_(direct), into_(into) {}
+  ReadTrial(ProbeRig& rig, Cache cache, bool direct, Into into)
+      : rig_(rig), cache_(cache), direct_(direct), into_(into) {}
 
-  bool is_warm() const noexcept override { return cache_ == Cache::warm; }
-
-  std::string prepare() override {
+  std::string prepare() {
     if (rig_.sample.bytes() == 0) return "the files have too few bytes";
     std::string obstacle = is_warm() ? rig_.sample.make_warm() : rig_.sample.make_cold();
     if (into_ == Into::slabs) rig_.touch_slabs();
@@ -172,20 +167,19 @@ class ReadTrial final : public Trial {
     return obstacle;
   }
 
-  Run run() override {
+  Run run() {
     // When all ranks have written theirs: before, another would have written what this one gave
     // back.
     written_.reset();
-    Residency residency{rig_.sample.bytes(), rig_.sample.cached_bytes().value_or(0), 0};
     Run run = run_->read();
-    residency.after = rig_.sample.cached_bytes().value_or(0);
-    run.residency = residency;
     if (direct_) run.obstacle = why_not_direct(run_->path());
     run_.reset();
     return run;
   }
 
  private:
+  bool is_warm() const noexcept { return cache_ == Cache::warm; }
+
   static std::string why_not_direct(const io::IoPath& path) {
     if (path.buffered_bytes == 0) return {};
     return path.fallbacks.empty() ? "the reader read through the page cache"
@@ -203,10 +197,16 @@ class ReadTrial final : public Trial {
 }  // namespace
 
 void add_read_trials(ProbeRig& rig, Trials& trials) {
+  const auto add_of = [&](Of of, const char* name, const std::shared_ptr<ReadTrial>& trial) {
+    trials.push_back({.name = name,
+                      .of = of,
+                      .prepare = [trial] { return trial->prepare(); },
+                      .run = [trial] { return trial->run(); }});
+  };
   const auto add = [&](const char* name, Cache cache, bool direct, Into into = Into::slabs) {
-    trials.push_back(std::make_unique<ReadTrial>(rig, name, Of::one_rank, cache, direct, into));
-    if (rig.comm.size() == 1) return;
-    trials.push_back(std::make_unique<ReadTrial>(rig, name, Of::node, cache, direct, into));
+    const auto trial = std::make_shared<ReadTrial>(rig, cache, direct, into);
+    add_of(Of::one_rank, name, trial);
+    if (rig.comm.size() > 1) add_of(Of::node, name, trial);
   };
   add("read_cold_direct", Cache::cold, true);
   add("read_cold_buffered", Cache::cold, false);

@@ -34,7 +34,6 @@ struct ProbeRig {
   io::ReaderOptions reader;
   core::CpuSet reader_cpus;
   std::uint64_t window = 0;           ///< bytes read at a time
-  std::uint64_t memory_bytes = 0;     ///< host memory that is copied in one run
   std::uint64_t moved_bytes = 0;      ///< device memory that is moved in one run
   std::chrono::milliseconds most{0};  ///< that one run of reading takes
   std::chrono::milliseconds timeout{0};

@@ -11,10 +11,6 @@
 
 namespace safeshuffle {
 
-static auto fields(core::As<Residency> auto& residency) {
-  return std::tie(residency.sample, residency.before, residency.after);
-}
-
 namespace probing {
 namespace {
 
@@ -27,15 +23,7 @@ struct NodeRun {
 
 auto fields(core::As<NodeRun> auto& made) {
   auto& run = made.run;
-  return std::tie(made.node, made.elapsed, run.bytes, run.begin, run.end, run.times, run.residency,
-                  run.obstacle);
-}
-
-Residency sum(Residency a, const Residency& b) {
-  a.sample += b.sample;
-  a.before += b.before;
-  a.after += b.after;
-  return a;
+  return std::tie(made.node, made.elapsed, run.bytes, run.begin, run.end, run.times, run.obstacle);
 }
 
 /// The runs of several ranks, side by side.
@@ -47,7 +35,6 @@ struct Together {
 
   std::uint64_t bytes = 0;
   std::uint32_t times = 1;
-  std::optional<Residency> residency;
   std::string obstacle;
   std::map<std::string, Interval> nodes;
 
@@ -55,7 +42,6 @@ struct Together {
     const Run& run = made.run;
     bytes += run.bytes;
     times = run.times;
-    if (run.residency) residency = sum(residency.value_or(Residency()), *run.residency);
     if (obstacle.empty()) obstacle = run.obstacle;
     Interval& all = nodes.try_emplace(made.node, Interval{run.begin, run.end}).first->second;
     all = {std::min(all.begin, run.begin), std::max(all.end, run.end)};
@@ -75,11 +61,11 @@ struct Together {
 /// One measurement in progress.
 class Series {
  public:
-  Series(Trial& trial, comm::Control& control, std::uint32_t nodes)
+  Series(const Trial& trial, comm::Control& control, std::uint32_t nodes)
       : trial_(trial), control_(control), nodes_(nodes) {
-    result_.name = trial.name();
-    result_.of = trial.of();
-    result_.is_time = trial.is_time();
+    result_.name = trial.name;
+    result_.of = trial.of;
+    result_.is_time = trial.is_time;
   }
 
   bool ended() const { return !result_.obstacle.empty(); }
@@ -109,7 +95,7 @@ class Series {
 
  private:
   bool takes_part(std::uint32_t rank) const {
-    return trial_.of() != Measurement::Of::one_rank || rank == 0;
+    return trial_.of != Measurement::Of::one_rank || rank == 0;
   }
 
   std::vector<std::string> share_runs(const ProbeOptions& options,
@@ -118,34 +104,24 @@ class Series {
       const Run mine = takes_part(control_.rank()) ? trial_.run() : Run();
       return core::to_wire(NodeRun{core::node_id(), core::seconds_since(start), mine});
     };
-    if (!trial_.is_collective()) return comm::agree_on(control_, options.timeout, run);
+    if (!trial_.is_collective) return comm::agree_on(control_, options.timeout, run);
     return comm::agree(control_, run(), {}, options.timeout);
   }
 
   void note(const Together& all) {
     result_.obstacle = all.obstacle;
     result_.bytes = all.bytes;
-    if (all.residency) note(*all.residency);
     if (ended()) return;
     const double seconds = all.seconds();
-    if (trial_.is_time()) {
+    if (trial_.is_time) {
       values_.push_back(seconds / all.times);
     } else if (seconds > 0) {
       values_.push_back(static_cast<double>(all.bytes) / seconds / divisor());
     }
   }
 
-  void note(const Residency& residency) {
-    if (!result_.residency) result_.residency = residency;
-    Residency& noted = *result_.residency;
-    noted.before = trial_.is_warm() ? std::min(noted.before, residency.before)
-                                    : std::max(noted.before, residency.before);
-    noted.sample = residency.sample;
-    noted.after = residency.after;
-  }
-
   double divisor() const {
-    switch (trial_.of()) {
+    switch (trial_.of) {
       case Measurement::Of::node:
         return nodes_;
       case Measurement::Of::each_rank:
@@ -156,7 +132,7 @@ class Series {
     return 1;
   }
 
-  Trial& trial_;
+  const Trial& trial_;
   comm::Control& control_;
   const std::uint32_t nodes_;
   std::vector<double> values_;
@@ -186,11 +162,12 @@ Spread spread_of(std::vector<double> values) {
   return {median, values.front(), values.back(), static_cast<std::uint32_t>(values.size())};
 }
 
-std::vector<Measurement> take_turns(comm::Control& control, std::uint32_t nodes, Trials& trials,
-                                    const Turns& turns, const ProbeOptions& options) {
+std::vector<Measurement> take_turns(comm::Control& control, std::uint32_t nodes,
+                                    const Trials& trials, const Turns& turns,
+                                    const ProbeOptions& options) {
   const auto start = core::Clock::now();
   std::vector<Series> series;
-  for (const auto& trial : trials) series.emplace_back(*trial, control, nodes);
+  for (const Trial& trial : trials) series.emplace_back(trial, control, nodes);
   double elapsed = 0;
   std::size_t runs = 0;
   for (std::uint32_t round = 0; round < turns.most_rounds; ++round) {

@@ -3,6 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "safeshuffle/error.hpp"
+
+#include "core/arithmetic.hpp"
+#include "core/page.hpp"
+#include "core/page_cache.hpp"
+
 namespace safeshuffle::source {
 namespace {
 
@@ -36,6 +42,14 @@ std::optional<double> likely_cached_share(const Handle& handle) {
   const auto cached = handle.sampled_cached_bytes(0, size);
   if (!cached) return {};
   return share(*cached, size);
+}
+
+void drop_cached(const Source& source, const std::string& path, std::uint64_t begin,
+                 std::uint64_t end) try {
+  begin = core::align_down(begin, core::most_cached_block);
+  end = core::align_up(end, core::page_bytes);
+  source.open(path, Access::cached)->drop_cached(begin, end - begin);
+} catch (const IoError&) {  // whoever reads it next reports that
 }
 
 }  // namespace safeshuffle::source

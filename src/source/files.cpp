@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/page_cache.hpp"
 #include "core/posix_file.hpp"
 #include "core/system_call.hpp"
 
@@ -26,27 +27,27 @@ class FileHandle final : public Handle {
 
   int descriptor() const noexcept override { return file_.descriptor(); }
 
-  bool is_local() const noexcept override { return file_.filesystem() != core::Filesystem::remote; }
+  bool is_local() const noexcept override { return core::is_local(descriptor()); }
 
   std::optional<std::uint64_t> cached_bytes(std::uint64_t offset,
                                             std::uint64_t bytes) const override {
-    return file_.cached_bytes(offset, bytes);
+    return core::cached_bytes(descriptor(), offset, bytes);
   }
 
   std::optional<std::uint64_t> sampled_cached_bytes(std::uint64_t offset,
                                                     std::uint64_t bytes) const override {
-    return file_.sampled_cached_bytes(offset, bytes);
+    return core::sampled_cached_bytes(descriptor(), offset, bytes);
   }
 
   bool has_hole(std::uint64_t offset, std::uint64_t bytes) const noexcept override {
-    return file_.has_hole(offset, bytes);
+    return core::has_hole(descriptor(), offset, bytes);
   }
 
   void drop_cached(std::uint64_t offset, std::uint64_t bytes) const noexcept override {
-    file_.drop_cached(offset, bytes);
+    core::drop_cached(descriptor(), offset, bytes);
   }
 
-  void stop_readahead() const noexcept override { file_.stop_readahead(); }
+  void stop_readahead() const noexcept override { core::stop_readahead(descriptor()); }
 
  private:
   const core::PosixFile file_;

@@ -46,7 +46,7 @@ std::uint64_t header_length(std::string_view beginning, const Handle& handle,
 format::RawHeader read_header(const Source& source, const std::string& path) {
   const auto handle = source.open(path, Access::cached);
   handle->stop_readahead();  // the tensors behind it may be read directly, or by another rank
-  const double cached = likely_cached_share(*handle).value_or(0);  // before reading changes it
+  const auto cached = likely_cached_share(*handle);  // before reading changes it
   // With the length, all of a short header: small files are many.
   std::string json = beginning_of(*handle, path, core::page_bytes);
   const std::uint64_t length = header_length(json, *handle, path);

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "core/deadline.hpp"
+#include "core/page_cache.hpp"
 #include "core/process.hpp"
 #include "format/layout_header.hpp"
 #include "support/pseudo_random.hpp"
@@ -66,7 +67,7 @@ void fill(const std::vector<Begun>& files) {
 }
 
 std::uint64_t missing_bytes(const core::PosixFile& file, std::uint64_t size) {
-  const auto cached = file.cached_bytes(0, size);
+  const auto cached = core::cached_bytes(file.descriptor(), 0, size);
   if (!cached) throw std::runtime_error("the system does not say what is cached");
   return size - *cached;
 }

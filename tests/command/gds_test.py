@@ -94,14 +94,14 @@ class Gds(unittest.TestCase):
 
     def test_the_driver_does_not_open(self):
         self.assert_falls_back(
-            "gds fell back to posix: cuFileDriverOpen: CU_FILE_DRIVER_NOT_INITIALIZED",
+            "gds fell back to posix: cuFileDriverOpen: cuFile error 5001",
             settings="open=5001",
         )
 
     def test_the_filesystem_is_rejected(self):
         first = min(self.model.glob("*.safetensors"))
         self.assert_falls_back(
-            f"{first}: gds fell back to posix: cuFileHandleRegister: CU_FILE_IO_NOT_SUPPORTED",
+            f"{first}: gds fell back to posix: cuFileHandleRegister: cuFile error {IO_NOT_SUPPORTED}",
             settings=f"file={IO_NOT_SUPPORTED}",
         )
 

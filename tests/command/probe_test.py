@@ -88,7 +88,7 @@ class Probe(unittest.TestCase):
         return {(each["name"], each["of"]): each for each in probe["measurements"]}
 
     def check(self, probe, ranks):
-        self.assertEqual(probe["schema_version"], 1)
+        self.assertEqual(probe["schema_version"], 2)
         self.assertEqual(probe["place"]["ranks_per_node"], ranks)
         self.assertEqual(probe["place"]["nodes"], 1)
         self.assertEqual(probe["place"]["device"], "host")
@@ -97,9 +97,7 @@ class Probe(unittest.TestCase):
         found = self.measurements(probe)
         reads = {"read_cold_direct", "read_cold_buffered", "read_warm", "read_warm_fresh"}
         expected = {(name, "one rank") for name in reads}
-        expected |= {(name, "each rank") for name in (
-            "memory_copy_one_thread", "memory_copy_one_thread_fresh", "memory_copy",
-            "memory_copy_fresh", "pack", "pack_convert", "wave")}  # fmt: skip
+        expected |= {(name, "each rank") for name in ("pack", "pack_convert", "wave")}
         if ranks > 1:
             expected |= {(name, "node") for name in reads} | {("exchange", "each rank")}
         self.assertEqual(set(found), expected)
@@ -115,15 +113,6 @@ class Probe(unittest.TestCase):
         self.assertLessEqual(spread["least"], spread["median"])
         self.assertLessEqual(spread["median"], spread["most"])
         self.assertGreaterEqual(spread["runs"], 1)
-        if not each["name"].startswith("read_"):
-            return
-        cached = each["cached_bytes"]
-        if each["name"] in ("read_warm", "read_warm_fresh"):
-            self.assertGreaterEqual(cached["before"], 0.99 * cached["sample"])
-        else:
-            self.assertLessEqual(cached["before"], 0.01 * cached["sample"])
-        if each["name"] == "read_cold_buffered":
-            self.assertGreater(cached["after"], 0.01 * cached["sample"])
 
     def test_one_rank(self):
         printed = json.loads(self.probe_once(ranks=1).stdout)
@@ -241,7 +230,7 @@ class Probe(unittest.TestCase):
         for ranks in (1, 2):
             self.probe_once(ranks)
             # By default, the costs and the cache of this machine may choose a way without packing or exchange.
-            _, report = self.load("--direct", "off", "--assign", "round-robin", ranks=ranks)
+            _, report = self.load("--direct", "on", "--assign", "round-robin", ranks=ranks)
             ceilings = report["ceilings"]
             self.assertIn(Path(ceilings["probe"]), self.kept())
             kept = json.loads(Path(ceilings["probe"]).read_text())

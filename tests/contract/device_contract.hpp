@@ -197,16 +197,6 @@ inline void check_pack(device::Device& device) {
     std::fill_n(expected.begin() + 50003, 40000, std::byte{0});
     CHECK((download(device, slab_memory.get(), slab.size()) == expected));
   }
-  SECTION("copies plainly, in order") {
-    const auto queue = device.make_queue();
-    const auto packer = device.make_packer(*queue);
-    packer->copy(arena.get() + 5, slab_memory.get() + 3, 70001);
-    packer->copy(send.get() + 1, arena.get() + 5, 70001);
-    wait_until([&] { return queue->idle(); });
-    Bytes expected(100001);
-    std::copy_n(slab.begin() + 3, 70001, expected.begin() + 1);
-    CHECK((download(device, send.get(), expected.size()) == expected));
-  }
   SECTION("an empty table is no work") {
     CHECK_NOTHROW(pack_and_wait(device, {}, buffers));
   }

@@ -236,7 +236,7 @@ TEST_CASE("the timeline has a row for all that works by itself", "[load][trace]"
   if (tests_gpus()) expected.insert({Span::Track::copies, Span::Track::stream});
   for (const RankReport& rank : report.ranks) {
     auto of_rank = expected;
-    if (rank.read_bytes != 0) of_rank.insert(Span::Track::posix);
+    if (rank.read_bytes != 0) of_rank.insert(Span::Track::reads);
     if (rank.read_bytes == 0) of_rank.erase(Span::Track::copies);
     CHECK(tracks_of(rank) == of_rank);
   }
@@ -250,7 +250,7 @@ TEST_CASE("a slab is read into only when its exchange has ended", "[load][trace]
     const std::vector<Span> exchanges = exchanges_of(rank);
     REQUIRE(exchanges.size() == report.waves);
     REQUIRE(exchanges.size() > 10);
-    for (const auto& [wave, read] : numbered_spans(rank, Span::Track::posix, "wave")) {
+    for (const auto& [wave, read] : numbered_spans(rank, Span::Track::reads, "wave")) {
       if (wave >= 3) CHECK(read.begin >= end(exchanges[wave - 3]));
     }
   }
@@ -286,7 +286,7 @@ TEST_CASE("the wave after the next is read while a wave is exchanged", "[load][t
       });
   const Report report = trace(files, model);
   const std::vector<Span> exchanges = exchanges_of(report.ranks[0]);
-  const Span read = numbered_spans(report.ranks[0], Span::Track::posix, "wave").at(3);
+  const Span read = numbered_spans(report.ranks[0], Span::Track::reads, "wave").at(3);
   CHECK(read.begin > end(exchanges.at(0)));
   CHECK(end(read) < end(exchanges.at(1)));
 }
@@ -329,7 +329,7 @@ TEST_CASE("a wave is copied, packed and exchanged while the next is read", "[loa
     if (after.is_read(path, offset)) slab_is_free.give();
   });
   const RankReport rank = trace(files, model).ranks[world_rank()];
-  const Span read = numbered_spans(rank, Span::Track::posix, "wave").at(1);
+  const Span read = numbered_spans(rank, Span::Track::reads, "wave").at(1);
   const auto is_during_read = [&](const Span& span) {
     return span.begin >= read.begin && end(span) <= end(read);
   };
@@ -357,7 +357,7 @@ TEST_CASE("a GPU's row tells what its stream does, in order", "[load][trace]") {
       CHECK(end(pack) <= exchanges.at(wave).begin + rounding);
     }
     for (const auto& [wave, copy] : numbered_spans(rank, Span::Track::copies, "wave")) {
-      const Span read = numbered_spans(rank, Span::Track::posix, "wave").at(wave);
+      const Span read = numbered_spans(rank, Span::Track::reads, "wave").at(wave);
       CHECK(copy.begin >= read.begin);
       CHECK(end(copy) >= end(read));
     }

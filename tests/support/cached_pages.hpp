@@ -11,6 +11,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "core/page_cache.hpp"
 #include "core/posix_file.hpp"
 
 namespace safeshuffle::testing {
@@ -18,21 +19,21 @@ namespace safeshuffle::testing {
 /// Bytes of a file in the page cache.
 inline std::uint64_t cached_bytes_of(const std::string& path) {
   const core::PosixFile file = core::PosixFile::open(path);
-  return file.cached_bytes(0, file.identity().size).value_or(0);
+  return core::cached_bytes(file.descriptor(), 0, file.identity().size).value_or(0);
 }
 
 /// Returns whether nothing of the file is left in the page cache: some filesystems keep all.
 inline bool make_cold(const std::string& path) {
   const core::PosixFile file = core::PosixFile::open(path);
   file.sync();
-  file.drop_cached(0, file.identity().size);
-  return file.cached_bytes(0, file.identity().size) == 0;
+  core::drop_cached(file.descriptor(), 0, file.identity().size);
+  return core::cached_bytes(file.descriptor(), 0, file.identity().size) == 0;
 }
 
 /// Reads a range into the page cache, and nothing ahead of it.
 inline void make_warm(const std::string& path, std::uint64_t offset, std::uint64_t bytes) {
   const core::PosixFile file = core::PosixFile::open(path);
-  file.stop_readahead();
+  core::stop_readahead(file.descriptor());
   std::vector<std::byte> buffer(bytes);
   file.read(offset, buffer);
 }
@@ -44,7 +45,7 @@ class WarmRange {
   WarmRange(const std::string& path, std::uint64_t offset, std::uint64_t bytes) {
     make_warm(path, offset, bytes);
     const core::PosixFile file = core::PosixFile::open(path);
-    file.stop_readahead();
+    core::stop_readahead(file.descriptor());
     const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     const std::uint64_t begin = core::align_down(offset, page);
     bytes_ = offset + bytes - begin;

@@ -57,7 +57,6 @@ class HeldStaging final : public device::Staging {
 
   void discard(device::StagingSlot) noexcept override { free_ = true; }
   std::uint64_t pinned_bytes() const noexcept override { return memory_.span().size(); }
-  std::span<std::byte> slot_memory() const noexcept override { return memory_.span(); }
 
   /// Whether something is held that was committed.
   bool holds() {

@@ -26,7 +26,6 @@ RankReport rank_report() {
   rank.sent_bytes = rank.received_bytes = 2'000'000'000;
   rank.kept_bytes = 4'000'000'000;
   rank.read_busy_seconds = 2;
-  rank.cached_share = 0;
   const auto set = [&](Phase phase, double seconds) {
     rank.phases[static_cast<std::size_t>(phase)] = seconds;
     rank.total_seconds += seconds;
@@ -43,6 +42,7 @@ Report sample(std::size_t ranks = 2) {
   Report report;
   report.device = "host (rank 0: no GPU)";
   report.seconds = 3.6;
+  report.cached_share = 0;
   report.ranks.assign(ranks, rank_report());
   return report;
 }
@@ -91,15 +91,15 @@ TEST_CASE("two nodes read twice as much", "[ceilings]") {
 
 TEST_CASE("the ceiling of reading is that of the way the load read", "[ceilings]") {
   Report report = sample();
-  for (RankReport& rank : report.ranks) rank.cached_share = 0.99;
+  report.cached_share = 0.99;
   CHECK(find(with_ceilings(report), Phase::read) != nullptr);
   report = with_ceilings(report);
   CHECK(find(report, Phase::read)->ceiling == "warm");
   CHECK(near(find(report, Phase::read)->most, 20e9));
 
-  for (RankReport& rank : report.ranks) rank.cached_share = 0.5;
+  report.cached_share = 0.5;
   CHECK(find(with_ceilings(report), Phase::read) == nullptr);
-  for (RankReport& rank : report.ranks) rank.cached_share.reset();
+  report.cached_share.reset();
   CHECK(find(with_ceilings(report), Phase::read) == nullptr);
 
   for (RankReport& rank : report.ranks) std::swap(rank.direct_bytes, rank.buffered_bytes);
@@ -112,8 +112,8 @@ TEST_CASE("the ceiling of reading is that of the way the load read", "[ceilings]
 
 TEST_CASE("what was read in several ways has the ceiling of all", "[ceilings]") {
   Report report = sample();
+  report.cached_share = 0.5;  // does not matter: every piece was looked at
   for (RankReport& rank : report.ranks) {
-    rank.cached_share = 0.5;  // does not matter: every piece was looked at
     rank.direct_bytes = 3'000'000'000;
     rank.buffered_bytes = 1'000'000'000;
     rank.read_choices = {{true, "cold", rank.direct_bytes}, {false, "cached", rank.buffered_bytes}};
@@ -126,61 +126,22 @@ TEST_CASE("what was read in several ways has the ceiling of all", "[ceilings]") 
   CHECK(find(with_ceilings(report, {.read_warm_node = 20e9}), Phase::read) == nullptr);
   for (RankReport& rank : report.ranks) rank.read_choices[1].reason = "caching unknown";
   CHECK(find(with_ceilings(report), Phase::read) == nullptr);
-  for (RankReport& rank : report.ranks) rank.cached_share = 1;
+  report.cached_share = 1;
   report = with_ceilings(report);
   CHECK(find(report, Phase::read)->ceiling == "cold direct and warm");
-}
-
-TEST_CASE("what was prefetched was cold, read ahead or not", "[ceilings]") {
-  Report report = sample();
-  for (RankReport& rank : report.ranks) {
-    rank.read_choices = {{false, "prefetch", rank.buffered_bytes - 1000}, {false, "cached", 1000}};
-    rank.cache = CacheUse{.planned = rank.read_bytes};
-  }
-  CHECK(find(with_ceilings(report), Phase::read) != nullptr);
-  report = with_ceilings(report);
-  CHECK(find(report, Phase::read)->ceiling == "cold buffered");
-  for (RankReport& rank : report.ranks) rank.cache->before = 600;
-  report = with_ceilings(report);
-  CHECK(find(report, Phase::read)->ceiling == "cold buffered and warm");
-}
-
-TEST_CASE("the time of direct reads is estimated beside prefetching", "[ceilings]") {
-  Report report = sample();
-  CHECK_FALSE(with_ceilings(report).ceilings->seconds_without_prefetch);
-  for (RankReport& rank : report.ranks) {
-    rank.read_choices = {{false, "prefetch", 3'000'000'000}, {false, "cached", 1'000'000'000}};
-    rank.cache =
-        CacheUse{.planned = rank.read_bytes, .before = 1'000'000'000, .after = rank.read_bytes};
-  }
-  const auto seconds = [&] { return with_ceilings(report).ceilings->seconds_without_prefetch; };
-  REQUIRE(seconds());
-  CHECK(near(*seconds(), 6.0 / 8 + 2.0 / 20));
-  CHECK(contains(app::summary(with_ceilings(report)),
-                 "; reading took 2.000 s, direct reads would take at least 0.850 s\n"));
-  CHECK(near(
-      nlohmann::json::parse(to_json(with_ceilings(report)))["ceilings"]["seconds_without_prefetch"],
-      0.85));
-  report.ranks[1].host = "b";
-  CHECK(near(*seconds(), 0.425));
-  for (RankReport& rank : report.ranks) rank.cache->planned *= 2;  // half of it gaps, not read
-  CHECK(near(*seconds(), (7.0 / 8 + 1.0 / 20) / 2));
-  CHECK_FALSE(with_ceilings(report, {.read_cold_buffered_node = 5e9, .read_warm_node = 20e9})
-                  .ceilings->seconds_without_prefetch);
 }
 
 TEST_CASE("a rank that reads nothing does not hide what the others read", "[ceilings]") {
   Report report = sample();
   report.ranks[1].read_bytes = report.ranks[1].buffered_bytes = 0;
-  report.ranks[1].cached_share.reset();
   report = with_ceilings(report);
   CHECK(near(find(report, Phase::read)->bytes_per_second, 2e9));
 }
 
 TEST_CASE("what is cached by an estimate is read at the rate of what is cached", "[ceilings]") {
   Report report = sample();
+  report.cached_share.reset();
   for (RankReport& rank : report.ranks) {
-    rank.cached_share.reset();
     rank.read_choices = {{false, "likely cached", rank.read_bytes}};
   }
   report = with_ceilings(report);
@@ -288,11 +249,11 @@ TEST_CASE("the report has bottleneck and ceilings", "[ceilings]") {
   CHECK(json["schema_version"] == 1);
   CHECK(json["bottleneck"]["phase"] == "read");
   CHECK_FALSE(json.contains("ceilings"));
-  CHECK(json["ranks"][0]["io"]["cached_share"] == 0);
+  CHECK(json["cached_share"] == 0);
   Report report = with_ceilings(sample());
-  report.ranks[0].cached_share.reset();
+  report.cached_share.reset();
   json = nlohmann::json::parse(to_json(report));
-  CHECK(json["ranks"][0]["io"]["cached_share"].is_null());
+  CHECK(json["cached_share"].is_null());
   CHECK(json["ceilings"]["probe"] == "/kept.json");
   CHECK(json["ceilings"]["date"] == "2026-11-22");
   REQUIRE(json["ceilings"]["steps"].size() == 3);
@@ -304,21 +265,14 @@ TEST_CASE("the report has bottleneck and ceilings", "[ceilings]") {
   CHECK(near(read["share"], 0.8));
 }
 
-TEST_CASE("ranks tell each other what is cached", "[ceilings]") {
+TEST_CASE("ranks tell each other what they have read", "[ceilings]") {
   RankReport rank = rank_report();
-  rank.cached_share = 0.25;
-  CHECK(core::from_wire<RankReport>(core::to_wire(rank)).cached_share == 0.25);
-  rank.cached_share.reset();
-  CHECK_FALSE(core::from_wire<RankReport>(core::to_wire(rank)).cached_share);
-  CHECK_FALSE(core::from_wire<RankReport>(core::to_wire(rank)).cache);
-  rank.cache = CacheUse{.planned = 5, .before = 1, .after = 2, .dropped = 3, .unknown = 4};
   rank.fallbacks = {"a"};
+  rank.read_choices = {{true, "cold", 3}, {false, "cached", 4}};
   const RankReport decoded = core::from_wire<RankReport>(core::to_wire(rank));
   CHECK(decoded.fallbacks == rank.fallbacks);
-  REQUIRE(decoded.cache);
-  CHECK(decoded.cache->planned == 5);
-  CHECK(decoded.cache->before == 1);
-  CHECK(decoded.cache->after == 2);
-  CHECK(decoded.cache->dropped == 3);
-  CHECK(decoded.cache->unknown == 4);
+  REQUIRE(decoded.read_choices.size() == 2);
+  CHECK(decoded.read_choices[0].direct);
+  CHECK(decoded.read_choices[1].reason == "cached");
+  CHECK(decoded.read_choices[1].bytes == 4);
 }

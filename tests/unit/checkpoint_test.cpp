@@ -707,15 +707,15 @@ TEST_CASE("a header arrives at other ranks as it was sent, but for the inode", "
   }
 }
 
-TEST_CASE("short numbers take as many bytes as they need", "[wire]") {
+TEST_CASE("numbers take as many bytes as they need", "[wire]") {
   constexpr std::uint64_t most = ~std::uint64_t{0};
   const std::vector<std::pair<std::uint64_t, std::size_t>> numbers{
       {0, 1}, {127, 1}, {128, 2}, {16'383, 2}, {16'384, 3}, {most, 10}};
   for (const auto& [number, size] : numbers) {
-    const std::string bytes = core::WireWriter().put_short(number).take();
+    const std::string bytes = core::WireWriter().put(number).take();
     CHECK(bytes.size() == size);
-    CHECK(core::WireReader(bytes).short_number() == number);
+    CHECK(core::WireReader(bytes).number() == number);
   }
-  CHECK_THROWS_AS(core::WireReader("\x80").short_number(), TransportError);
-  CHECK_THROWS_AS(core::WireReader(std::string(11, '\x80')).short_number(), TransportError);
+  CHECK_THROWS_AS(core::WireReader("\x80").number(), TransportError);
+  CHECK_THROWS_AS(core::WireReader(std::string(11, '\x80')).number(), TransportError);
 }

@@ -23,7 +23,7 @@ const std::string place =
     R"("place": {"host": "h", "filesystem": "ext4", "filesystem_device": "/dev/x",)"
     R"( "device": "host", "ranks_per_node": 2, "nodes": 1})";
 
-std::string probe_json(const std::string& costs, const std::string& version = "1") {
+std::string probe_json(const std::string& costs, const std::string& version = "2") {
   return R"({"schema_version": )" + version + R"(, "date": "2026-11-22T00:00:00Z", )" + place +
          R"(, "costs": )" + costs + "}";
 }
@@ -50,8 +50,6 @@ Probe sample_probe() {
                         measured("read_warm", Of::node, 6e9),
                         measured("read_warm_fresh", Of::one_rank, 4e9),
                         measured("read_warm_fresh", Of::node, 2e9),
-                        measured("memory_copy", Of::each_rank, 12e9),
-                        measured("memory_copy_fresh", Of::each_rank, 4e9),
                         measured("pack", Of::each_rank, 7e9),
                         measured("pack_convert", Of::each_rank, 8e9),
                         measured("exchange", Of::each_rank, 9e9),
@@ -80,12 +78,10 @@ TEST_CASE("what a probe measured comes back from its JSON as costs", "[costs]") 
   CHECK(costs.read_cold_buffered_node == 4e9);
   CHECK(costs.read_warm_rank == 5e9);
   CHECK(costs.read_warm_node == 6e9);
-  CHECK(costs.memory_copy == 12e9);
   CHECK(std::abs(costs.first_touch - 1.5e9) < 1);
   CHECK(costs.pack == 7e9);
   CHECK(costs.pack_convert == 8e9);
   CHECK(costs.host_to_device == 0);
-  CHECK(costs.device_copy == 0);
   CHECK(costs.exchange == 9e9);
   CHECK(costs.wave_seconds == 1e-4);
 }
@@ -111,15 +107,7 @@ TEST_CASE("first touch takes what reading into new memory takes longer", "[costs
   fresh.result->median = 20e9;  // faster than memory in use: no time that could be measured
   CHECK(std::abs(costs_of(probe).first_touch - 100 * 6e9 / 2) < 1);
   fresh.result.reset();
-  CHECK(std::abs(costs_of(probe).first_touch - 6e9) < 1);  // by copying
-}
-
-TEST_CASE("where nothing was cached, first touch takes what copying takes longer", "[costs]") {
-  Probe probe = sample_probe();
-  find(probe, "read_warm_fresh", Measurement::Of::node).result.reset();
-  CHECK(std::abs(costs_of(probe).first_touch - 6e9) < 1);
-  find(probe, "memory_copy_fresh", Measurement::Of::each_rank).result->median = 20e9;
-  CHECK(std::abs(costs_of(probe).first_touch - 100 * 12e9) < 1);
+  CHECK(costs_of(probe).first_touch == 0);
 }
 
 TEST_CASE("costs of other versions' fields are ignored, absent ones not known", "[costs]") {
@@ -133,7 +121,7 @@ TEST_CASE("malformed probes are errors that name the place", "[costs]") {
       {"[]", "not a JSON object"},
       {"null", "not a JSON object"},
       {"{}", R"("schema_version": missing)"},
-      {probe_json("{}", "2"), R"("schema_version": is 2, but this safeshuffle reads 1)"},
+      {probe_json("{}", "3"), R"("schema_version": is 3, but this safeshuffle reads 2)"},
       {probe_json("{}", "-1"), R"("schema_version": not a positive integer)"},
       {probe_json("{}", "1.0"), R"("schema_version": not a positive integer)"},
       {probe_json("{}", "18446744073709551615"), R"("schema_version": not a positive integer)"},
@@ -146,10 +134,10 @@ TEST_CASE("malformed probes are errors that name the place", "[costs]") {
       {probe_json(R"({"pack": NaN})"), "not valid JSON"},
       {probe_json(R"({"pack": 1, "pack": 2})"), "appears twice"},
       {probe_json("{}") + "x", "not valid JSON"},
-      {R"({"schema_version": 1, "date": "d", "costs": {}})", R"("place": missing)"},
-      {R"({"schema_version": 1, )" + place + R"(, "costs": {}})", R"("date": missing)"},
-      {R"({"schema_version": 1, "date": 1, )" + place + R"(, "costs": {}})", "not a string"},
-      {R"({"schema_version": 1, "date": "d", )" + place + "}", R"("costs": missing)"},
+      {R"({"schema_version": 2, "date": "d", "costs": {}})", R"("place": missing)"},
+      {R"({"schema_version": 2, )" + place + R"(, "costs": {}})", R"("date": missing)"},
+      {R"({"schema_version": 2, "date": 1, )" + place + R"(, "costs": {}})", "not a string"},
+      {R"({"schema_version": 2, "date": "d", )" + place + "}", R"("costs": missing)"},
       {std::string(100, '[') + std::string(100, ']'), "nested deeper than 32 levels"},
   };
   for (const auto& each : cases) {
@@ -183,9 +171,8 @@ TEST_CASE("defaults fill in what is not known, and are positive", "[costs]") {
   const Costs gpu = default_costs(DeviceKind::cuda);
   for (const double cost :
        {gpu.read_cold_direct_rank, gpu.read_cold_direct_node, gpu.read_cold_buffered_rank,
-        gpu.read_cold_buffered_node, gpu.read_warm_rank, gpu.read_warm_node, gpu.memory_copy,
-        gpu.first_touch, gpu.pack, gpu.pack_convert, gpu.host_to_device, gpu.device_copy,
-        gpu.exchange, gpu.wave_seconds}) {
+        gpu.read_cold_buffered_node, gpu.read_warm_rank, gpu.read_warm_node, gpu.first_touch,
+        gpu.pack, gpu.pack_convert, gpu.host_to_device, gpu.exchange, gpu.wave_seconds}) {
     CHECK(cost > 0);
   }
   CHECK(with_defaults({}, DeviceKind::cuda) == gpu);

@@ -109,30 +109,25 @@ TEST_CASE("io_uring has 256 MiB in flight, within the bytes of the ring", "[read
 
 TEST_CASE("automatic mode reads directly unless most is cached, or too little is known",
           "[reading]") {
-  CHECK(io::automatic_access(true, 100, 0, false).direct);
-  CHECK(io::automatic_access(true, 100, 74, false).direct);
-  CHECK_FALSE(io::automatic_access(true, 100, 75, false).direct);
-  CHECK_FALSE(io::automatic_access(true, 100, 100, false).direct);
-  CHECK(io::automatic_access(true, 1, 0, false).direct);
-  CHECK_FALSE(io::automatic_access(true, 1, 1, false).direct);
-  CHECK_FALSE(io::automatic_access(true, 100, {}, false).direct);
-  CHECK_FALSE(io::automatic_access(false, 100, {}, false).direct);
+  CHECK(io::automatic_access(true, 100, 0).direct);
+  CHECK(io::automatic_access(true, 100, 74).direct);
+  CHECK_FALSE(io::automatic_access(true, 100, 75).direct);
+  CHECK_FALSE(io::automatic_access(true, 100, 100).direct);
+  CHECK(io::automatic_access(true, 1, 0).direct);
+  CHECK_FALSE(io::automatic_access(true, 1, 1).direct);
+  CHECK_FALSE(io::automatic_access(true, 100, {}).direct);
+  CHECK_FALSE(io::automatic_access(false, 100, {}).direct);
 }
 
-TEST_CASE("automatic mode reads nothing directly that is to stay in the page cache", "[reading]") {
-  CHECK_FALSE(io::automatic_access(true, 100, 0, true).direct);
-  CHECK(io::automatic_access(true, 100, 74, true).reason == "prefetch");
-  CHECK(io::automatic_access(true, 100, 75, true).reason == "cached");
-  CHECK(io::automatic_access(true, 100, {}, true).reason == "caching unknown");
+TEST_CASE("automatic mode states its reasons", "[reading]") {
+  CHECK(io::automatic_access(true, 100, 74).reason == "cold");
+  CHECK(io::automatic_access(true, 100, 75).reason == "cached");
+  CHECK(io::automatic_access(true, 100, {}).reason == "caching unknown");
   constexpr bool estimated = true;
-  CHECK(io::automatic_access(true, 100, {}, false, estimated).reason == "caching unknown");
-  CHECK(io::automatic_access(true, 100, 74, false, estimated).reason == "likely cold");
-  CHECK(io::automatic_access(true, 100, 74, false, estimated).direct);
-  CHECK(io::automatic_access(true, 100, 74, true, estimated).reason == "prefetch");
-  CHECK(io::automatic_access(true, 100, 100, false, estimated).reason == "likely cached");
-  CHECK(io::automatic_access(true, 100, 100, false).cached);
-  CHECK_FALSE(io::automatic_access(true, 100, 100, false, estimated).cached);
-  Options options;
-  options.prefetch = true;
-  CHECK(io::reader_options(options, {}).prefetch);
+  CHECK(io::automatic_access(true, 100, {}, estimated).reason == "caching unknown");
+  CHECK(io::automatic_access(true, 100, 74, estimated).reason == "likely cold");
+  CHECK(io::automatic_access(true, 100, 74, estimated).direct);
+  CHECK(io::automatic_access(true, 100, 100, estimated).reason == "likely cached");
+  CHECK(io::automatic_access(true, 100, 100).cached);
+  CHECK_FALSE(io::automatic_access(true, 100, 100, estimated).cached);
 }

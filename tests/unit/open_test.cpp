@@ -85,9 +85,6 @@ TEST_CASE("costs of cold files are those of how they will be read", "[open]") {
   CHECK(reads_directly(remote, options));
   options.direct = DirectIo::off;
   CHECK_FALSE(reads_directly(local, options));
-  options.direct = DirectIo::automatic;
-  options.prefetch = true;
-  CHECK_FALSE(reads_directly(local, options));
 }
 
 TEST_CASE("where direct reads are refused, costs of cold files are those of buffered ones",

@@ -292,7 +292,7 @@ TEST_CASE("the machines of the library are valid, and faster with newer GPUs", "
 
 TEST_CASE("a probe is a machine; what it has not measured has defaults", "[prediction]") {
   const std::string text =
-      R"({"schema_version": 1, "date": "2026-11-22T00:00:00Z", "machine": {"cores": 2},)"
+      R"({"schema_version": 2, "date": "2026-11-22T00:00:00Z", "machine": {"cores": 2},)"
       R"( "place": {"host": "h", "filesystem": "ext4", "filesystem_device": "/dev/x",)"
       R"( "device": "host", "ranks_per_node": 2, "nodes": 1}, "costs": {"pack": 5e9}})";
   const MachineModel machine = machine_from_probe(text, "p.json");

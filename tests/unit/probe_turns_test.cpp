@@ -1,9 +1,6 @@
 // probe/turns: runs in turns, obstacles, limits.
 #include <chrono>
-#include <functional>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -18,24 +15,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-class Scripted final : public Trial {
- public:
-  Scripted(std::string name, std::function<Run()> run, bool warm = false)
-      : Trial(std::move(name), Measurement::Of::each_rank), run_(std::move(run)), warm_(warm) {}
-
-  bool is_time() const noexcept override { return time; }
-  bool is_warm() const noexcept override { return warm_; }
-  std::string prepare() override { return obstacle; }
-  Run run() override { return run_(); }
-
-  bool time = false;
-  std::string obstacle;
-
- private:
-  std::function<Run()> run_;
-  bool warm_;
-};
-
 Run run_of(std::uint64_t bytes, std::chrono::milliseconds time) {
   Run run;
   run.bytes = bytes;
@@ -43,17 +22,10 @@ Run run_of(std::uint64_t bytes, std::chrono::milliseconds time) {
   return run;
 }
 
-std::vector<Measurement> take(Trials& trials, const Turns& turns,
+std::vector<Measurement> take(const Trials& trials, const Turns& turns,
                               const ProbeOptions& options = {}) {
   const auto control = comm::make_self_control();
   return take_turns(*control, 1, trials, turns, options);
-}
-
-template <class... Each>
-Trials trials_of(Each... each) {
-  Trials trials;
-  (trials.push_back(std::move(each)), ...);
-  return trials;
 }
 
 constexpr double no_limit = 1e9;
@@ -72,15 +44,16 @@ TEST_CASE("the middle of several runs, and the extremes", "[probe]") {
 TEST_CASE("trials take turns, and each run counts", "[probe]") {
   std::string order;
   int runs = 0;
-  auto trials = trials_of(std::make_unique<Scripted>("a",
-                                                     [&] {
-                                                       order += 'a';
-                                                       return run_of(100, ++runs * 1s);
-                                                     }),
-                          std::make_unique<Scripted>("b", [&] {
-                            order += 'b';
-                            return run_of(50, 500ms);
-                          }));
+  const Trials trials{{.name = "a",
+                       .run =
+                           [&] {
+                             order += 'a';
+                             return run_of(100, ++runs * 1s);
+                           }},
+                      {.name = "b", .run = [&] {
+                         order += 'b';
+                         return run_of(50, 500ms);
+                       }}};
   std::vector<double> shares;
   ProbeOptions options;
   options.on_progress = [&](double share) { shares.push_back(share); };
@@ -98,13 +71,11 @@ TEST_CASE("trials take turns, and each run counts", "[probe]") {
 }
 
 TEST_CASE("a time is that of one of the things that a run does", "[probe]") {
-  auto trial = std::make_unique<Scripted>("a", [] {
-    Run run = run_of(0, 8s);
-    run.times = 4;
-    return run;
-  });
-  trial->time = true;
-  auto trials = trials_of(std::move(trial));
+  const Trials trials{{.name = "a", .is_time = true, .run = [] {
+                         Run run = run_of(0, 8s);
+                         run.times = 4;
+                         return run;
+                       }}};
   const auto result = take(trials, {1, no_limit});
   CHECK(result.front().is_time);
   CHECK(result.front().result->median == 2);
@@ -112,19 +83,18 @@ TEST_CASE("a time is that of one of the things that a run does", "[probe]") {
 
 TEST_CASE("no round begins after the time is over, but the first does", "[probe]") {
   int runs = 0;
-  auto trials = trials_of(std::make_unique<Scripted>("a", [&] {
-    ++runs;
-    return run_of(1, 1s);
-  }));
+  const Trials trials{{.name = "a", .run = [&] {
+                         ++runs;
+                         return run_of(1, 1s);
+                       }}};
   CHECK(take(trials, {5, -1}).front().result->runs == 1);
   CHECK(runs == 1);
 }
 
 TEST_CASE("a trial that cannot be prepared ends, the others do not", "[probe]") {
-  auto blocked = std::make_unique<Scripted>("a", [] { return run_of(1, 1s); });
-  blocked->obstacle = "no way";
-  auto trials =
-      trials_of(std::move(blocked), std::make_unique<Scripted>("b", [] { return run_of(1, 1s); }));
+  const auto run = [] { return run_of(1, 1s); };
+  const Trials trials{{.name = "a", .prepare = [] { return std::string("no way"); }, .run = run},
+                      {.name = "b", .run = run}};
   const auto results = take(trials, {3, no_limit});
   CHECK_FALSE(results[0].result);
   CHECK(results[0].obstacle == "no way");
@@ -134,41 +104,21 @@ TEST_CASE("a trial that cannot be prepared ends, the others do not", "[probe]") 
 
 TEST_CASE("a run that turns out not to count ends its trial", "[probe]") {
   int runs = 0;
-  auto trials = trials_of(std::make_unique<Scripted>("a", [&] {
-    Run run = run_of(1, 1s);
-    if (++runs == 2) run.obstacle = "fell back";
-    return run;
-  }));
+  const Trials trials{{.name = "a", .run = [&] {
+                         Run run = run_of(1, 1s);
+                         if (++runs == 2) run.obstacle = "fell back";
+                         return run;
+                       }}};
   const auto results = take(trials, {5, no_limit});
   CHECK_FALSE(results[0].result);
   CHECK(results[0].obstacle == "fell back");
   CHECK(runs == 2);
 }
 
-TEST_CASE("residency is that of the worst run", "[probe]") {
-  for (const bool warm : {false, true}) {
-    std::uint64_t cached = 3;
-    auto trials = trials_of(std::make_unique<Scripted>(
-        "a",
-        [&] {
-          Run run = run_of(1, 1s);
-          run.residency = Residency{10, cached++, 10};
-          return run;
-        },
-        warm));
-    const auto result = take(trials, {3, no_limit}).front();
-    REQUIRE(result.residency);
-    CHECK(result.residency->sample == 10);
-    CHECK(result.residency->before == (warm ? 3 : 5));
-    CHECK(result.residency->after == 10);
-  }
-}
-
 TEST_CASE("what a trial or the progress callback throws is thrown", "[probe]") {
-  auto failing =
-      trials_of(std::make_unique<Scripted>("a", []() -> Run { throw IoError("broken disk"); }));
+  const Trials failing{{.name = "a", .run = []() -> Run { throw IoError("broken disk"); }}};
   CHECK(testing::failure<IoError>([&] { take(failing, {1, no_limit}); }).cause == "broken disk");
-  auto trials = trials_of(std::make_unique<Scripted>("a", [] { return run_of(1, 1s); }));
+  const Trials trials{{.name = "a", .run = [] { return run_of(1, 1s); }}};
   ProbeOptions options;
   options.on_progress = [](double) { throw ConfigError("no"); };
   CHECK_THROWS_AS(take(trials, {1, no_limit}, options), ConfigError);

@@ -7,7 +7,6 @@
 
 #include "core/defaults.hpp"
 #include "core/posix_file.hpp"
-#include "pipeline/cached_share.hpp"
 #include "source/files.hpp"
 #include "support/catch.hpp"
 #include "support/memory_source.hpp"
@@ -129,24 +128,4 @@ TEST_CASE("what is not known to be cold or warm is neither", "[probe]") {
   CHECK_FALSE(sample.cached_bytes());
   CHECK(sample.make_cold().find("not told") != std::string::npos);
   CHECK(sample.make_warm().find("not told") != std::string::npos);
-}
-
-TEST_CASE("the share of files that is cached", "[probe]") {
-  const ScratchDirectory directory;
-  const std::vector<FileInfo> files{write_file(directory, "a", 8 * mebibyte),
-                                    write_file(directory, "b", 8 * mebibyte)};
-  const std::vector<std::uint32_t> first{0};
-  const std::vector<std::uint32_t> both{0, 1};
-  if (!whole_files({files[1]}).make_cold().empty() ||
-      !whole_files({files[0]}).make_warm().empty()) {
-    WARN("skipped: the filesystem has no storage behind its pages");
-    return;
-  }
-  CHECK(pipeline::cached_share(source::files(), files, first) == 1);
-  CHECK(pipeline::cached_share(source::files(), files, both) == 0.5);
-  CHECK_FALSE(pipeline::cached_share(source::files(), files, {}));
-  source::files().open(files[0].path, source::Access::cached)->drop_cached(0, 4 * mebibyte);
-  CHECK(pipeline::cached_share(source::files(), files, first) == 0.5);
-  const std::vector<FileInfo> absent = files_of({1});
-  CHECK_FALSE(pipeline::cached_share(source::files(), absent, first));
 }

@@ -78,21 +78,6 @@ TEST_CASE("The summary says what automatic mode chose, over all ranks", "[summar
                  "(cached)\n"));
 }
 
-TEST_CASE("The summary says what the load left in the page cache, if that matters", "[summary]") {
-  Report report = sample(2);
-  CHECK_FALSE(contains(app::summary(report), "page cache:"));
-  report.ranks[0].cache =
-      CacheUse{.planned = 1'600'000'000, .before = 1000, .after = 1'500'000'000};
-  report.ranks[1].cache = CacheUse{.planned = 1'500'000'000, .before = 0, .after = 1'400'000'000};
-  report.ranks[1].read_busy_seconds = 0.5;
-  CHECK(contains(app::summary(report),
-                 "\npage cache: had 1.00 kB of 3.10 GB, has 2.90 GB at the end; reading "
-                 "took 0.500 s\n"));
-  report.ranks[1].cache = CacheUse{.dropped = 1000, .unknown = 5000};
-  CHECK(contains(app::summary(report),
-                 ", has 1.50 GB at the end (5.00 kB not known); dropped 1.00 kB; reading "));
-}
-
 TEST_CASE("The summary shows each fallback once", "[summary]") {
   Report report = sample(2);
   for (RankReport& rank : report.ranks) rank.fallbacks = {"direct I/O: refused"};

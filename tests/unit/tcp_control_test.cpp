@@ -58,7 +58,7 @@ struct RawRank {
 
   void send(std::uint64_t owner, const std::string& text) {
     std::size_t sent = 0;
-    socket.send(comm::frame(core::WireWriter().put(owner).take() + text), sent);
+    socket.send(comm::frame(core::WireWriter().put_fixed(owner).take() + text), sent);
   }
 
   std::vector<std::unique_ptr<comm::Control>> others;

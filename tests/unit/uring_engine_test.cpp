@@ -11,7 +11,6 @@
 #include <fstream>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 #include <sys/resource.h>
 #include <thread>
@@ -30,7 +29,6 @@
 #include "support/device_memory.hpp"
 #include "support/ending_process.hpp"
 #include "support/io_uring.hpp"
-#include "support/locked_memory.hpp"
 #include "support/no_io_uring.hpp"
 #include "support/own_model.hpp"
 #include "support/sample_file.hpp"
@@ -81,25 +79,20 @@ class Misdirected final : public testing::WrappedFiles {
 struct UringBench {
   /// Reads it from `source` with io_uring.
   io::BatchStatus read(const source::Source& source) {
-    submit(source, staging);
+    reader = io::make_reader({IoEngine::uring, DirectIo::on, 1, core::mebibyte}, source, {file},
+                             staging);
+    const io::ReadRange range{0, 0, file.size, memory.data()};
+    reader->submit({&range, 1});
     io::BatchStatus status;
     testing::wait_until(
         [&] { return (status = reader->poll(0, std::chrono::milliseconds(1))).done; });
     return status;
   }
 
-  void submit(const source::Source& source, device::Staging& through) {
-    reader = io::make_reader({IoEngine::uring, DirectIo::on, 1, core::mebibyte}, source, {file},
-                             through, registered);
-    const io::ReadRange range{0, 0, file.size, memory.data()};
-    reader->submit({&range, 1});
-  }
-
   ScratchDirectory directory;
   FileInfo file = testing::write_sample(directory.file("a"), 0, uring_file_size);
   AlignedMemory memory{uring_file_size};
   testing::DirectStaging staging;
-  std::vector<std::span<std::byte>> registered;
   std::unique_ptr<io::Reader> reader;
 };
 
@@ -126,11 +119,6 @@ class CountedJob final : public io::Job {
   std::optional<io::RangeRead> reading_;
 };
 
-bool is_work_of(const io::BatchStatus& status, io::Worker worker) {
-  return status.activities.size() == 1 && status.activities[0].worker == worker &&
-         status.activities[0].begin < status.activities[0].end;
-}
-
 }  // namespace
 
 TEST_CASE("direct reads are made by the ring, and the page cache is read by threads", "[uring]") {
@@ -138,11 +126,12 @@ TEST_CASE("direct reads are made by the ring, and the page cache is read by thre
   UringBench bench;
   const io::BatchStatus by_ring = bench.read(source::files());
   CHECK_FALSE(by_ring.error);
+  REQUIRE(by_ring.reads);
+  CHECK(by_ring.reads->begin < by_ring.reads->end);
   CHECK(testing::is_sample(bench.memory.span(), 0, 0));
   const io::IoPath path = bench.reader->path();
   if (path.fallbacks.empty()) {
     CHECK((path.engine == "uring" && path.mode == "direct"));
-    CHECK(is_work_of(by_ring, io::Worker::uring));
   }
   bench.reader = io::make_reader({IoEngine::uring, DirectIo::off, 1, core::mebibyte},
                                  source::files(), {bench.file}, bench.staging);
@@ -151,7 +140,9 @@ TEST_CASE("direct reads are made by the ring, and the page cache is read by thre
   io::BatchStatus by_threads;
   testing::wait_until(
       [&] { return (by_threads = bench.reader->poll(0, std::chrono::milliseconds(1))).done; });
-  CHECK(is_work_of(by_threads, io::Worker::posix));
+  REQUIRE(by_threads.reads);
+  CHECK(by_threads.reads->begin < by_threads.reads->end);
+  CHECK_FALSE(by_threads.copies);
   CHECK(bench.reader->path().engine == "posix");
   CHECK(bench.reader->path().fallbacks.empty());
 }
@@ -246,13 +237,12 @@ TEST_CASE("more files than may be open are all read", "[uring]") {
 
 namespace {
 
-constexpr const char* read_fixed = "op=4,";  // IORING_OP_READ_FIXED
-constexpr const char* plain_read = "op=22,";
+constexpr const char* plain_read = "op=22,";  // IORING_OP_READ
 
 /// Reads of a file with io_uring that end when this is destroyed: its descriptor is a pipe's.
 class UnansweredReads {
  public:
-  UnansweredReads(std::size_t count, std::uint64_t bytes, bool registered) : memory_(bytes) {
+  UnansweredReads(std::size_t count, std::uint64_t bytes) : memory_(bytes) {
     const std::string path = directory_.file("sparse");
     std::ofstream(path).put('x');
     std::filesystem::resize_file(path, bytes);
@@ -262,11 +252,9 @@ class UnansweredReads {
     source_.emplace(core::Descriptor(ends[0]));
     info_ = testing::describe_file(path);
     const auto file = std::make_shared<io::File>(info_, DirectIo::on, *source_, recorder_);
-    const std::span<std::byte> to = memory_.span();
-    engine_ = io::make_uring_engine(
-        count, 1, registered ? std::span(&to, 1) : std::span<const std::span<std::byte>>());
+    engine_ = io::make_uring_engine(count, 1);
     for (std::size_t i = 0; i < count; ++i) {
-      engine_->start(std::make_unique<CountedJob>(file, 0, to, ended_));
+      engine_->start(std::make_unique<CountedJob>(file, 0, memory_.span(), ended_));
     }
   }
 
@@ -277,8 +265,6 @@ class UnansweredReads {
 
   UnansweredReads(const UnansweredReads&) = delete;
   UnansweredReads& operator=(const UnansweredReads&) = delete;
-
-  std::span<std::byte> memory() const { return memory_.span(); }
 
  private:
   ScratchDirectory directory_;
@@ -291,13 +277,6 @@ class UnansweredReads {
   std::unique_ptr<io::Engine> engine_;
 };
 
-/// As in "    0: 0x7f00c0de0000/4096".
-std::string buffer_line(std::span<const std::byte> memory) {
-  std::ostringstream text;
-  text << ": " << static_cast<const void*>(memory.data()) << "/" << memory.size();
-  return text.str();
-}
-
 }  // namespace
 
 TEST_CASE("256 MiB of reads are in flight at once", "[uring]") {
@@ -307,99 +286,9 @@ TEST_CASE("256 MiB of reads are in flight at once", "[uring]") {
   const std::size_t reads = device == DeviceKind::cuda ? 128 : 32;
   REQUIRE(io::reads_in_flight(chunk) == reads);
   REQUIRE(reads * chunk >= 256 * core::mebibyte);
-  const UnansweredReads in_flight(reads, chunk, false);
+  const UnansweredReads in_flight(reads, chunk);
   constexpr std::size_t of_wakes = 1;
   testing::wait_until([&] { return testing::count_uring_info(plain_read) == reads + of_wakes; });
-}
-
-TEST_CASE("reads into registered memory are those of registered buffers", "[uring]") {
-  if (!has_io_uring()) return;
-  const UnansweredReads in_flight(2, core::mebibyte, true);
-  testing::wait_until([&] { return testing::count_uring_info(read_fixed) == 2; });
-  CHECK(testing::count_uring_info(buffer_line(in_flight.memory())) == 1);
-}
-
-TEST_CASE("memory is registered before the first read into it", "[uring]") {
-  if (!has_io_uring()) return;
-  UringBench bench;
-  const AlignedMemory unused(core::page_bytes);
-  bench.registered = {unused.span(), bench.memory.span()};
-  CHECK_FALSE(bench.read(source::files()).error);
-  CHECK(testing::is_sample(bench.memory.span(), 0, 0));
-  if (!bench.reader->path().fallbacks.empty()) return;  // the filesystem rejects O_DIRECT
-  CHECK(testing::count_uring_info(buffer_line(unused.span())) == 0);
-  CHECK(testing::count_uring_info(buffer_line(bench.memory.span())) == 1);
-}
-
-TEST_CASE("the memory of slots is registered, not that of a device", "[uring]") {
-  if (!has_io_uring()) return;
-  UringBench bench;
-  testing::HeldStaging staging(core::mebibyte, true);
-  bench.registered = {bench.memory.span()};
-  bench.submit(source::files(), staging);
-  testing::wait_until([&] { return staging.holds(); });
-  const bool is_direct = bench.reader->path().fallbacks.empty();
-  CHECK(testing::count_uring_info(buffer_line(staging.slot_memory())) == (is_direct ? 1 : 0));
-  CHECK(testing::count_uring_info(buffer_line(bench.memory.span())) == 0);
-  staging.land();
-  CHECK(testing::is_sample(bench.memory.span(), 0, 0));
-  bench.reader.reset();  // before the staging
-}
-
-TEST_CASE("memory that may not be locked is read into all the same", "[uring]") {
-  if (!has_io_uring()) return;
-  CHECK(testing::in_ending_process([] {
-    constexpr rlim_t enough_for_ring = std::uint64_t{96} << 10;
-    static_assert(enough_for_ring < uring_file_size);
-    if (!testing::limit_locked_memory(enough_for_ring)) ::_exit(1);
-    std::optional<UringBench> bench(std::in_place);
-    bench->registered = {bench->memory.span()};
-    const bool failed = bench->read(source::files()).error.has_value();
-    const io::IoPath path = bench->reader->path();
-    const bool by_ring = path.engine == "uring" || !path.fallbacks.empty();
-    const bool registered = testing::count_uring_info(buffer_line(bench->memory.span())) != 0;
-    const bool right = testing::is_sample(bench->memory.span(), 0, 0);
-    bench.reset();  // and its directory
-    ::_exit(!failed && by_ring && !registered && right ? 0 : 1);
-  }));
-}
-
-TEST_CASE("a file is registered before the first read from it", "[uring]") {
-  if (!has_io_uring()) return;
-  UringBench bench;
-  CHECK_FALSE(bench.read(source::files()).error);
-  if (!bench.reader->path().fallbacks.empty()) return;  // the filesystem rejects O_DIRECT
-  CHECK(testing::count_uring_info(": " + bench.file.path) == 1);
-}
-
-TEST_CASE("files that are no longer used make room for others in the ring", "[uring]") {
-  if (!has_io_uring()) return;
-  const ScratchDirectory directory;
-  const auto engine = io::make_uring_engine(4, 1);
-  io::PathRecorder recorder;
-  const auto read_all = [&](std::uint32_t first, std::uint32_t count) {
-    std::vector<FileInfo> infos;
-    for (std::uint32_t i = first; i < first + count; ++i) {
-      infos.push_back(
-          testing::write_sample(directory.file(std::to_string(i)), i, core::page_bytes));
-    }
-    std::vector<AlignedMemory> memory;
-    std::atomic<std::size_t> ended{0};
-    for (const FileInfo& info : infos) {
-      memory.emplace_back(core::page_bytes);
-      const auto file = std::make_shared<io::File>(info, DirectIo::on, source::files(), recorder);
-      engine->start(std::make_unique<CountedJob>(file, 0, memory.back().span(), ended));
-    }
-    testing::wait_until([&] { return ended == count; });
-    for (std::uint32_t i = 0; i < count; ++i) {
-      CHECK(testing::is_sample(memory[i].span(), first + i, 0));
-    }
-  };
-  read_all(0, 100);
-  read_all(100, 100);
-  const std::size_t registered = testing::count_uring_info(": " + directory.file(""));
-  CHECK(registered <= 64);
-  CHECK((registered > 0 || !recorder.path("").fallbacks.empty()));
 }
 
 TEST_CASE("without io_uring, threads read, which is a fallback if it was asked for", "[uring]") {

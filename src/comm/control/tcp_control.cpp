@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds notice{500};
 constexpr std::size_t text_begin = frame_header + sizeof(std::uint64_t);
 
 std::string frame_of(std::uint64_t owner, std::string_view text) {
-  return frame(core::WireWriter().put(owner).take().append(text));
+  return frame(core::WireWriter().put_fixed(owner).take().append(text));
 }
 
 /// A connection and what has been transferred over it in one round.
@@ -105,7 +105,7 @@ class Round {
 
   void accept(Link& link) {
     const std::string_view frame = link.incoming;
-    const std::uint64_t owner = core::WireReader(frame.substr(frame_header)).number();
+    const std::uint64_t owner = core::WireReader(frame.substr(frame_header)).fixed_number();
     if (rank_ != 0 && owner == size_) raise(core::decode_error(frame.substr(text_begin)));
     const bool fitting = rank_ == 0 ? owner == link.peer : owner < size_;
     if (!fitting || !frames_[owner].empty()) {

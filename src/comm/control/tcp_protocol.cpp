@@ -9,7 +9,7 @@ namespace safeshuffle::comm {
 namespace {
 
 // A frame: the magic, whose last byte is the version, the length of the text, the text.
-constexpr std::string_view magic("sfshuf\x17\x03", 8);
+constexpr std::string_view magic("sfshuf\x17\x04", 8);
 static_assert(frame_header == magic.size() + sizeof(std::uint64_t));
 
 // The first byte of a text.
@@ -33,15 +33,14 @@ void check_magic(std::string_view bytes) {
 
 /// Of the text; the frame has at least its header.
 std::uint64_t length_of(std::string_view frame) {
-  return core::WireReader(frame.substr(magic.size())).number();
+  return core::WireReader(frame.substr(magic.size())).fixed_number();
 }
 
 }  // namespace
 
 std::string frame(std::string_view text) {
-  core::WireWriter out;
-  out.put(text);
-  return std::string(magic) + out.take();
+  const std::string length = core::WireWriter().put_fixed(text.size()).take();
+  return std::string(magic).append(length).append(text);
 }
 
 bool receive_frame(Socket& socket, std::string& frame, std::uint64_t limit) {
@@ -57,21 +56,17 @@ bool is_whole(std::string_view frame) {
   return frame.size() >= frame_header && frame.size() == frame_header + length_of(frame);
 }
 
+static auto fields(core::As<Greeting> auto& greeting) {
+  return std::tie(greeting.size, greeting.rank, greeting.job, greeting.nonce);
+}
+
 std::string encode(const Greeting& greeting) {
-  core::WireWriter out;
-  out.put(greeting.size).put(greeting.rank).put(greeting.job).put(greeting.nonce);
-  return greeting_mark + out.take();
+  return greeting_mark + core::to_wire(greeting);
 }
 
 Greeting decode_greeting(std::string_view text) {
   if (text.empty() || text.front() != greeting_mark) not_understood();
-  core::WireReader in(text.substr(1));
-  Greeting greeting;
-  greeting.size = in.number();
-  greeting.rank = in.number();
-  greeting.job = in.text();
-  greeting.nonce = in.text();
-  return greeting;
+  return core::from_wire<Greeting>(text.substr(1));
 }
 
 std::string answer_of(const std::optional<ErrorRecord>& failure) {

@@ -35,12 +35,6 @@ void CudaPacker::pack(std::span<const PackItem> items, const PackBuffers& buffer
   }
 }
 
-void CudaPacker::copy(std::byte* destination, const std::byte* source, std::uint64_t count) {
-  const GpuScope scope(session_->gpu());
-  check_cuda(cudaMemcpyAsync(destination, source, count, cudaMemcpyDeviceToDevice, stream_),
-             "cudaMemcpyAsync");
-}
-
 void CudaPacker::zero(std::byte* destination, std::uint64_t rows, std::uint64_t row_bytes,
                       std::uint64_t stride) {
   const GpuScope scope(session_->gpu());

@@ -29,8 +29,6 @@ class CudaPacker final : public Packer {
   /// For long tables, waits until the last but one of the queue's kernels has ended.
   void pack(std::span<const PackItem> items, const PackBuffers& buffers) override;
 
-  void copy(std::byte* destination, const std::byte* source, std::uint64_t count) override;
-
   void zero(std::byte* destination, std::uint64_t rows, std::uint64_t row_bytes,
             std::uint64_t stride) override;
 

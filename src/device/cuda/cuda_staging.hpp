@@ -36,9 +36,6 @@ class CudaStaging final : public Staging {
   void commit(StagingSlot slot, std::function<void()> landed) override;
   void discard(StagingSlot slot) noexcept override;
   std::uint64_t pinned_bytes() const noexcept override { return slot_stride_ * events_.size(); }
-  std::span<std::byte> slot_memory() const noexcept override {
-    return {ring_.get(), pinned_bytes()};
-  }
 
  private:
   struct Copy {

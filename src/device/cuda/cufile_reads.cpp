@@ -15,42 +15,8 @@
 namespace safeshuffle::device {
 namespace {
 
-/// The names by which NVIDIA's documentation explains codes that users meet.
 std::string text_of(int code) {
-  switch (code) {
-    case 5001:
-      return "CU_FILE_DRIVER_NOT_INITIALIZED";
-    case 5004:
-      return "CU_FILE_DRIVER_VERSION_MISMATCH";
-    case 5007:
-      return "CU_FILE_PLATFORM_NOT_SUPPORTED";
-    case 5008:
-      return "CU_FILE_IO_NOT_SUPPORTED";
-    case 5009:
-      return "CU_FILE_DEVICE_NOT_SUPPORTED";
-    case 5010:
-      return "CU_FILE_NVFS_DRIVER_ERROR";
-    case cufile::cuda_driver_error:
-      return "CU_FILE_CUDA_DRIVER_ERROR";
-    case 5018:
-      return "CU_FILE_INVALID_FILE_TYPE";
-    case 5022:
-      return "CU_FILE_INVALID_VALUE";
-    case 5025:
-      return "CU_FILE_PERMISSION_DENIED";
-    case 5030:
-      return "CU_FILE_INTERNAL_ERROR";
-    case 5033:
-      return "CU_FILE_NVFS_SETUP_ERROR";
-    case 5034:
-      return "CU_FILE_IO_DISABLED";
-    case 5036:
-      return "CU_FILE_GPU_MEMORY_PINNING_FAILED";
-    case 5044:
-      return "CU_FILE_IO_ERROR";
-    default:
-      return "error " + std::to_string(code);
-  }
+  return "cuFile error " + std::to_string(code);
 }
 
 std::string text_of(const cufile::Status& status) {

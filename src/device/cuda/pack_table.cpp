@@ -18,11 +18,6 @@ Conversion conversion(DType from, DType to) {
   return Conversion::none;
 }
 
-bool is_contiguous(const PackItem& item) {
-  return item.source_stride == item.row_bytes &&
-         item.destination_stride == destination_row_bytes(item);
-}
-
 /// The same bytes in one row, if they adjoin.
 PackItem join_rows(PackItem item) {
   if (!is_contiguous(item)) return item;

@@ -24,10 +24,6 @@ class HostPacker final : public Packer {
     pack_on_host(items, buffers, *pool_);
   }
 
-  void copy(std::byte* destination, const std::byte* source, std::uint64_t bytes) override {
-    std::copy_n(source, bytes, destination);
-  }
-
   void zero(std::byte* destination, std::uint64_t rows, std::uint64_t row_bytes,
             std::uint64_t stride) override {
     for (std::uint64_t row = 0; row < rows; ++row) {

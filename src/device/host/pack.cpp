@@ -116,9 +116,9 @@ class ItemMover {
   /// Moves the source bytes [begin, end), counted without row gaps.
   void move(std::uint64_t begin, std::uint64_t end) const {
     if (reads_ != nullptr) {
-      contiguous() ? read_block(item_.source + begin, converted(begin), end - begin)
-                   : read_rows(begin, end);
-    } else if (contiguous()) {
+      is_contiguous(item_) ? read_block(item_.source + begin, converted(begin), end - begin)
+                           : read_rows(begin, end);
+    } else if (is_contiguous(item_)) {
       move_block(source_ + begin, destination_ + converted(begin), end - begin);
     } else {
       const std::uint64_t row = begin / item_.row_bytes;
@@ -127,11 +127,6 @@ class ItemMover {
   }
 
  private:
-  bool contiguous() const {
-    return item_.rows == 1 || (item_.source_stride == item_.row_bytes &&
-                               item_.destination_stride == converted(item_.row_bytes));
-  }
-
   std::uint64_t converted(std::uint64_t bytes) const { return bytes / from_bytes_ * to_bytes_; }
 
   // To `destination` of the item's, from anywhere in the source.
