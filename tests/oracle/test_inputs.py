@@ -251,11 +251,6 @@ class Refused(Inputs):
         checkpoint.write_by_reference(d / "adapter_model.safetensors", {})
         return IO_ERROR, "only an adapter, not the model .*: adapter_model.safetensors"
 
-    def distributed_checkpoint(self, d):
-        for path in d.glob("*.safetensors*"):
-            path.rename(path.with_suffix(".distcp"))
-        return IO_ERROR, "PyTorch distributed checkpoint.*must be converted to safetensors: model-0"
-
     def link_to_nothing(self, d):
         (d / "model-00002-of-00003.safetensors").unlink()
         (d / "model-00002-of-00003.safetensors").symlink_to("../nowhere")
@@ -346,7 +341,7 @@ class Refused(Inputs):
     def pytorch_files(self, d):
         for number, path in enumerate(sorted(d.glob("*.safetensors*"))):
             path.rename(d / f"pytorch_model-{number}.bin")
-        return IO_ERROR, "must be converted to safetensors: pytorch_model-0.bin"
+        return IO_ERROR, "no .safetensors file in the directory; other formats must be converted"
 
     def cache_of_several_revisions(self, d):
         for revision in "0f1e", "2d3c":
@@ -363,7 +358,7 @@ class Refused(Inputs):
     def test_refused(self):
         spoilers = [
             self.file_missing, self.file_missing_without_index, self.part_of_a_rank_missing,
-            self.adapter_only, self.distributed_checkpoint, self.link_to_nothing, self.index_names_a_tensor_that_no_file_has,
+            self.adapter_only, self.link_to_nothing, self.index_names_a_tensor_that_no_file_has,
             self.index_lacks_a_tensor, self.index_names_the_wrong_file, self.index_points_outside,
             self.index_truncated, self.index_names_a_tensor_twice, self.index_with_merge_conflict,
             self.index_without_weight_map, self.tensor_in_two_files, self.no_files,
