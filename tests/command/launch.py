@@ -4,20 +4,20 @@ Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where 
 """
 
 import os
-import subprocess
+import sys
+from pathlib import Path
 
-TIMEOUT_SECONDS = 60
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+import launcher  # noqa: E402
+
+TIMEOUT_SECONDS = 100
 
 
 def run(*arguments, ranks=1, redirection=""):
     """On several ranks, or by itself without a launcher. `redirection` is that of each process, as
     the shell has it."""
-    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split() if ranks > 1 else []
+    mpiexec = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split() if ranks > 1 else []
     shell = ["sh", "-c", f'exec "$0" "$@" {redirection}'] if redirection else []
-    return subprocess.run(
-        [*launcher, *shell, os.environ["SAFESHUFFLE"], *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
+    command = [*mpiexec, *shell, os.environ["SAFESHUFFLE"], *arguments]
+    return launcher.run(command, TIMEOUT_SECONDS)

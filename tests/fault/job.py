@@ -5,12 +5,15 @@ INJECT, the library made of inject.cpp.
 """
 
 import os
-import re
-import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+import launcher  # noqa: E402
 
 # What mpirun may take to start and to end a job on a busy machine, beyond the job's own time.
 SLACK_SECONDS = 30
@@ -45,11 +48,11 @@ class Job:
     later, whether or not they have ended meanwhile; None: the launcher's default, of 1."""
 
     def __init__(self, ranks, *arguments, faults=(), alone=False, grace_seconds=None):
-        launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
+        mpiexec = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
         command = [os.environ["SAFESHUFFLE"], *map(str, arguments)]
         self.begin = time.monotonic()
         self.process = subprocess.Popen(
-            command if alone else [*launcher, *command],
+            command if alone else [*mpiexec, *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -57,23 +60,11 @@ class Job:
         )
 
     def end(self):
-        """Waits for it; kills it where it takes too long."""
-        try:
-            output, errors = self.process.communicate(timeout=LAUNCH_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
-            raise
-        code = exit_code(self.process.returncode, errors)
-        return Result(code, output, errors, time.monotonic() - self.begin)
-
-
-def exit_code(launchers, errors):
-    """The launcher's exit code, which is that of the first rank to fail. After it has said so, Open
-    MPI's launcher may crash in PMIx_server_finalize (seen once, with 4.1.4 and PMIx 4.2.2)."""
-    crashed = launchers == -signal.SIGSEGV and "PMIx_server_finalize" in errors
-    told = re.search(r"^ *Exit code: +([0-9]+)$", errors, re.MULTILINE) if crashed else None
-    return int(told[1]) if told else launchers
+        """Waits for it; kills it where it takes too long. A launcher's exit code is that of the first
+        rank to fail."""
+        result = launcher.finish(self.process, LAUNCH_TIMEOUT_SECONDS)
+        seconds = time.monotonic() - self.begin
+        return Result(result.returncode, result.stdout, result.stderr, seconds)
 
 
 def environment_with(faults):

@@ -7,11 +7,16 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+import launcher  # noqa: E402
 
 TIMEOUT_SECONDS = 100
 
@@ -34,8 +39,11 @@ def run(*arguments):
 
 
 def run_ranks(ranks, *arguments):
-    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
-    return _run([*launcher, os.environ["SAFESHUFFLE"], *arguments])
+    return _run([*mpiexec(ranks), os.environ["SAFESHUFFLE"], *arguments])
+
+
+def mpiexec(ranks):
+    return os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
 
 
 def load(work, ranks, *arguments):
@@ -52,9 +60,8 @@ def load(work, ranks, *arguments):
 def run_ranks_to_the_end(ranks, *arguments):
     """As `run_ranks`, but the launcher, which kills a job when a rank fails, does not learn of that;
     see `exit_codes`."""
-    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
     shell = ["sh", "-c", '"$0" "$@"; echo "exit code $?"']
-    return _run([*launcher, *shell, os.environ["SAFESHUFFLE"], *arguments])
+    return _run([*mpiexec(ranks), *shell, os.environ["SAFESHUFFLE"], *arguments])
 
 
 def exit_codes(result):
@@ -82,11 +89,5 @@ def measure(*arguments):
         return Measured(process.returncode, out.read(), err.read(), seconds, rss)
 
 
-def _run(command):
-    return subprocess.run(
-        [str(word) for word in command],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
+def _run(words):
+    return launcher.run(words, TIMEOUT_SECONDS)
