@@ -26,6 +26,7 @@ Files::Files(std::vector<FileInfo> infos, const ReaderOptions& options,
              const source::Source& source, PathRecorder& recorder, device::DeviceReads* device)
     : infos_(std::move(infos)),
       mode_(options.direct),
+      read_ahead_(options.read_ahead),
       capacity_(std::min(descriptors_divided_by(16), most_kept_open)),
       source_(source),
       recorder_(recorder),
@@ -48,7 +49,9 @@ Files::SharedFile Files::find(std::uint32_t file) {
     recent_.erase(recent_.begin());
   }
   const auto open_it = [this, file] {
-    return std::make_shared<File>(info(file), mode_, source_, recorder_, device_);
+    auto opened = std::make_shared<File>(info(file), mode_, source_, recorder_, device_);
+    if (!read_ahead_) opened->buffered().stop_readahead();
+    return opened;
   };
   recent_.push_back({file, std::async(std::launch::deferred, open_it)});
   return recent_.back().file;

@@ -51,6 +51,7 @@ class Files {
 
   const std::vector<FileInfo> infos_;
   const DirectIo mode_;
+  const bool read_ahead_;
   const std::size_t capacity_;
   const source::Source& source_;
   PathRecorder& recorder_;

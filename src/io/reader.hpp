@@ -126,6 +126,10 @@ struct ReaderOptions {
   DirectIo direct = DirectIo::automatic;
   unsigned threads = 1;
   std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
+
+  /// Whether the system may read ahead of buffered reads. What it is still reading stays in the
+  /// page cache when all else is dropped.
+  bool read_ahead = true;
 };
 
 /// A reader of `files` (copied) in `source` that lands data through `staging`; both must outlive

@@ -38,8 +38,10 @@ std::uint64_t element_bits_to_bytes(std::uint64_t elements, DType dtype) {
 // A file of the checkpoint, opened and parsed again.
 class SourceFile {
  public:
-  SourceFile(const source::Source& source, const std::string& path, const comm::Heartbeat& beat)
+  SourceFile(const source::Source& source, const std::string& path, bool read_ahead,
+             const comm::Heartbeat& beat)
       : path_(path), handle_(source.open(path, source::Access::cached)) {
+    if (!read_ahead) handle_->stop_readahead();
     const format::RawHeader raw = source::read_header(source, path);
     comm::beat_during(beat, [&] {
       for (TensorInfo& tensor : format::parse_header(raw.json, raw.file_size, path).tensors) {
@@ -79,8 +81,9 @@ class SourceFile {
 // The files of a catalog, each opened when first needed.
 class SourceFiles {
  public:
-  SourceFiles(const source::Source& source, const Catalog& catalog, const comm::Heartbeat& beat)
-      : source_(source), catalog_(catalog), beat_(beat) {}
+  SourceFiles(const source::Source& source, const Catalog& catalog, bool read_ahead,
+              const comm::Heartbeat& beat)
+      : source_(source), catalog_(catalog), read_ahead_(read_ahead), beat_(beat) {}
 
   /// Valid until the next call.
   const SourceFile& of(const TensorInfo& tensor) {
@@ -88,7 +91,7 @@ class SourceFiles {
     if (found != files_.end()) return found->second;
     if (files_.size() == most_open) files_.erase(files_.begin());
     const std::string& path = catalog_.files()[tensor.file].path;
-    return files_.try_emplace(tensor.file, source_, path, beat_).first->second;
+    return files_.try_emplace(tensor.file, source_, path, read_ahead_, beat_).first->second;
   }
 
  private:
@@ -97,6 +100,7 @@ class SourceFiles {
 
   const source::Source& source_;
   const Catalog& catalog_;
+  const bool read_ahead_;  // see io::ReaderOptions
   const comm::Heartbeat& beat_;
   std::map<std::uint32_t, SourceFile> files_;
 };
@@ -324,7 +328,7 @@ void verify_rank(const source::Source& source, const TensorSet& model, const Opt
                  const comm::Heartbeat& beat) {
   const Catalog& catalog = model.plan().catalog();
   Progress progress{.total_bytes = held_bytes(model)};
-  SourceFiles files(source, catalog, beat);
+  SourceFiles files(source, catalog, !options.drop_cache_behind, beat);
   for (const TensorView* view : in_order_of_files(model)) {
     TargetVerifier(model, *view, files, beat).run();
     progress.bytes += view->bytes;

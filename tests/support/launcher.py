@@ -45,13 +45,22 @@ def finish(process, timeout):
 
 
 def has_children(process):
+    """Whether any of them runs, or is stopped."""
     for children in Path(f"/proc/{process}/task").glob("*/children"):
         try:
-            if children.read_text():
+            if any(is_alive(child) for child in children.read_text().split()):
                 return True
         except OSError:  # the thread has ended
             continue
     return False
+
+
+def is_alive(process):
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def exit_code(launchers, errors):
