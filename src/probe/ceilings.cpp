@@ -93,7 +93,8 @@ void add_bytes(const RankReport& rank, ReadBytes& sum) {
   }
 }
 
-/// What was read through the page cache, without having looked or in vain, is judged by a sample.
+// Bytes read through the page cache, where nobody looked first or nothing could be found out, are
+// judged by a sample.
 void judge_unknown(std::optional<double> cached_share, ReadBytes& bytes) {
   constexpr double few = 0.05;
   if (!cached_share) return;
