@@ -20,14 +20,24 @@ namespace safeshuffle {
 enum class Assignment : std::uint8_t {
   round_robin,  ///< file i is read by rank i % world; or, if every file is for one rank only, by it
   balanced,     ///< whole files, largest first, each to the rank with the fewest bytes so far
-  striped,      ///< every file is divided into `world` ranges of tensors; for few or skewed files
+  striped,      ///< every file, or in layer order every layer, is divided into `world` ranges of
+                ///< tensors; for few or skewed files
   sliced,       ///< every rank reads what it keeps itself; nothing is exchanged
   mixed,        ///< sliced where that is faster, by the costs of the site; other tensors, striped
-  automatic,    ///< round-robin, unless another is at least 5 % faster by the costs of the site
+  automatic,    ///< round-robin, unless another is at least 5 % faster by the costs of the site; in
+                ///< layer order, striped or sliced
 };
 
 /// As in options of the command: "round-robin".
 std::string_view name(Assignment assignment) noexcept;
+
+/// In which order tensors are read, and so complete.
+enum class Order : std::uint8_t {
+  file,   ///< as they lie in the files
+  layer,  ///< as data passes through the model: all ranks read parts of the embeddings, then of one
+          ///< layer after the other, then of the rest. So layers are complete early, but reads are
+          ///< shorter. What the layers are is taken from the names of tensors (docs/command.md)
+};
 
 /// Where a load takes place: what Assignment::automatic and mixed, and the default window, depend
 /// on. `load` by path replaces all but the costs by what it finds. Must be the same on all ranks.
@@ -56,6 +66,9 @@ struct Site {
 /// What a plan depends on, besides catalog, placements and world size.
 struct PlanOptions {
   Assignment assignment = Assignment::automatic;
+
+  /// `layer` requires the assignment striped, sliced or automatic.
+  Order order = Order::file;
 
   Site site;
 

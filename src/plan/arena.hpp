@@ -11,8 +11,9 @@ namespace safeshuffle::plan {
 
 /// The order of targets in every arena, derived from the reads. First those that are received in
 /// place, by (wave, reader) of the first segment; within one slab, shards before replicated
-/// tensors, both in file order. So everything that a rank sends another in a wave is one contiguous
-/// run, and so is what it broadcasts. Then those that are unpacked from the landing buffer.
+/// tensors, both in the order of the slab. So everything that a rank sends another in a wave is one
+/// contiguous run, and so is what it broadcasts. Then those that are unpacked from the landing
+/// buffer.
 std::vector<std::uint32_t> arena_order(const Schedule& schedule);
 
 /// By target: its offset in the arena of `rank`, or not_held if the rank has no byte of it. Depends

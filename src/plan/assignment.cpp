@@ -1,9 +1,12 @@
 #include "plan/assignment.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <queue>
+#include <span>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
@@ -56,20 +59,28 @@ std::vector<std::uint64_t> bytes_per_file(const Schedule& schedule) {
   return bytes;
 }
 
-// Calls visit(tensor, segments) for every tensor that is read and is sliced, or is not, in catalog
-// order.
-template <class Visit>
-void for_each_read(const Schedule& schedule, bool sliced, Visit visit) {
+void check_segments(const Schedule& schedule, std::uint32_t tensor) {
+  const Segments segments(schedule.cuts[tensor], schedule.window);
+  if (segments.count() <= std::numeric_limits<std::uint32_t>::max()) return;
+  throw PlanError(ErrorRecord{.tensor = schedule.catalog.tensors()[tensor].name,
+                              .cause = "the window is so small that segments cannot be counted"});
+}
+
+// The tensors that are read and are sliced, or are not, in reading order: that of the catalog or,
+// in layer order, by depth in the model, so that within a layer reads remain long. Their segments
+// can be counted.
+std::vector<std::uint32_t> in_reading_order(const Schedule& schedule, bool sliced) {
+  std::vector<std::uint32_t> tensors;
   for (std::uint32_t i = 0; i < schedule.cuts.size(); ++i) {
     if (!is_read(schedule, i) || schedule.sliced[i] != sliced) continue;
-    const Segments segments(schedule.cuts[i], schedule.window);
-    if (segments.count() > std::numeric_limits<std::uint32_t>::max()) {
-      throw PlanError(
-          ErrorRecord{.tensor = schedule.catalog.tensors()[i].name,
-                      .cause = "the window is so small that segments cannot be counted"});
-    }
-    visit(i, segments);
+    check_segments(schedule, i);
+    tensors.push_back(i);
   }
+  if (schedule.order == Order::layer) {
+    const auto depth = [&](std::uint32_t tensor) { return schedule.layers.depth[tensor]; };
+    std::ranges::stable_sort(tensors, {}, depth);
+  }
+  return tensors;
 }
 
 // Growing lists would take up to twice the memory.
@@ -85,17 +96,15 @@ void reserve(Reads& reads, const Schedule& schedule,
   }
 }
 
-Read whole_read(std::uint32_t tensor, const Segments& segments) {
-  return {tensor, 0, static_cast<std::uint32_t>(segments.count()), 0};
-}
-
 Reads assign_files(const Schedule& schedule, const std::vector<std::uint32_t>& rank_of_file) {
   Reads reads(schedule.world);
   reserve(reads, schedule, rank_of_file);
-  for_each_read(schedule, false, [&](std::uint32_t tensor, const Segments& segments) {
+  for (const std::uint32_t tensor : in_reading_order(schedule, false)) {
+    const Segments segments(schedule.cuts[tensor], schedule.window);
     const std::uint32_t file = schedule.catalog.tensors()[tensor].file;
-    reads[rank_of_file[file]].push_back(whole_read(tensor, segments));
-  });
+    reads[rank_of_file[file]].push_back(
+        {tensor, 0, static_cast<std::uint32_t>(segments.count()), 0});
+  }
   return reads;
 }
 
@@ -149,56 +158,114 @@ std::vector<std::uint32_t> balanced_files(const std::vector<std::uint64_t>& file
   return rank_of_file;
 }
 
-// Divides every file into stripes, 1/world of its bytes each: a segment is read by the rank of the
-// stripe that contains its midpoint.
+// Divides every file or, in layer order, every layer, what precedes the layers and what follows
+// them, into stripes, 1/world of its bytes each: a segment belongs to the stripe that contains its
+// midpoint.
 class Striping {
  public:
-  explicit Striping(const Schedule& schedule)
-      : schedule_(schedule),
-        file_bytes_(bytes_per_file(schedule)),
-        passed_(file_bytes_.size()),
-        reads_(schedule.world) {}
+  explicit Striping(const Schedule& schedule) : schedule_(schedule), reads_(schedule.world) {
+    for (std::uint32_t rank = 0; rank < schedule.world; ++rank) readers_.push({0, rank});
+  }
 
   Reads run() && {
-    for_each_read(schedule_, false, [&](std::uint32_t tensor, const Segments& segments) {
-      const std::uint32_t file = schedule_.catalog.tensors()[tensor].file;
-      const auto count = static_cast<std::uint32_t>(segments.count());
-      for (std::uint32_t first = 0; first < count;) {
-        const std::uint32_t stripe = stripe_of(file, segments.bytes(first));
-        const std::uint32_t end = end_of_stripe(file, segments, first, stripe);
-        // Rotated by file, so that if tensors do not divide evenly, the extra ones go to different
-        // ranks.
-        reads_[(stripe + file) % schedule_.world].push_back({tensor, first, end - first, 0});
-        first = end;
-      }
-      passed_[file] += schedule_.catalog.tensors()[tensor].bytes;
-    });
+    const std::vector<std::uint32_t> tensors = in_reading_order(schedule_, false);
+    for (auto first = tensors.begin(); first != tensors.end();) {
+      const auto end = std::find_if(first, tensors.end(), [&](std::uint32_t tensor) {
+        return !are_striped_together(*first, tensor);
+      });
+      divide({first, end});
+      deal();
+      first = end;
+    }
     return std::move(reads_);
   }
 
  private:
-  std::uint32_t stripe_of(std::uint32_t file, const Range& segment) const {
-    const std::uint64_t twice_middle = 2 * passed_[file] + segment.begin + segment.end;
-    return static_cast<std::uint32_t>(twice_middle * schedule_.world / (2 * file_bytes_[file]));
+  struct Stripe {
+    std::uint64_t index = 0;
+    std::uint64_t bytes = 0;
+    std::vector<Read> reads;
+  };
+
+  struct Reader {
+    std::uint64_t bytes = 0;  // that it reads so far
+    std::uint32_t rank = 0;
+    auto operator<=>(const Reader&) const = default;
+  };
+
+  bool are_striped_together(std::uint32_t a, std::uint32_t b) const {
+    if (schedule_.order == Order::layer) {
+      return schedule_.layers.depth[a] == schedule_.layers.depth[b];
+    }
+    return schedule_.catalog.tensors()[a].file == schedule_.catalog.tensors()[b].file;
+  }
+
+  void divide(std::span<const std::uint32_t> tensors) {
+    total_ = passed_ = 0;
+    for (const std::uint32_t tensor : tensors) total_ += schedule_.catalog.tensors()[tensor].bytes;
+    for (const std::uint32_t tensor : tensors) {
+      const Segments segments(schedule_.cuts[tensor], schedule_.window);
+      const auto count = static_cast<std::uint32_t>(segments.count());
+      for (std::uint32_t first = 0; first < count;) {
+        const std::uint64_t stripe = stripe_of(segments.bytes(first));
+        const std::uint32_t end = end_of_stripe(segments, first, stripe);
+        const std::uint64_t bytes = segments.bytes(end - 1).end - segments.bytes(first).begin;
+        add({tensor, first, end - first, 0}, bytes, stripe);
+        first = end;
+      }
+      passed_ += schedule_.catalog.tensors()[tensor].bytes;
+    }
+  }
+
+  std::uint64_t stripe_of(const Range& segment) const {
+    const std::uint64_t twice_middle = 2 * passed_ + segment.begin + segment.end;
+    return twice_middle * schedule_.world / (2 * total_);
   }
 
   // The first segment after `first` that is not in the stripe, as `first` is: stripes ascend with
   // segments.
-  std::uint32_t end_of_stripe(std::uint32_t file, const Segments& segments, std::uint32_t first,
-                              std::uint32_t stripe) const {
+  std::uint32_t end_of_stripe(const Segments& segments, std::uint32_t first,
+                              std::uint64_t stripe) const {
     std::uint32_t inside = first;
     auto outside = static_cast<std::uint32_t>(segments.count());
     while (outside - inside > 1) {
       const std::uint32_t middle = inside + (outside - inside) / 2;
-      (stripe_of(file, segments.bytes(middle)) == stripe ? inside : outside) = middle;
+      (stripe_of(segments.bytes(middle)) == stripe ? inside : outside) = middle;
     }
     return outside;
   }
 
+  void add(const Read& read, std::uint64_t bytes, std::uint64_t stripe) {
+    if (stripes_.empty() || stripes_.back().index != stripe) stripes_.push_back({stripe, 0, {}});
+    stripes_.back().bytes += bytes;
+    stripes_.back().reads.push_back(read);
+  }
+
+  // The larger a stripe, the fewer bytes its reader has so far: what does not divide evenly in one
+  // file or layer evens out over several.
+  void deal() {
+    std::ranges::stable_sort(stripes_, std::greater(), &Stripe::bytes);
+    std::vector<Reader> busy;
+    for (const Stripe& stripe : stripes_) {
+      Reader reader = readers_.top();
+      readers_.pop();
+      std::vector<Read>& reads = reads_[reader.rank];
+      reads.insert(reads.end(), stripe.reads.begin(), stripe.reads.end());
+      reader.bytes += stripe.bytes;
+      busy.push_back(reader);
+    }
+    for (const Reader& reader : busy) readers_.push(reader);
+    stripes_.clear();
+  }
+
   const Schedule& schedule_;
-  std::vector<std::uint64_t> file_bytes_;
-  std::vector<std::uint64_t> passed_;  // by file: bytes of the tensors visited so far
+  std::priority_queue<Reader, std::vector<Reader>, std::greater<>> readers_;  // fewest bytes first
   Reads reads_;
+
+  // Of the file or layer that is being divided.
+  std::uint64_t total_ = 0;   // bytes
+  std::uint64_t passed_ = 0;  // bytes of the tensors so far
+  std::vector<Stripe> stripes_;
 };
 
 // What each rank reads of tensors that are exchanged, in reading order: every segment of each
@@ -221,11 +288,11 @@ std::vector<Read> assign_slices(const Schedule& schedule, const Geometries& geom
   std::vector<Read> reads;
   reads.reserve(static_cast<std::size_t>(std::ranges::count(schedule.sliced, true)));
   std::vector<std::uint64_t> waves(geometries.example.size());  // as far as needed
-  for_each_read(schedule, true, [&](std::uint32_t tensor, const Segments&) {
+  for (const std::uint32_t tensor : in_reading_order(schedule, true)) {
     std::uint64_t& of_geometry = waves[geometries.of_tensor[tensor]];
     if (of_geometry == 0) of_geometry = slice_waves(schedule, tensor);
     reads.push_back({tensor, 0, static_cast<std::uint32_t>(of_geometry), 0});
-  });
+  }
   return reads;
 }
 
@@ -238,11 +305,9 @@ void fill(Schedule& schedule, const Geometries& geometries, std::uint64_t window
   schedule.slices = {};
   schedule.arena_order = {};
   schedule.reads = assign(schedule);
-  for (auto& reads : schedule.reads) {
-    schedule.exchanged_waves = std::max(schedule.exchanged_waves, number_waves(schedule, 0, reads));
-  }
+  schedule.exchanged_waves = number_waves(schedule, 0, schedule.reads);
   schedule.slices = assign_slices(schedule, geometries);
-  schedule.waves = number_waves(schedule, schedule.exchanged_waves, schedule.slices);
+  schedule.waves = number_waves(schedule, schedule.exchanged_waves, {&schedule.slices, 1});
   schedule.arena_order = arena_order(schedule);
   summarize(schedule, geometries);
 }

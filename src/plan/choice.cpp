@@ -43,20 +43,29 @@ bool any(const Geometries& geometries, const std::vector<bool>& sliced, bool wan
   return false;
 }
 
-// What may be faster than round-robin, by which the schedule is filled: nothing if every rank reads
-// just what it keeps. From storage, no mode reads less than round-robin, so all tensors are read in
-// slices only if files are cached, or if each of them is better read so. `by_cost`: by geometry,
-// what `mixed` slices.
+// Unless another is faster: in layer order, striped, but nothing is exchanged if every tensor is
+// better read in slices, as those of a sharded state are. `by_cost`: by geometry, what `mixed`
+// slices.
+Assignment preferred(const Schedule& schedule, const Geometries& geometries,
+                     const std::vector<bool>& by_cost) {
+  if (schedule.order == Order::file) return Assignment::round_robin;
+  return any(geometries, by_cost, false) ? Assignment::striped : Assignment::sliced;
+}
+
+// What may be faster than the preferred one, by which the schedule is filled: nothing if every rank
+// reads just what it keeps. From storage, no mode reads less than round-robin or striped, so all
+// tensors are read in slices only if files are cached, or if each of them is better read so.
 std::vector<Assignment> alternatives(const Schedule& schedule, const Geometries& geometries,
                                      const std::vector<bool>& by_cost, const Site& site) {
   if (!exchanges(schedule)) return {};
+  const bool by_file = schedule.order == Order::file;
   std::vector<Assignment> found;
-  if (is_skewed(schedule)) found = {Assignment::balanced, Assignment::striped};
+  if (by_file && is_skewed(schedule)) found = {Assignment::balanced, Assignment::striped};
   const bool slices_some = any(geometries, by_cost, true);
   const bool slices_all = !any(geometries, by_cost, false);
   const bool is_cached = site.nodes == 1 && site.cached_share > 0;
   if (slices_all || is_cached) found.push_back(Assignment::sliced);
-  if (slices_some && !slices_all) found.push_back(Assignment::mixed);
+  if (by_file && slices_some && !slices_all) found.push_back(Assignment::mixed);
   return found;
 }
 
@@ -187,7 +196,7 @@ void choose_assignment(Schedule& schedule, const Geometries& geometries, const S
     fill_with(schedule, geometries, assignment, by_cost, window);
     candidates.push_back({assignment, estimate(schedule, geometries, site).total});
   };
-  consider(Assignment::round_robin);
+  consider(preferred(schedule, geometries, by_cost));
   for (const Assignment other : alternatives(schedule, geometries, by_cost, site)) consider(other);
 
   const Candidate& chosen = best(candidates);

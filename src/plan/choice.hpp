@@ -28,8 +28,8 @@ void check_site(const Site& site);
 void fill_for(Schedule& schedule, const Geometries& geometries, Assignment assignment,
               const Site& site, std::uint64_t window);
 
-/// Sets the assignment and the reason for it: round-robin, unless another is at least 5 % faster.
-/// Fills the schedule for it.
+/// Sets the assignment and the reason for it: round-robin, or in layer order striped or sliced,
+/// unless another is at least 5 % faster. Fills the schedule for it.
 void choose_assignment(Schedule& schedule, const Geometries& geometries, const Site& site,
                        std::uint64_t window);
 

@@ -108,7 +108,8 @@ class Hasher {
 std::uint64_t hash_of(const Schedule& schedule) {
   Hasher hasher;
   const auto add = [&](const auto&... values) { (core::put(hasher, values), ...); };
-  add(schedule.world, schedule.replicas, schedule.waves, schedule.exchanged_waves, schedule.window);
+  add(schedule.order, schedule.world, schedule.replicas, schedule.waves, schedule.exchanged_waves,
+      schedule.window);
   for (const FileInfo& file : schedule.catalog.files()) add(file.size);
   add(schedule.catalog.tensors(), schedule.targets, schedule.dtypes, schedule.reads,
       schedule.slices, schedule.arena_order);

@@ -18,6 +18,7 @@
 #include "plan/geometry.hpp"
 #include "plan/hash.hpp"
 #include "plan/landing.hpp"
+#include "plan/layers.hpp"
 #include "plan/proof.hpp"
 #include "plan/schedule.hpp"
 #include "plan/targets.hpp"
@@ -30,10 +31,22 @@ namespace {
 using core::smallest_window;
 using plan::Schedule;
 
+// In the others, a rank reads whole files, or what is exchanged before what is sliced.
+void check_order(const PlanOptions& options) {
+  if (options.order == Order::file) return;
+  for (const Assignment possible :
+       {Assignment::striped, Assignment::sliced, Assignment::automatic}) {
+    if (options.assignment == possible) return;
+  }
+  throw ConfigError("tensors cannot be read in layer order with the assignment " +
+                    std::string(name(options.assignment)) + "; use striped, sliced or auto");
+}
+
 void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   if (options.window < smallest_window) {
     throw ConfigError("the window must be at least " + std::to_string(smallest_window) + " bytes");
   }
+  check_order(options);
   plan::check_site(options.site);
   plan::check_targets(schedule.catalog, schedule.targets, schedule.replica_size);
   plan::check_names(schedule.catalog, schedule.targets);
@@ -126,6 +139,7 @@ void cut(Schedule& schedule, const PlanOptions& options) {
     schedule.cuts.push_back(plan::cut_of(schedule, i));
     schedule.lands.push_back(!plan::arrives_in_place(schedule, i));
   }
+  schedule.layers = plan::find_layers(schedule);
 }
 
 // The shards need the same memory whatever the window is; slabs and pack buffer shrink with it. So
@@ -229,6 +243,7 @@ Plan make_plan(Catalog catalog, std::vector<Target> targets, std::uint32_t world
   const auto schedule = std::make_shared<Schedule>();
   schedule->catalog = std::move(catalog);
   schedule->targets = std::move(targets);
+  schedule->order = options.order;
   schedule->world = world;
   schedule->replicas = options.replicas;
   schedule->replica_size = replica_size(world, options);

@@ -67,6 +67,13 @@ struct Use {
   bool operator==(const Use&) const = default;
 };
 
+/// The layers of a model, see find_layers.
+struct Layers {
+  std::vector<std::uint64_t> numbers;  ///< ascending
+  std::vector<std::uint32_t> depth;    ///< by tensor: 0 before the layers, i + 1 in layer
+                                       ///< numbers[i], numbers.size() + 1 after the layers
+};
+
 /// While one is packed and exchanged, the others are read.
 inline constexpr std::uint32_t slabs_per_rank = 3;
 
@@ -82,6 +89,8 @@ struct Schedule {
   std::vector<bool> lands;               ///< by tensor: whether shares of it land, and are unpacked
   std::vector<bool> sliced;  ///< by tensor: whether every rank reads what it keeps of it; otherwise
                              ///< one does, or several in parts, and it is exchanged
+  Layers layers;
+  Order order = Order::file;
   std::uint32_t world = 1;
   std::uint32_t replicas = 1;
   std::uint32_t replica_size = 1;  ///< ranks of one replica; world = replicas × replica_size

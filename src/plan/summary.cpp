@@ -122,6 +122,7 @@ class Summarizer {
     const std::span<const ReadGroup> exchanged(groups.begin(), first_slices);
     const std::span<const ReadGroup> sliced(first_slices, groups.end());
     for (const ReadGroup& group : exchanged) add_group(group);
+    for (RankSummary& rank : schedule_.ranks) sort_files(rank.files);
     add_segments();
     add_passed_on();
     add_slices(sliced);
@@ -231,7 +232,14 @@ class Summarizer {
       const std::uint32_t file = schedule_.catalog.tensors()[read.tensor].file;
       if (files.empty() || files.back() != file) files.push_back(file);
     }
+    sort_files(files);
     return files;
+  }
+
+  // In layer order, reads return to a file.
+  static void sort_files(std::vector<std::uint32_t>& files) {
+    std::ranges::sort(files);
+    files.erase(std::unique(files.begin(), files.end()), files.end());
   }
 
   // For any rank: what lies between two parts may leave up to two pages of the slab unused.

@@ -71,6 +71,77 @@ std::span<const Read> candidates(const std::vector<Read>& reads, std::uint32_t w
   return {begin, end};
 }
 
+// Numbers the reads of one rank, in order.
+class WaveNumbers {
+ public:
+  WaveNumbers(const Schedule& schedule, std::uint64_t first_free, std::span<Read> reads)
+      : schedule_(schedule), rest_(reads), end_(first_free) {}
+
+  /// The wave after those so far.
+  std::uint64_t end() const noexcept { return end_; }
+
+  void number_rest() {
+    while (!rest_.empty()) number_next();
+  }
+
+  void number_depth(std::uint32_t depth) {
+    while (!rest_.empty() && schedule_.layers.depth[rest_.front().tensor] == depth) number_next();
+  }
+
+  /// What follows begins with a slab for the wave before `end`, unless that has been reached.
+  void catch_up(std::uint64_t end) {
+    if (end_ < end) begin_at(end - 1);
+  }
+
+  /// What follows begins with a slab for `wave`.
+  void begin_at(std::uint64_t wave) {
+    end_ = wave;
+    room_ = 0;
+  }
+
+ private:
+  void number_next() {
+    Read& read = rest_.front();
+    const TensorInfo& tensor = schedule_.catalog.tensors()[read.tensor];
+    const bool whole = tensor.bytes <= schedule_.window;
+    const bool shares_slab = whole && tensor.bytes <= room_;
+    const std::uint64_t wave = shares_slab ? end_ - 1 : end_;
+    end_ = wave + read.segments;
+    const bool closes_slab = !whole || is_padded(schedule_, read.tensor);
+    room_ = closes_slab ? 0 : (shares_slab ? room_ : schedule_.window) - tensor.bytes;
+    if (end_ > std::numeric_limits<std::uint32_t>::max()) {
+      throw PlanError(ErrorRecord{.tensor = tensor.name,
+                                  .cause = "the window is so small that waves cannot be counted"});
+    }
+    read.wave = static_cast<std::uint32_t>(wave);
+    rest_ = rest_.subspan(1);
+  }
+
+  const Schedule& schedule_;
+  std::span<Read> rest_;
+  std::uint64_t end_;
+  std::uint64_t room_ = 0;  // left in the last slab
+};
+
+std::uint64_t last_end(const std::vector<WaveNumbers>& readers) {
+  return std::ranges::max_element(readers, {}, &WaveNumbers::end)->end();
+}
+
+// A wave ends when all of it has been read and exchanged, so what it has of later layers delays the
+// layer that it completes. Of one wave in many, that is little, and smaller waves would slow down
+// the whole load; but for the first layer, somebody may be waiting. So it shares no wave with the
+// second.
+void number_layers(const Schedule& schedule, std::vector<WaveNumbers>& readers) {
+  constexpr std::uint32_t first_layer = 1;
+  for (std::uint32_t depth = 0; depth <= schedule.layers.numbers.size(); ++depth) {
+    for (WaveNumbers& reader : readers) reader.number_depth(depth);
+    const std::uint64_t end = last_end(readers);
+    for (WaveNumbers& reader : readers) {
+      depth == first_layer ? reader.begin_at(end) : reader.catch_up(end);
+    }
+  }
+}
+
 void append_groups(std::span<const Read> reads, std::uint32_t reader,
                    std::vector<ReadGroup>& groups) {
   while (!reads.empty()) {
@@ -134,24 +205,13 @@ std::uint64_t slice_bytes(const Schedule& schedule, std::uint32_t tensor, std::u
 }
 
 std::uint32_t number_waves(const Schedule& schedule, std::uint32_t first_free,
-                           std::vector<Read>& reads) {
-  std::uint64_t waves = first_free;
-  std::uint64_t room = 0;  // left in the last slab
-  for (Read& read : reads) {
-    const TensorInfo& tensor = schedule.catalog.tensors()[read.tensor];
-    const bool whole = tensor.bytes <= schedule.window;
-    const bool shares_slab = whole && tensor.bytes <= room;
-    const std::uint64_t wave = shares_slab ? waves - 1 : waves;
-    waves = wave + read.segments;
-    const bool closes_slab = !whole || is_padded(schedule, read.tensor);
-    room = closes_slab ? 0 : (shares_slab ? room : schedule.window) - tensor.bytes;
-    if (waves > std::numeric_limits<std::uint32_t>::max()) {
-      throw PlanError(ErrorRecord{.tensor = tensor.name,
-                                  .cause = "the window is so small that waves cannot be counted"});
-    }
-    read.wave = static_cast<std::uint32_t>(wave);
-  }
-  return static_cast<std::uint32_t>(waves);
+                           std::span<std::vector<Read>> reads) {
+  std::vector<WaveNumbers> readers;
+  readers.reserve(reads.size());
+  for (std::vector<Read>& list : reads) readers.emplace_back(schedule, first_free, list);
+  if (schedule.order == Order::layer) number_layers(schedule, readers);
+  for (WaveNumbers& reader : readers) reader.number_rest();
+  return static_cast<std::uint32_t>(last_end(readers));
 }
 
 void slab_at(const Schedule& schedule, std::uint32_t wave, std::uint32_t reader, Slab& slab) {
@@ -186,7 +246,7 @@ std::uint64_t wave_bytes(const Schedule& schedule, std::uint32_t wave) {
   return bytes;
 }
 
-std::uint32_t first_complete_wave(const Schedule& schedule) {
+std::vector<std::uint32_t> complete_after(const Schedule& schedule) {
   std::vector<std::uint32_t> read_by(schedule.catalog.tensors().size());  // wave, by tensor
   const auto add = [&](const std::vector<Read>& reads) {
     for (const Read& read : reads) {
@@ -200,6 +260,11 @@ std::uint32_t first_complete_wave(const Schedule& schedule) {
   for (const Use& use : schedule.uses) {
     complete[use.target] = std::max(complete[use.target], read_by[use.tensor]);
   }
+  return complete;
+}
+
+std::uint32_t first_complete_wave(const Schedule& schedule) {
+  const std::vector<std::uint32_t> complete = complete_after(schedule);
   std::uint32_t first = schedule.waves;
   for (const std::uint32_t target : schedule.arena_order) first = std::min(first, complete[target]);
   return first;

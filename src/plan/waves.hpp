@@ -11,11 +11,13 @@
 
 namespace safeshuffle::plan {
 
-/// Gives every read of one rank its wave, from the first one that is free: whole tensors, in order,
-/// into as few slabs as the window allows, each segment of a larger tensor into one of its own.
-/// Returns the next wave that is free. Throws PlanError if they cannot be counted.
+/// Gives every read its wave, from the first one that is free: of each reader, whole tensors, in
+/// order, into as few slabs as the window allows, each segment of a larger tensor into one of its
+/// own. In layer order, no reader begins the next layer in an earlier wave than that in which the
+/// last one ends a layer. Returns the next wave that is free. Throws PlanError if they cannot be
+/// counted.
 std::uint32_t number_waves(const Schedule& schedule, std::uint32_t first_free,
-                           std::vector<Read>& reads);
+                           std::span<std::vector<Read>> reads);
 
 /// The segments that a rank reads of each line (see Segments) of a tensor that is sliced: from the
 /// first one with bytes that it keeps to the last. It reads them one after the other, beginning
@@ -57,6 +59,10 @@ std::uint64_t slab_bytes(const Slab& slab);
 
 /// Stored bytes that all ranks read for `wave`.
 std::uint64_t wave_bytes(const Schedule& schedule, std::uint32_t wave);
+
+/// By target: the wave after which it is complete, that in which the last of its tensors ends; 0 if
+/// it has no bytes.
+std::vector<std::uint32_t> complete_after(const Schedule& schedule);
 
 /// The first wave after which a target is complete: later than the first one if no tensor that is
 /// read there ends there.

@@ -17,6 +17,14 @@ inline std::string numbered(std::string name, std::size_t number) {
   return name;
 }
 
+/// The name of a tensor of a model with layers, in the wildest order: no other number has the same.
+inline std::string name_in_model(std::size_t number) {
+  const std::string name = numbered("t", number);
+  if (number % 7 == 0) return "embed_tokens." + name;
+  if (number % 7 == 1) return "norm." + name;
+  return numbered("layers.", number * 11 % 5) + "." + name;
+}
+
 /// A tensor of an invented file.
 struct Made {
   std::string name;
@@ -97,7 +105,7 @@ inline RandomModel random_model(std::uint32_t seed) {
   std::vector<Placement> placements;
   for (auto& file : files) {
     for (std::uint32_t i = below(12); i > 0; --i) {
-      Made made{numbered("t", placements.size()), dtypes[below(7)], {}};
+      Made made{name_in_model(placements.size()), dtypes[below(7)], {}};
       for (std::uint32_t dims = below(4); dims > 0; --dims) made.shape.push_back(below(40));
       Placement placement = whole();
       const auto axis =

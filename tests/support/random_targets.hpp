@@ -78,7 +78,7 @@ class RandomTargetsMaker {
 
   std::string store(DType dtype, const Shape& shape) {
     auto& file = files_[below(static_cast<std::uint32_t>(files_.size()))];
-    const std::string name = numbered("t", stored_++);
+    const std::string name = name_in_model(stored_++);
     file.insert(file.begin() + below(static_cast<std::uint32_t>(file.size()) + 1),
                 {name, dtype, shape});
     return name;

@@ -62,6 +62,7 @@ TEST_CASE("random targets: plans are proved and loads are right", "[composition]
                          : seed % 5 == 1 ? Assignment::sliced
                          : seed % 5 == 2 ? Assignment::balanced
                                          : Assignment::round_robin;
+    options.order = seed % 5 < 2 && seed % 3 == 0 ? Order::layer : Order::file;
     options.replicas = replicas;
     CAPTURE(seed, world, replicas);
     const Plan plan = make_plan(model.catalog, model.targets, world, options);

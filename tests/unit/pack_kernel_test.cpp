@@ -23,10 +23,10 @@ namespace {
 
 /// In which order threads run: one that writes what is not its own is undone by its neighbour in
 /// one of them, but not in the other.
-enum class Order { ascending, descending };
+enum class ThreadOrder { ascending, descending };
 
-std::uint64_t nth(std::uint64_t i, std::uint64_t count, Order order) {
-  return order == Order::ascending ? i : count - 1 - i;
+std::uint64_t nth(std::uint64_t i, std::uint64_t count, ThreadOrder order) {
+  return order == ThreadOrder::ascending ? i : count - 1 - i;
 }
 
 /// Fewer blocks than there are tiles.
@@ -34,7 +34,7 @@ unsigned grid(std::uint64_t tiles) {
   return static_cast<unsigned>(tiles / 2 + 1);
 }
 
-void run_kernel(std::span<const PackItem> items, const PackBuffers& buffers, Order order) {
+void run_kernel(std::span<const PackItem> items, const PackBuffers& buffers, ThreadOrder order) {
   std::vector<PackEntry> entries(items.size());
   const std::uint64_t tiles = make_pack_entries(items, buffers, entries);
   const auto count = static_cast<std::uint32_t>(entries.size());
@@ -46,7 +46,7 @@ void run_kernel(std::span<const PackItem> items, const PackBuffers& buffers, Ord
   }
 }
 
-PackTargets packed_by_kernel(const PackTable& table, const std::byte* slab, Order order) {
+PackTargets packed_by_kernel(const PackTable& table, const std::byte* slab, ThreadOrder order) {
   PackTargets targets = table.blank();
   run_kernel(table.items(), {slab, targets.arena.data(), targets.send.data()}, order);
   return targets;
@@ -55,8 +55,8 @@ PackTargets packed_by_kernel(const PackTable& table, const std::byte* slab, Orde
 void check(const PackTable& table) {
   const GuardedMemory slab(table.slab(), GuardedMemory::Place::back);
   const PackTargets expected = table.packed();
-  CHECK(difference(packed_by_kernel(table, slab.data(), Order::ascending), expected) == "");
-  CHECK(difference(packed_by_kernel(table, slab.data(), Order::descending), expected) == "");
+  CHECK(difference(packed_by_kernel(table, slab.data(), ThreadOrder::ascending), expected) == "");
+  CHECK(difference(packed_by_kernel(table, slab.data(), ThreadOrder::descending), expected) == "");
 }
 
 PackItem rows(ConvertPair types, std::uint64_t count, std::uint64_t elements) {
@@ -77,7 +77,7 @@ void check_loads(const PackItem& item, std::size_t misalignment) {
   const PackTargets expected = table.packed();
   for (const auto place : {GuardedMemory::Place::front, GuardedMemory::Place::back}) {
     const GuardedMemory slab(table.slab(), place, misalignment);
-    const PackTargets actual = packed_by_kernel(table, slab.data(), Order::ascending);
+    const PackTargets actual = packed_by_kernel(table, slab.data(), ThreadOrder::ascending);
     if (difference(actual, expected).empty()) continue;
     CAPTURE(name(item.from), name(item.to), item.rows, item.row_bytes, misalignment);
     FAIL(difference(actual, expected));

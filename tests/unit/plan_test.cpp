@@ -6,6 +6,9 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "safeshuffle/error.hpp"
 
@@ -14,6 +17,7 @@
 #include "plan/waves.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
+#include "support/failure.hpp"
 #include "support/sanitizers.hpp"
 
 using namespace safeshuffle;
@@ -28,9 +32,25 @@ constexpr Assignment assignments[] = {Assignment::round_robin, Assignment::balan
                                       Assignment::striped,     Assignment::sliced,
                                       Assignment::mixed,       Assignment::automatic};
 
-PlanOptions options(Assignment assignment, std::uint64_t window, DTypePolicy dtype) {
+bool reads_by_layer(Assignment assignment) {
+  return assignment == Assignment::striped || assignment == Assignment::sliced ||
+         assignment == Assignment::automatic;
+}
+
+std::vector<std::pair<Assignment, Order>> ways_to_read() {
+  std::vector<std::pair<Assignment, Order>> ways;
+  for (const Assignment assignment : assignments) {
+    ways.emplace_back(assignment, Order::file);
+    if (reads_by_layer(assignment)) ways.emplace_back(assignment, Order::layer);
+  }
+  return ways;
+}
+
+PlanOptions options(Assignment assignment, std::uint64_t window, DTypePolicy dtype,
+                    Order order = Order::file) {
   PlanOptions result;
   result.assignment = assignment;
+  result.order = order;
   result.window = window;
   result.dtype = dtype;
   return result;
@@ -75,17 +95,34 @@ std::uint32_t first_complete_by_slabs(const Plan& plan) {
 TEST_CASE("every random plan is provable, in every world, assignment, window and type", "[plan]") {
   const auto seed = GENERATE(range(0, 60));
   const RandomModel model = random_model(static_cast<std::uint32_t>(seed));
+  const auto policy = static_cast<DTypePolicy>(seed % 4);
   for (const std::uint32_t world : {1U, 2U, 3U, 5U, 8U}) {
-    for (const Assignment assignment : assignments) {
+    for (const auto& [assignment, order] : ways_to_read()) {
       for (const std::uint64_t window : {std::uint64_t{4096}, std::uint64_t{1} << 20}) {
-        const auto policy = static_cast<DTypePolicy>(seed % 4);
-        const Plan plan =
-            make_plan(model.catalog, model.placements, world, options(assignment, window, policy));
-        CAPTURE(seed, world, static_cast<int>(assignment), window);
+        const Plan plan = make_plan(model.catalog, model.placements, world,
+                                    options(assignment, window, policy, order));
+        CAPTURE(seed, world, static_cast<int>(assignment), static_cast<int>(order), window);
         CHECK_NOTHROW(plan.prove());
         CHECK(sum(plan, &RankSummary::sent_bytes) == sum(plan, &RankSummary::received_bytes));
       }
     }
+  }
+}
+
+TEST_CASE("whole files, and what is partly sliced, cannot be read in layer order", "[plan]") {
+  const RandomModel model = random_model(1);
+  for (const Assignment assignment : assignments) {
+    const auto plan = [&] {
+      make_plan(model.catalog, model.placements, 2,
+                options(assignment, 4096, DTypePolicy::keep, Order::layer));
+    };
+    if (reads_by_layer(assignment)) {
+      CHECK_NOTHROW(plan());
+      continue;
+    }
+    CHECK(failure<ConfigError>(plan).cause ==
+          "tensors cannot be read in layer order with the assignment " +
+              std::string(name(assignment)) + "; use striped, sliced or auto");
   }
 }
 
@@ -328,6 +365,12 @@ TEST_CASE("equal inputs hash equally, different ones differently", "[plan]") {
     }
   }
   CHECK(hashes.size() == 4);
+  // Of one tensor, which no order changes.
+  for (const Order order : {Order::file, Order::layer}) {
+    const auto with = options(Assignment::striped, 4096, DTypePolicy::keep, order);
+    hashes.insert(make_plan(files_of_bytes({10}), {whole()}, 2, with).hash());
+  }
+  CHECK(hashes.size() == 6);
 }
 
 TEST_CASE("bad arguments of a plan", "[plan]") {

@@ -233,12 +233,14 @@ TEST_CASE("random plans do what the placements say", "[proof]") {
   const auto seed = GENERATE(range(100, 100 + testing::cases(40)));
   const RandomModel model = random_model(static_cast<std::uint32_t>(seed));
   for (const std::uint32_t world : {1U, 2U, 4U, 5U}) {
-    for (const Assignment assignment : {Assignment::round_robin, Assignment::striped}) {
-      PlanOptions options = small_windows();
-      options.assignment = assignment;
-      const Plan plan = make_plan(model.catalog, model.placements, world, options);
-      CAPTURE(seed, world, static_cast<int>(assignment));
-      CHECK(loads_right(plan.schedule()));
+    PlanOptions options = small_windows();
+    CAPTURE(seed, world);
+    CHECK(loads_right(make_plan(model.catalog, model.placements, world, options).schedule()));
+    options.assignment = Assignment::striped;
+    for (const Order order : {Order::file, Order::layer}) {
+      options.order = order;
+      CAPTURE(static_cast<int>(order));
+      CHECK(loads_right(make_plan(model.catalog, model.placements, world, options).schedule()));
     }
   }
 }
@@ -249,6 +251,7 @@ TEST_CASE("damaged schedules: the proof and a load in memory agree", "[proof]") 
   const RandomModel model = random_model(static_cast<std::uint32_t>(seed) + 200);
   PlanOptions options = small_windows();
   if (seed % 2 == 0) options.assignment = Assignment::striped;
+  if (seed % 4 == 0) options.order = Order::layer;
   const Schedule sound = make_plan(model.catalog, model.placements, 3, options).schedule();
   if (sound.arena_order.empty()) return;
   int found = 0;
