@@ -96,6 +96,9 @@ void add_plan_options(CLI::App& parser, Options& options) {
       ->default_str(std::to_string(options.plan.replicas));
   add_choice(parser, "--assign", "MODE", options.plan.assignment, assignments(),
              "Which rank reads which files");
+  add_choice<Order>(parser, "--order", "ORDER", options.plan.order,
+                    {{"file", Order::file}, {"layer", Order::layer}},
+                    "In which order tensors are read: as they lie in the files, or layer by layer");
   add_size(parser, "--window", options.plan.window, "File bytes that a rank reads per wave")
       ->default_str(default_text(&core::Defaults::window));
   add_size(parser, "--memory-budget", options.plan.memory_budget,

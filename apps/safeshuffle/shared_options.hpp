@@ -18,8 +18,8 @@ namespace safeshuffle::app {
 /// More than any group has.
 inline constexpr std::uint32_t most_ranks = 65536;
 
-/// --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --replicas, --assign, --window,
-/// --memory-budget.
+/// --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --keep-dtype, --replicas,
+/// --assign, --order, --window, --memory-budget.
 void add_plan_options(CLI::App& parser, Options& options);
 
 /// --tp-plan.

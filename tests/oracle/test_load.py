@@ -40,6 +40,7 @@ class Case:
     only: tuple = ()
     skip: tuple = ()
     replicas: int = 1
+    order: str = "file"
 
     @property
     def shards(self):
@@ -72,17 +73,17 @@ CASES = [
     Case(8, "auto", "keep", 64 * KIB, "--threads 1"),
     Case(1, "round-robin", "keep", MIB, only=("*.large",)),
     Case(2, "balanced", "f16", 64 * KIB, only=("*.colwise.*", "*row*"), skip=("*.[bs]*", "layers.3*")),
-    Case(3, "striped", "keep", 4 * KIB, skip=("*.large", "model.layers.??.*", "every.*")),
+    Case(3, "striped", "keep", 4 * KIB, skip=("*.large", "model.layers.??.*", "every.*"), order="layer"),
     Case(4, "round-robin", "f16", 64 * KIB, only=("*.rowwise.*",)),
     Case(2, "sliced", "keep", 64 * KIB, "--direct on"),
     Case(3, "sliced", "f16", 4 * KIB),
-    Case(5, "sliced", "keep", 64 * KIB),
+    Case(5, "sliced", "keep", 64 * KIB, order="layer"),
     Case(8, "sliced", "f16", MIB, "--direct off", replicas=2),
     Case(2, "mixed", "keep", MIB),
     Case(4, "mixed", "f16", 64 * KIB, "--direct on"),
     Case(2, "round-robin", "keep", 64 * KIB, replicas=2),
     Case(4, "round-robin", "keep", 4 * KIB, "--direct on", replicas=2),
-    Case(4, "striped", "f16", 64 * KIB, only=("*.colwise.*", "*row*"), replicas=4),
+    Case(4, "striped", "f16", 64 * KIB, only=("*.colwise.*", "*row*"), replicas=4, order="layer"),
     Case(6, "balanced", "f16", 64 * KIB, replicas=2),
     Case(8, "auto", "keep", 64 * KIB, replicas=4),
 ]
@@ -116,7 +117,7 @@ class Load(unittest.TestCase):
         choices = [
             self.model, "--tp-plan", self.rules[case.form], "--assign", case.assign,
             "--dtype", case.dtype, "--window", max(case.window, LEAST_WINDOW),
-            "--replicas", case.replicas, *case.selection(),
+            "--replicas", case.replicas, "--order", case.order, *case.selection(),
         ]  # fmt: skip
         result = command.run_ranks(
             case.ranks, "load", *choices, *case.options.split(), *LOAD_OPTIONS,
