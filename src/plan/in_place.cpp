@@ -41,9 +41,22 @@ std::vector<InPlaceBlock> join(std::span<const PackItem> items) {
   return blocks;
 }
 
-// What is used of the slab beside such blocks: ascending, and no two overlap.
-std::vector<Used> other_uses(const Outgoing& outgoing, std::size_t first_item) {
-  std::vector<Used> uses;
+// Of ascending blocks, what goes to several places.
+std::vector<Used> shared_by(std::span<const InPlaceBlock> blocks) {
+  std::vector<Used> shared;
+  std::uint64_t reach = 0;
+  for (const InPlaceBlock& block : blocks) {
+    const std::uint64_t end = block.slab_offset + block.bytes;
+    if (block.slab_offset < reach) shared.push_back({block.slab_offset, std::min(reach, end)});
+    reach = std::max(reach, end);
+  }
+  return shared;
+}
+
+// What is used of the slab beside such blocks, or by several: ascending, and no two overlap.
+std::vector<Used> other_uses(const Outgoing& outgoing, std::size_t first_item,
+                             std::span<const InPlaceBlock> blocks) {
+  std::vector<Used> uses = shared_by(blocks);
   for (std::size_t i = first_item; i < outgoing.items.size(); ++i) {
     uses.push_back(used_by(outgoing.items[i]));
   }
@@ -96,7 +109,7 @@ std::vector<InPlaceBlock> take_in_place(Outgoing& outgoing, const InPlaceRule& r
   const std::span<PackItem> plain(items.begin(), others);
   std::ranges::sort(plain, {}, &PackItem::source);
   std::vector<InPlaceBlock> blocks = join(plain);
-  const std::vector<Used> uses = other_uses(outgoing, plain.size());
+  const std::vector<Used> uses = other_uses(outgoing, plain.size(), blocks);
   std::erase_if(blocks, [&](const InPlaceBlock& block) {
     return !allows(rule, block) || is_used(block, uses);
   });

@@ -71,6 +71,16 @@ TEST_CASE("what is converted, or not for the arena, is not read in place", "[in 
   CHECK(taken({.items = {converted, sent}, .sends = {}}, any_length).empty());
 }
 
+TEST_CASE("what goes to several places is not read in place", "[in place]") {
+  const Blocks rest{{40, 400, 10}};
+  CHECK(taken({.items = {block(0, 0, 30), block(0, 100, 30), block(40, 400, 10)}, .sends = {}},
+              any_length) == rest);
+  // The long block overlaps both others.
+  CHECK(taken({.items = {block(0, 0, 30), block(5, 100, 5), block(20, 200, 15), block(40, 400, 10)},
+               .sends = {}},
+              any_length) == rest);
+}
+
 TEST_CASE("what is used otherwise, too, is not read in place", "[in place]") {
   PackItem column = block(140, 0, 5);  // 140 to 145 and 190 to 195
   column.rows = 2;
