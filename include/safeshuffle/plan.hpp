@@ -30,7 +30,8 @@ struct RankSummary {
   std::uint64_t sent_bytes = 0;         ///< to other ranks, relayed ones too; a broadcast counts
                                         ///< once per receiver
   std::uint64_t received_bytes = 0;     ///< from other ranks
-  std::uint64_t kept_bytes = 0;         ///< of all tensors it holds at the end
+  std::uint64_t kept_bytes = 0;         ///< of all tensors it holds at the end; for lent memory,
+                                        ///< of those it keeps to fill it, as stored
   std::uint64_t arena_bytes = 0;        ///< device memory of the finished tensors
   std::uint64_t slab_bytes = 0;         ///< device memory of one slab; there are three
   std::uint64_t pack_bytes = 0;         ///< device memory of the pack buffer

@@ -15,6 +15,10 @@
 
 namespace safeshuffle {
 
+namespace plan {
+struct RankParts;
+}
+
 /// Indices [source_begin, source_begin + length) of a stored tensor, along the axis of the
 /// composition, which fill [target_begin, target_begin + length) of the target; or zeros.
 struct Fill {
@@ -50,6 +54,11 @@ struct Target {
 
   /// Null: the target is a whole tensor.
   std::shared_ptr<const SavedShard> saved_shard = nullptr;
+
+  /// Null: placement and composition decide what each rank needs. Otherwise these do, the target is
+  /// `tensor` as it is stored, and instead of an arena it fills memory that callers lend (see
+  /// binding.hpp); of the placement, only the kind and `rank` count. For the library's own use.
+  std::shared_ptr<const plan::RankParts> parts = nullptr;
 };
 
 /// One target for every stored tensor, as it is; `placements` in the order of the catalog.

@@ -7,6 +7,7 @@
 namespace safeshuffle::plan {
 
 std::vector<std::uint32_t> arena_order(const Schedule& schedule) {
+  if (fills_lent_memory(schedule)) return {};
   std::vector<bool> placed(schedule.targets.size());
   std::vector<std::uint32_t> order;
   order.reserve(schedule.targets.size());

@@ -13,7 +13,7 @@ namespace safeshuffle::plan {
 /// place, by (wave, reader) of the first segment; within one slab, shards before replicated
 /// tensors, both in the order of the slab. So everything that a rank sends another in a wave is one
 /// contiguous run, and so is what it broadcasts. Then those that are unpacked from the landing
-/// buffer.
+/// buffer. None in lent memory.
 std::vector<std::uint32_t> arena_order(const Schedule& schedule);
 
 /// By target: its offset in the arena of `rank`, or not_held if the rank has no byte of it. Depends

@@ -81,6 +81,9 @@ std::optional<std::uint32_t> cut_axis(const Schedule& schedule, const Use& use) 
 
 Cut cut_of(const Schedule& schedule, std::uint32_t index) {
   const TensorInfo& tensor = schedule.catalog.tensors()[index];
+  if (const RankParts* parts = parts_of(schedule, index)) {
+    return {tensor.bytes / parts->row_bytes, parts->row_bytes, 8};
+  }
   const std::optional<std::uint32_t> axis = cut_axis(schedule, index);
   if (!axis) return {1, tensor.bytes, 0};
   const std::span<const std::uint64_t> shape(tensor.shape);
@@ -91,18 +94,58 @@ Cut cut_of(const Schedule& schedule, std::uint32_t index) {
           index_bits};
 }
 
+void KeptColumns::sum_up() {
+  before.clear();
+  row_bytes = 0;
+  for (const Columns& interval : columns) {
+    before.push_back(row_bytes);
+    row_bytes += interval.size();
+  }
+}
+
+void unite(std::vector<Columns>& columns) {
+  const auto by_begin = [](const Columns& a, const Columns& b) { return a.begin < b.begin; };
+  if (!std::ranges::is_sorted(columns, by_begin)) std::ranges::sort(columns, by_begin);
+  std::size_t united = 0;
+  for (const Columns& next : columns) {
+    if (united != 0 && next.begin <= columns[united - 1].end) {
+      columns[united - 1].end = std::max(columns[united - 1].end, next.end);
+    } else {
+      columns[united++] = next;
+    }
+  }
+  columns.resize(united);
+}
+
+std::uint64_t bytes_kept_before(std::uint64_t row_bytes, const KeptColumns& kept,
+                                std::uint64_t offset) {
+  if (offset == 0) return 0;
+  const std::uint64_t column = offset % row_bytes;
+  const std::uint64_t in_rows = offset / row_bytes * kept.row_bytes;
+  const auto after = std::ranges::lower_bound(kept.columns, column, {}, &Columns::begin);
+  if (after == kept.columns.begin()) return in_rows;
+  const auto last = static_cast<std::size_t>(after - kept.columns.begin()) - 1;
+  const Columns& interval = kept.columns[last];
+  return in_rows + kept.before[last] + (std::min(interval.end, column) - interval.begin);
+}
+
+// Several targets may need the same bytes, which are kept once, in the order of the tensor.
 void RankColumns::assign(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank) {
-  columns_.clear();
+  const RankParts* const parts = parts_of(schedule, tensor);
+  lent_ = parts == nullptr ? nullptr : &parts->columns[rank];
+  if (lent_ != nullptr) return;
+  own_.columns.clear();
   const std::span<const Use> uses = uses_of(schedule, tensor);
   for (const Use& use : uses) append(schedule, use, rank);
-  if (uses.size() > 1) unite();
-  sum_up();
+  if (uses.size() > 1) unite(own_.columns);
+  own_.sum_up();
 }
 
 void RankColumns::assign(const Schedule& schedule, const Use& use, std::uint32_t rank) {
-  columns_.clear();
+  lent_ = nullptr;
+  own_.columns.clear();
   append(schedule, use, rank);
-  sum_up();
+  own_.sum_up();
 }
 
 void RankColumns::append(const Schedule& schedule, const Use& use, std::uint32_t rank) {
@@ -111,7 +154,7 @@ void RankColumns::append(const Schedule& schedule, const Use& use, std::uint32_t
   if (tensor.bytes == 0 || !holds(target.placement, shard_index(schedule, rank))) return;
   const std::optional<std::uint32_t> axis = axis_of(schedule, use);
   if (!axis) {
-    columns_.push_back({0, schedule.cuts[use.tensor].row_bytes});
+    own_.columns.push_back({0, schedule.cuts[use.tensor].row_bytes});
     return;
   }
   intervals_.clear();
@@ -125,51 +168,14 @@ void RankColumns::append(const Schedule& schedule, const Use& use, std::uint32_t
   for (const Interval& interval : intervals_) {
     const std::uint64_t begin = whole_bytes(interval.begin * index_bits, tensor);
     const std::uint64_t length = whole_bytes(interval.length * index_bits, tensor);
-    columns_.push_back({begin, begin + length});
+    own_.columns.push_back({begin, begin + length});
   }
 }
-
-// Several targets may need the same bytes, which are kept once, in the order of the tensor.
-void RankColumns::unite() {
-  std::sort(columns_.begin(), columns_.end(),
-            [](const Columns& a, const Columns& b) { return a.begin < b.begin; });
-  std::size_t united = 0;
-  for (const Columns& next : columns_) {
-    if (united != 0 && next.begin <= columns_[united - 1].end) {
-      columns_[united - 1].end = std::max(columns_[united - 1].end, next.end);
-    } else {
-      columns_[united++] = next;
-    }
-  }
-  columns_.resize(united);
-}
-
-void RankColumns::sum_up() {
-  row_bytes_ = 0;
-  for (const Columns& kept : columns_) row_bytes_ += kept.size();
-}
-
-namespace {
-
-// Of the stored bytes before `offset`, those that the rank keeps.
-std::uint64_t bytes_kept_before(const Cut& cut, const RankColumns& columns, std::uint64_t offset) {
-  if (offset == 0) return 0;
-  const std::uint64_t column = offset % cut.row_bytes;
-  std::uint64_t kept = offset / cut.row_bytes * columns.row_bytes();
-  if (column == 0) return kept;
-  for (const Columns& interval : columns.columns()) {
-    if (interval.begin >= column) break;
-    kept += std::min(interval.end, column) - interval.begin;
-  }
-  return kept;
-}
-
-}  // namespace
 
 Share share_of(const Cut& cut, const RankColumns& columns, std::uint64_t begin, std::uint64_t end) {
   if (begin == end || columns.row_bytes() == 0) return {};
-  const std::uint64_t prefix = bytes_kept_before(cut, columns, begin);
-  return {prefix, bytes_kept_before(cut, columns, end) - prefix};
+  const std::uint64_t prefix = bytes_kept_before(cut.row_bytes, columns.kept(), begin);
+  return {prefix, bytes_kept_before(cut.row_bytes, columns.kept(), end) - prefix};
 }
 
 std::uint64_t cached_overhead(const Cut& cut, const RankColumns& columns, std::uint64_t bytes) {

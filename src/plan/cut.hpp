@@ -42,9 +42,38 @@ struct Columns {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   std::uint64_t size() const noexcept { return end - begin; }
+  bool operator==(const Columns&) const = default;
 };
 
-/// The columns that one rank keeps: ascending, disjoint, non-empty; empty if it holds nothing.
+/// The columns that are kept of every row: ascending, disjoint, non-empty.
+struct KeptColumns {
+  std::vector<Columns> columns;
+  std::vector<std::uint64_t> before;  ///< for each of them: the bytes of the row kept before it
+  std::uint64_t row_bytes = 0;        ///< kept of one row
+  bool operator==(const KeptColumns&) const = default;
+
+  /// Computes the other two from `columns`.
+  void sum_up();
+};
+
+/// `columns`, in any order, as ascending and disjoint ones.
+void unite(std::vector<Columns>& columns);
+
+/// Of the stored bytes before `offset` of a tensor, those that are kept. `row_bytes`: of the
+/// tensor; may be 0 if `offset` is.
+std::uint64_t bytes_kept_before(std::uint64_t row_bytes, const KeptColumns& kept,
+                                std::uint64_t offset);
+
+/// What ranks need of a stored tensor for memory that their callers lend, as far as it does not
+/// follow from the placement of a target. Tensors of the same parts share one object.
+struct RankParts {
+  std::uint64_t hash = 0;            ///< of what follows; good enough for tables
+  std::uint64_t row_bytes = 0;       ///< the tensor as rows of so many bytes
+  std::vector<KeptColumns> columns;  ///< by rank
+  bool operator==(const RankParts&) const = default;
+};
+
+/// The columns that one rank keeps; none if it holds nothing.
 class RankColumns {
  public:
   /// Recomputes for another tensor or rank: all that the rank's targets need of the tensor. Reuses
@@ -52,22 +81,23 @@ class RankColumns {
   /// a byte.
   void assign(const Schedule& schedule, std::uint32_t tensor, std::uint32_t rank);
 
-  /// As above, for one target only.
+  /// As above, for one target only, which is in an arena.
   void assign(const Schedule& schedule, const Use& use, std::uint32_t rank);
 
-  std::span<const Columns> columns() const noexcept { return columns_; }
+  /// Valid until the next `assign`, and as long as the schedule.
+  const KeptColumns& kept() const noexcept { return lent_ == nullptr ? own_ : *lent_; }
+
+  std::span<const Columns> columns() const noexcept { return kept().columns; }
 
   /// Stored bytes of one row of the share.
-  std::uint64_t row_bytes() const noexcept { return row_bytes_; }
+  std::uint64_t row_bytes() const noexcept { return kept().row_bytes; }
 
  private:
   void append(const Schedule& schedule, const Use& use, std::uint32_t rank);
-  void unite();
-  void sum_up();
 
   std::vector<Interval> intervals_;
-  std::vector<Columns> columns_;
-  std::uint64_t row_bytes_ = 0;
+  KeptColumns own_;
+  const KeptColumns* lent_ = nullptr;  // the schedule's, for lent memory
 };
 
 /// What a rank keeps of the stored bytes [begin, end) of a tensor: `bytes` stored bytes, which

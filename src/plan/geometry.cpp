@@ -7,7 +7,7 @@ namespace safeshuffle::plan {
 namespace {
 
 std::uint64_t split_extent(const Schedule& schedule, const Target& target) {
-  if (target.placement.kind != Placement::Kind::sharded) return 0;
+  if (target.parts || target.placement.kind != Placement::Kind::sharded) return 0;
   return shape_of(target, schedule.catalog)[target.placement.split.axis];
 }
 
@@ -16,13 +16,19 @@ bool same_composition(const Composition* a, const Composition* b) {
   return a->axis == b->axis && a->shape == b->shape && a->fills.size() == b->fills.size();
 }
 
+// Usually one object, or different in their hashes.
+bool same_parts(const RankParts* a, const RankParts* b) {
+  return a == b || (a != nullptr && b != nullptr && *a == *b);
+}
+
 // All that unpacking and arrives_in_place depend on.
 bool same_use(const Schedule& schedule, const Use& a, const Use& b) {
   const Target& first = schedule.targets[a.target];
   const Target& second = schedule.targets[b.target];
   if (first.placement != second.placement ||
       split_extent(schedule, first) != split_extent(schedule, second) ||
-      !same_composition(first.composition.get(), second.composition.get())) {
+      !same_composition(first.composition.get(), second.composition.get()) ||
+      !same_parts(first.parts.get(), second.parts.get())) {
     return false;
   }
   if (!first.composition) return true;
@@ -38,10 +44,12 @@ std::size_t geometry_hash(const Schedule& schedule, std::uint32_t tensor) {
   if (uses.empty()) return 0;
   const Placement& placement = placement_of(schedule, uses.front());
   const Fill* fill = fill_of(schedule, uses.front());
+  const RankParts* parts = parts_of(schedule, tensor);
   std::uint64_t hash = cut.rows;
   for (const std::uint64_t value :
        {cut.row_bytes, placement.split.sharing.units, std::uint64_t{placement.rank},
-        fill == nullptr ? 0 : fill->target_begin + 1, static_cast<std::uint64_t>(placement.kind),
+        fill == nullptr ? 0 : fill->target_begin + 1, parts == nullptr ? 0 : parts->hash,
+        static_cast<std::uint64_t>(placement.kind),
         static_cast<std::uint64_t>(schedule.dtypes[tensor])}) {
     hash = mixed(hash, value);
   }

@@ -23,9 +23,9 @@ constexpr std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) noexcept 
 
 /// Whether two tensors are equal in everything that decides how they are split, converted, moved
 /// and unpacked: element types before and after the load, cut, way of arrival, whether it is
-/// sliced, and for each use the placement, the extent along the split axis, and the composition's
-/// numbers. Then every rank keeps the same stored bytes of both, counted from the start of the
-/// tensor.
+/// sliced, and for each use the placement, the extent along the split axis, the composition's
+/// numbers, and the parts that fill lent memory. Then every rank keeps the same stored bytes of
+/// both, counted from the start of the tensor.
 bool same_geometry(const Schedule& schedule, std::uint32_t a, std::uint32_t b);
 
 /// The tensors of a schedule, grouped by geometry.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #define XXH_INLINE_ALL
@@ -103,6 +104,27 @@ class Hasher {
   std::size_t filled_ = 0;
 };
 
+void put_parts(Hasher& hasher, const RankParts& parts) {
+  hasher.put(parts.row_bytes);
+  for (const KeptColumns& kept : parts.columns) {
+    hasher.put(std::uint64_t{kept.columns.size()});
+    for (const Columns& interval : kept.columns) {
+      hasher.put(interval.begin);
+      hasher.put(interval.end);
+    }
+  }
+}
+
+// What targets share is put once.
+void put_parts(Hasher& hasher, const std::vector<Target>& targets) {
+  std::unordered_map<const RankParts*, std::uint64_t> known;
+  for (const Target& target : targets) {
+    const auto [at, is_new] = known.try_emplace(target.parts.get(), known.size());
+    hasher.put(at->second);
+    if (is_new) put_parts(hasher, *target.parts);
+  }
+}
+
 }  // namespace
 
 std::uint64_t hash_of(const Schedule& schedule) {
@@ -113,6 +135,7 @@ std::uint64_t hash_of(const Schedule& schedule) {
   for (const FileInfo& file : schedule.catalog.files()) add(file.size);
   add(schedule.catalog.tensors(), schedule.targets, schedule.dtypes, schedule.reads,
       schedule.slices, schedule.arena_order);
+  if (fills_lent_memory(schedule)) put_parts(hasher, schedule.targets);
   return hasher.digest();
 }
 

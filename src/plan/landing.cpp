@@ -178,6 +178,7 @@ std::size_t stored_fills(const Composition& composition) {
 bool arrives_in_place(const Schedule& schedule, std::uint32_t tensor) {
   const std::span<const Use> uses = uses_of(schedule, tensor);
   if (uses.size() != 1) return uses.empty();
+  if (parts_of(schedule, tensor) != nullptr) return false;
   const Fill* fill = fill_of(schedule, uses.front());
   if (fill == nullptr) return true;
   const Composition& composition = *schedule.targets[uses.front().target].composition;

@@ -12,7 +12,8 @@
 namespace safeshuffle::plan {
 
 /// Whether a rank's share of the tensor can be received in its place in the arena: if it has one
-/// target only, of whose shard it is the beginning, and nothing follows but zeros.
+/// target only, of whose shard it is the beginning, and nothing follows but zeros. Never if it is
+/// for lent memory.
 bool arrives_in_place(const Schedule& schedule, std::uint32_t tensor);
 
 /// Whether zeros follow the share of a tensor that arrives in place. It must be the last of its

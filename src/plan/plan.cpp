@@ -47,6 +47,9 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
     throw ConfigError("the window must be at least " + std::to_string(smallest_window) + " bytes");
   }
   check_order(options);
+  if (plan::fills_lent_memory(schedule) && schedule.replicas != 1) {
+    throw ConfigError("replicas cannot be loaded into memory that callers lend");
+  }
   plan::check_site(options.site);
   plan::check_targets(schedule.catalog, schedule.targets, schedule.replica_size);
   plan::check_names(schedule.catalog, schedule.targets);
@@ -123,7 +126,7 @@ bool keeps_type(const TensorInfo& tensor, const std::vector<std::string>& patter
   });
 }
 
-// Everything about single tensors.
+// Everything about single tensors. For lent memory, they are converted where they arrive.
 void cut(Schedule& schedule, const PlanOptions& options) {
   const std::size_t tensors = schedule.catalog.tensors().size();
   schedule.uses = plan::uses_of_targets(schedule.targets);
@@ -134,7 +137,8 @@ void cut(Schedule& schedule, const PlanOptions& options) {
   schedule.sliced.resize(tensors);
   for (std::uint32_t i = 0; i < tensors; ++i) {
     const TensorInfo& tensor = schedule.catalog.tensors()[i];
-    const bool kept = options.dtype == DTypePolicy::keep || keeps_type(tensor, options.keep_dtype);
+    const bool kept = options.dtype == DTypePolicy::keep || plan::fills_lent_memory(schedule) ||
+                      keeps_type(tensor, options.keep_dtype);
     schedule.dtypes.push_back(kept ? tensor.dtype : converted(tensor.dtype, options.dtype));
     schedule.cuts.push_back(plan::cut_of(schedule, i));
     schedule.lands.push_back(!plan::arrives_in_place(schedule, i));

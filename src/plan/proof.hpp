@@ -13,7 +13,8 @@ namespace safeshuffle::plan {
 ///  3. every send has a matching receive, and all ranks list the same broadcasts;
 ///  4. every byte of a target that a rank must hold (by its placement and composition alone) is
 ///     written exactly once, with the stored byte that they specify, or is a zero that they specify
-///     and is written by nothing else.
+///     and is written by nothing else; for lent memory, that each rank gets all stored bytes that
+///     it needs, of which prove_destinations proves the rest.
 /// Throws PlanError naming the first tensor or wave that fails.
 ///
 /// It examines the slabs, arena offsets, pack and unpack items and messages themselves, as

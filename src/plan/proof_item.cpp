@@ -91,14 +91,11 @@ void ItemProof::check_place(const Segment& segment, const PackItem& item, const 
   columns_.assign(schedule_, segment.tensor, place.rank);
   const std::uint64_t stored = segment.begin + (item.source - segment.slab_offset);
   const std::uint64_t column = stored % cut.row_bytes;
-  std::uint64_t share_column = 0;
-  const Columns* kept = nullptr;
-  for (const Columns& candidate : columns_.columns()) {
-    if (column >= candidate.begin && column < candidate.end) kept = &candidate;
-    if (kept != nullptr) break;
-    share_column += candidate.size();
-  }
-  if (kept == nullptr || item.row_bytes > kept->end - column) {
+  const std::span<const Columns> columns = columns_.columns();
+  const auto after = std::ranges::upper_bound(columns, column, {}, &Columns::begin);
+  const auto index = static_cast<std::size_t>(after - columns.begin()) - 1;
+  if (after == columns.begin() || column >= columns[index].end ||
+      item.row_bytes > columns[index].end - column) {
     fail_proof(tensor.name, "a pack item sends bytes that rank " + std::to_string(place.rank) +
                                 " does not keep");
   }
@@ -107,8 +104,8 @@ void ItemProof::check_place(const Segment& segment, const PackItem& item, const 
        item.destination_stride != converted_bytes(columns_.row_bytes(), item.from, item.to))) {
     fail_proof(tensor.name, "a pack item has the wrong strides");
   }
-  const std::uint64_t in_share =
-      stored / cut.row_bytes * columns_.row_bytes() + share_column + (column - kept->begin);
+  const std::uint64_t in_share = stored / cut.row_bytes * columns_.row_bytes() +
+                                 columns_.kept().before[index] + (column - columns[index].begin);
   if (place.offset != place.share_offset + converted_bytes(in_share, item.from, item.to)) {
     fail_proof(tensor.name, "bytes go to the wrong place on rank " + std::to_string(place.rank));
   }

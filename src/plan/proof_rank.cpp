@@ -74,6 +74,10 @@ class RankProof {
       if (seen[target]) fail_proof(name(target), "it is in the arena twice");
       seen[target] = true;
     }
+    if (fills_lent_memory(schedule_)) {
+      require(schedule_.arena_order.empty(), "what fills lent memory is in an arena");
+      return;
+    }
     for (const Use& use : schedule_.uses) {
       if (tensors_[use.tensor].bytes != 0 && !seen[use.target]) {
         fail_proof(name(use.target), "it is in no arena");
@@ -91,19 +95,18 @@ class RankProof {
   // from its place to the same place.
   void check_class(const RankClass& ranks) {
     rank_ = ranks.first;
-    arena_bytes_ = landing_bytes_ = std::numeric_limits<std::uint64_t>::max();
+    arena_bytes_ = std::numeric_limits<std::uint64_t>::max();
     for (std::uint32_t rank = ranks.first; rank < ranks.end; ++rank) note_memory(rank);
     find_shares();
     place_targets();
     written_.assign(tensors_.size(), 0);
     landed_.assign(schedule_.world, 0);
+    landed_own_.assign(schedule_.world, 0);
     slices_landed_ = 0;
     runs_.clear();
     for (std::size_t i = 0; i < groups_.size(); ++i) check_group(i, ranks);
     require(disjoint(runs_), "two runs overlap in an arena");
-    const std::uint64_t landed = std::accumulate(landed_.begin(), landed_.end(), std::uint64_t{0});
-    require(std::max(landed, slices_landed_) <= landing_bytes_,
-            "a run ends after the landing buffer");
+    for (std::uint32_t rank = ranks.first; rank < ranks.end; ++rank) check_landing_fits(rank);
     check_written();
   }
 
@@ -112,7 +115,17 @@ class RankProof {
     for (std::uint32_t replica = 0; replica < schedule_.replicas; ++replica) {
       const RankSummary& twin = schedule_.ranks[twin_of(schedule_, rank, replica)];
       arena_bytes_ = std::min(arena_bytes_, twin.arena_bytes);
-      landing_bytes_ = std::min(landing_bytes_, twin.landing_bytes);
+    }
+  }
+
+  // Of the rank and its twins: to the latter, what differs at the reader makes no difference.
+  void check_landing_fits(std::uint32_t rank) const {
+    const std::uint64_t of_all = std::accumulate(landed_.begin(), landed_.end(), std::uint64_t{0});
+    const std::uint64_t landed = of_all - landed_[rank] + landed_own_[rank];
+    for (std::uint32_t replica = 0; replica < schedule_.replicas; ++replica) {
+      const RankSummary& twin = schedule_.ranks[twin_of(schedule_, rank, replica)];
+      require(std::max(landed, slices_landed_) <= twin.landing_bytes,
+              "a run ends after the landing buffer");
     }
   }
 
@@ -158,7 +171,7 @@ class RankProof {
       if (!has_reader || ranks.end - ranks.first > 1) check_received(reader);
       check_broadcast(reader, broadcast_bytes_[index]);
     }
-    note_landed(most_landed(tensor, reader), check_landing(reader));
+    note_landing(tensor, reader, check_landing(reader));
     for (const Segment& segment : slab_.segments) {
       written_[segment.tensor] += share(segment.tensor);
     }
@@ -178,20 +191,32 @@ class RankProof {
     const std::uint64_t bytes = share(tensor);
     if (schedule_.lands[tensor]) {
       const std::uint64_t largest = converted_bytes(schedule_, tensor, segments.step());
-      note_landed(most_landed(tensor, reader), std::min(bytes, largest));
+      const std::uint64_t landed = std::min(bytes, largest);
+      note_landing(tensor, reader, {landed, lands_at_reader(schedule_, tensor) ? landed : 0});
     } else if (written_[tensor] == 0) {
       note_run(places_[tensor], bytes);
     }
     written_[tensor] = bytes;
   }
 
+  // What lands of one slab.
+  struct Landed {
+    std::uint64_t at_others = 0;
+    std::uint64_t at_reader = 0;
+  };
+
   // Runs of different readers may land in one wave; those of one reader, in different ones, and so
   // do slices.
-  std::uint64_t& most_landed(std::uint32_t tensor, std::uint32_t reader) {
-    return schedule_.sliced[tensor] ? slices_landed_ : landed_[reader];
+  void note_landing(std::uint32_t tensor, std::uint32_t reader, const Landed& landed) {
+    if (schedule_.sliced[tensor]) {
+      note_most(slices_landed_, landed.at_reader);
+    } else {
+      note_most(landed_[reader], landed.at_others);
+      note_most(landed_own_[reader], landed.at_reader);
+    }
   }
 
-  static void note_landed(std::uint64_t& most, std::uint64_t bytes) {
+  static void note_most(std::uint64_t& most, std::uint64_t bytes) {
     most = std::max(most, core::align_up(bytes, arena_alignment));
   }
 
@@ -235,19 +260,23 @@ class RankProof {
   }
 
   // What lands, of a slab of whole tensors: the reader's own share as well. Returns its bytes.
-  std::uint64_t check_landing(std::uint32_t reader) {
-    std::uint64_t bytes = 0;
+  Landed check_landing(std::uint32_t reader) {
+    Landed landed;
     for (const bool replicated : {false, true}) {
       const Route route{replicated, true};
       const Run run = transfers_.landing_run(slab_, reader, rank_, replicated, 0);
-      bytes += core::align_up(run.bytes, arena_alignment);
+      landed.at_others += core::align_up(run.bytes, arena_alignment);
       packed_.clear();
       const Run packed = replicated ? transfers_.pack_run(slab_, rank_, route, 0, packed_)
                                     : transfers_.prepare_send(slab_, rank_, true, 0, packed_);
       require(packed.bytes == run.bytes, "what lands is not what was packed for it");
       if (run.bytes != 0) check_landed(packed, route);
     }
-    return bytes;
+    for (const Segment& segment : slab_.segments) {
+      if (!lands_at_reader(schedule_, segment.tensor)) continue;
+      landed.at_reader += core::align_up(share(segment.tensor), arena_alignment);
+    }
+    return landed;
   }
 
   // Shares land one after the other, aligned.
@@ -328,9 +357,9 @@ class RankProof {
   std::vector<std::uint64_t> shares_;  // by geometry
   std::vector<std::uint64_t> places_;  // by tensor
   std::uint64_t arena_bytes_ = 0;
-  std::uint64_t landing_bytes_ = 0;
-  std::vector<std::uint64_t> written_;  // by tensor, bytes of shares
-  std::vector<std::uint64_t> landed_;   // by reader, the most in any wave
+  std::vector<std::uint64_t> written_;     // by tensor, bytes of shares
+  std::vector<std::uint64_t> landed_;      // by reader, the most in any wave
+  std::vector<std::uint64_t> landed_own_;  // the same, at the reader itself
   std::uint64_t slices_landed_ = 0;
   std::vector<Range> runs_;
 

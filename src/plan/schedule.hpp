@@ -103,7 +103,8 @@ struct Schedule {
   std::vector<std::vector<Read>> reads;  ///< [reader], in reading order: of what is exchanged
   std::vector<Read> slices;  ///< in the reading order of all ranks: whole tensors, of which each
                              ///< rank reads its own part; `segments` of them is slice_waves
-  std::vector<std::uint32_t> arena_order;  ///< all targets that have bytes, in the order of arenas
+  std::vector<std::uint32_t> arena_order;  ///< all targets that have bytes, in the order of arenas;
+                                           ///< none if they fill lent memory
   std::vector<RankSummary> ranks;
   std::uint64_t hash = 0;
 };
@@ -139,6 +140,17 @@ inline const Fill* fill_of(const Schedule& schedule, const Use& use) {
   return composition ? &composition->fills[use.fill] : nullptr;
 }
 
+/// Whether all targets fill memory that callers lend. Otherwise all are in arenas.
+inline bool fills_lent_memory(const Schedule& schedule) noexcept {
+  return !schedule.targets.empty() && schedule.targets.front().parts != nullptr;
+}
+
+/// What ranks need of a stored tensor for lent memory; null if nothing.
+inline const RankParts* parts_of(const Schedule& schedule, std::uint32_t tensor) noexcept {
+  const std::span<const Use> uses = uses_of(schedule, tensor);
+  return uses.empty() ? nullptr : schedule.targets[uses.front().target].parts.get();
+}
+
 /// Whether the tensor has one target, which is the tensor as it is stored: ranks' shares of it are
 /// their shards of the target.
 inline bool is_target(const Schedule& schedule, std::uint32_t tensor) {
@@ -152,6 +164,14 @@ inline bool is_replicated(const Schedule& schedule, std::uint32_t tensor) {
     if (placement_of(schedule, use).kind != Placement::Kind::replicated) return false;
   }
   return true;
+}
+
+/// Whether what the tensor's reader keeps of it lands, too. For lent memory, only what is
+/// broadcast: all else goes there straight from the slab.
+inline bool lands_at_reader(const Schedule& schedule, std::uint32_t tensor) {
+  const bool is_broadcast =
+      schedule.world > 1 && !schedule.sliced[tensor] && is_replicated(schedule, tensor);
+  return schedule.lands[tensor] && (is_broadcast || !fills_lent_memory(schedule));
 }
 
 /// Whether any rank needs stored bytes of the tensor.

@@ -21,6 +21,10 @@ std::uint64_t aligned(std::uint64_t bytes) {
   return core::align_up(bytes, arena_alignment);
 }
 
+RankRun only(std::uint32_t rank) {
+  return {rank, rank + 1, 0, 0};
+}
+
 // Adds to ranges of ranks of a replica and sums up at the end. Intermediate values may wrap around.
 class RankSums {
  public:
@@ -175,7 +179,9 @@ class Summarizer {
         if (!schedule_.sliced[example]) shares.add(run, geometries_.tensors[i] * run.share_bytes);
         if (is_target(schedule_, example)) {
           kept.add(run, geometries_.tensors[i] * run.share_bytes);
-          arena.add(run, geometries_.tensors[i] * aligned(run.share_bytes));
+          const std::uint64_t in_arena =
+              fills_lent_memory(schedule_) ? 0 : aligned(run.share_bytes);
+          arena.add(run, geometries_.tensors[i] * in_arena);
         }
         totals_[i].kept += ranks * run.share_bytes;
         totals_[i].packed += replicated ? 0 : ranks * aligned(run.share_bytes);
@@ -401,11 +407,15 @@ class Summarizer {
     RankSums landing(schedule_.replica_size);
     for (const Read& read : group.reads) {
       const std::uint32_t tensor = read.tensor;
-      if (!schedule_.lands[tensor]) continue;
+      const bool at_reader = lands_at_reader(schedule_, tensor);
+      if (!schedule_.lands[tensor] || (schedule_.sliced[tensor] && !at_reader)) continue;
       const Segments segments(schedule_.cuts[tensor], schedule_.window);
       const std::uint64_t largest = converted_bytes(schedule_, tensor, segments.step());
       for (const RankRun& run : runs_of(tensor)) {
-        landing.add(run, aligned(std::min(run.share_bytes, largest)));
+        const std::uint64_t bytes = aligned(std::min(run.share_bytes, largest));
+        landing.add(run, bytes);
+        const bool has_reader = group.reader >= run.first && group.reader < run.end;
+        if (has_reader && !at_reader) landing.add(only(group.reader), 0 - bytes);
       }
     }
     return std::move(landing).take();

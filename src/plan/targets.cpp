@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <unordered_set>
 
 #include "safeshuffle/error.hpp"
 
@@ -25,13 +26,15 @@ class TargetCheck {
   void run() const {
     if (target_.tensor >= tensors_.size()) fail("it is filled from an unknown tensor");
     if (target_.composition) check_composition(*target_.composition);
+    if (target_.parts) check_parts(*target_.parts);
     const Placement& placement = target_.placement;
     if (placement.kind == Placement::Kind::single && placement.rank >= world_) {
       fail("it is placed on rank " + std::to_string(placement.rank) + ", but the last rank is " +
            std::to_string(world_ - 1));
     }
     const Shape& shape = target_.composition ? target_.composition->shape : stored().shape;
-    if (placement.kind == Placement::Kind::sharded && placement.split.axis >= shape.size()) {
+    const bool is_split = placement.kind == Placement::Kind::sharded && !target_.parts;
+    if (is_split && placement.split.axis >= shape.size()) {
       fail("it is split along axis " + std::to_string(placement.split.axis) + ", but has " +
            core::plural(shape.size(), "dimension"));
     }
@@ -54,6 +57,33 @@ class TargetCheck {
 
  private:
   const TensorInfo& stored() const { return tensors_[target_.tensor]; }
+
+  void check_parts(const RankParts& parts) const {
+    if (target_.composition) fail("it fills lent memory, but is composed");
+    if (stored().bytes == 0 || stored().bytes % parts.row_bytes != 0) {
+      fail("it does not have whole rows of what ranks need");
+    }
+    if (!has_kind(parts)) fail("its placement is not what ranks need of it");
+  }
+
+  // Whether the placement says the same.
+  bool has_kind(const RankParts& parts) const {
+    const auto& columns = parts.columns;
+    const auto holders = columns.size() - static_cast<std::size_t>(std::ranges::count(
+                                              columns, std::uint64_t{0}, &KeptColumns::row_bytes));
+    switch (target_.placement.kind) {
+      case Placement::Kind::replicated:
+        return holders != 0 && std::ranges::count(columns, columns.front()) == world_;
+      case Placement::Kind::single:
+        return holders == 1 && target_.placement.rank < world_ &&
+               columns[target_.placement.rank].row_bytes != 0;
+      case Placement::Kind::sharded:
+        return true;
+      case Placement::Kind::dropped:
+        break;
+    }
+    return false;
+  }
 
   void check_composition(const Composition& composition) const {
     if (composition.axis >= composition.shape.size()) fail("it has no such axis to compose along");
@@ -96,6 +126,35 @@ class TargetCheck {
   std::uint32_t world_;
 };
 
+bool are_in_row(const KeptColumns& kept, std::uint64_t row_bytes) {
+  std::uint64_t end = 0;
+  for (const Columns& interval : kept.columns) {
+    if (interval.begin < end || interval.begin >= interval.end) return false;
+    end = interval.end;
+  }
+  KeptColumns summed{kept.columns, {}, 0};
+  summed.sum_up();
+  return end <= row_bytes && summed == kept;
+}
+
+bool are_possible(const RankParts& parts, std::uint32_t world) {
+  return parts.row_bytes != 0 && parts.columns.size() == world &&
+         std::ranges::all_of(parts.columns, [&](const KeptColumns& kept) {
+           return are_in_row(kept, parts.row_bytes);
+         });
+}
+
+// Either all targets fill lent memory, or none does. What they share is examined once.
+void check_all_parts(const Catalog& catalog, std::span<const Target> targets, std::uint32_t world) {
+  std::unordered_set<const RankParts*> known{nullptr};
+  for (const Target& target : targets) {
+    const TargetCheck check(catalog, target, world);
+    if (!target.parts != !targets.front().parts) check.fail("not all targets fill lent memory");
+    if (!known.insert(target.parts.get()).second || are_possible(*target.parts, world)) continue;
+    check.fail("it cannot be divided into what ranks need");
+  }
+}
+
 // Ranks that have a tensor under a name: one, or all.
 struct Holding {
   static constexpr std::uint32_t all = std::numeric_limits<std::uint32_t>::max();
@@ -135,6 +194,7 @@ bool have_unique_hashes(const std::vector<Holding>& holdings) {
 }  // namespace
 
 void check_targets(const Catalog& catalog, std::span<const Target> targets, std::uint32_t world) {
+  check_all_parts(catalog, targets, world);
   std::uint64_t total_bits = 0;
   for (const Target& target : targets) {
     const TargetCheck check(catalog, target, world);

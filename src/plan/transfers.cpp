@@ -83,6 +83,29 @@ void SlabTransfers::unpack_run(const Slab& slab, std::uint32_t rank, bool replic
   });
 }
 
+void SlabTransfers::pack_lent(const Slab& slab, const LentMemory& lent,
+                              std::vector<PackItem>& items) const {
+  for (const Segment& segment : slab.segments) {
+    if (lands_at_reader(schedule_, segment.tensor)) continue;
+    const std::uint64_t bytes = schedule_.catalog.tensors()[segment.tensor].bytes;
+    const KeptColumns all{{{0, bytes}}, {0}, bytes};
+    append_copy_items(lent, segment.tensor, {segment.begin, segment.end},
+                      {bytes, all, segment.slab_offset - segment.begin}, items);
+  }
+}
+
+void SlabTransfers::unpack_lent(const Slab& slab, std::uint32_t rank, bool replicated,
+                                std::uint64_t landing_offset, const LentMemory& lent,
+                                std::vector<PackItem>& items) {
+  walker_.walk(slab, rank, {replicated, true}, [&](const RunEntry& entry, const RankColumns& kept) {
+    const Segment& segment = *entry.segment;
+    append_copy_items(
+        lent, segment.tensor, {segment.begin, segment.end},
+        {entry.cut.row_bytes, kept.kept(), landing_offset + entry.run_offset - entry.share.prefix},
+        items);
+  });
+}
+
 // Where in the rank's arena its share of a segment begins.
 std::uint64_t SlabTransfers::arena_offset(const RunEntry& entry,
                                           std::span<const std::uint64_t> places) const {
@@ -116,9 +139,11 @@ void SlabTransfers::append_items(const RunEntry& entry, const RankColumns& colum
   }
 }
 
-TransferPlanner::TransferPlanner(const Schedule& schedule, std::uint32_t rank)
+TransferPlanner::TransferPlanner(const Schedule& schedule, std::uint32_t rank,
+                                 const LentMemory* lent)
     : schedule_(schedule),
       rank_(rank),
+      lent_(lent),
       lands_(anything_lands(schedule)),
       offsets_(arena_offsets(schedule, rank)),
       places_(places_of_tensors(schedule, offsets_)),
@@ -127,15 +152,22 @@ TransferPlanner::TransferPlanner(const Schedule& schedule, std::uint32_t rank)
 Outgoing TransferPlanner::outgoing(std::uint32_t wave) {
   Outgoing outgoing;
   slab_at(schedule_, wave, rank_, slab_);
-  transfers_.pack_own(slab_, rank_, places_, outgoing.items);
+  if (lent_ != nullptr) {
+    transfers_.pack_lent(slab_, *lent_, outgoing.items);
+  } else {
+    transfers_.pack_own(slab_, rank_, places_, outgoing.items);
+  }
   if (is_exchanged(schedule_, wave)) pack_sends(outgoing);
   if (lands_) pack_landing(wave, outgoing);
   return outgoing;
 }
 
-// Of what this rank gets.
-bool TransferPlanner::is_reader(std::uint32_t wave, std::uint32_t rank) const noexcept {
-  return rank == rank_ || is_exchanged(schedule_, wave);
+// Of what lands at all, whether it does so at this rank.
+bool TransferPlanner::lands_from(std::uint32_t wave, std::uint32_t reader,
+                                 bool replicated) const noexcept {
+  const bool exchanged = is_exchanged(schedule_, wave);
+  if (reader != rank_) return exchanged;
+  return lent_ == nullptr || (exchanged && replicated && schedule_.world > 1);
 }
 
 void TransferPlanner::pack_sends(Outgoing& outgoing) {
@@ -175,7 +207,11 @@ Incoming TransferPlanner::incoming(std::uint32_t wave) {
   }
   if (!lands_) return incoming;
   for_each_landing(wave, [&](const Run& run, bool replicated) {
-    transfers_.unpack_run(slab_, rank_, replicated, run.offset, offsets_, incoming.unpack);
+    if (lent_ != nullptr) {
+      transfers_.unpack_lent(slab_, rank_, replicated, run.offset, *lent_, incoming.unpack);
+    } else {
+      transfers_.unpack_run(slab_, rank_, replicated, run.offset, offsets_, incoming.unpack);
+    }
     if (!exchanges) return;
     if (replicated) {
       incoming.broadcasts.push_back(run);
@@ -212,6 +248,7 @@ void TransferPlanner::add_run(const Run& run, Incoming& incoming) const {
 }
 
 std::vector<Zeros> TransferPlanner::zeros() const {
+  if (lent_ != nullptr) return lent_->zeros;
   std::vector<Zeros> zeros;
   for (std::uint32_t target = 0; target < offsets_.size(); ++target) {
     if (offsets_[target] != not_held) {
@@ -228,7 +265,7 @@ void TransferPlanner::for_each_landing(std::uint32_t wave, Visit visit) {
   std::uint64_t free_from = 0;
   for (const bool replicated : {false, true}) {
     for (std::uint32_t reader = 0; reader < schedule_.world; ++reader) {
-      if (!is_reader(wave, reader)) continue;
+      if (!lands_from(wave, reader, replicated)) continue;
       slab_at(schedule_, wave, reader, slab_);
       const Run run = transfers_.landing_run(slab_, reader, rank_, replicated, free_from);
       if (run.bytes == 0) continue;

@@ -9,6 +9,7 @@
 #include "core/pack_item.hpp"
 #include "plan/cut.hpp"
 #include "plan/landing.hpp"
+#include "plan/lent_memory.hpp"
 #include "plan/schedule.hpp"
 
 namespace safeshuffle::plan {
@@ -28,7 +29,7 @@ struct Run {
 /// more than 0 bytes; there are at most two per peer, first the one that arrives in its place, then
 /// the one that lands; none to itself. Items whose target is the pack buffer may lie behind its
 /// end: there the landing buffer begins, in which the rank's own share is packed as if it had been
-/// received.
+/// received. Those whose target is the arena may write to lent memory.
 struct Outgoing {
   std::vector<PackItem> items;
   std::vector<Run> sends;  ///< ascending peer
@@ -141,6 +142,15 @@ class SlabTransfers {
                   std::uint64_t landing_offset, std::span<const std::uint64_t> offsets,
                   std::vector<PackItem>& items);
 
+  /// Appends the items that bring what does not land at the reader of `slab` straight to the memory
+  /// that it has been lent.
+  void pack_lent(const Slab& slab, const LentMemory& lent, std::vector<PackItem>& items) const;
+
+  /// Appends the items that unpack a run that has landed into lent memory.
+  void unpack_lent(const Slab& slab, std::uint32_t rank, bool replicated,
+                   std::uint64_t landing_offset, const LentMemory& lent,
+                   std::vector<PackItem>& items);
+
  private:
   std::uint64_t arena_offset(const RunEntry& entry, std::span<const std::uint64_t> places) const;
   void append_items(const RunEntry& entry, const RankColumns& columns, std::uint64_t destination,
@@ -151,19 +161,22 @@ class SlabTransfers {
 };
 
 /// Computes the transfers of one rank. Takes memory proportional to the tensors; not thread-safe.
-/// In the landing buffer, runs follow each other in the order of readers, replicated ones last.
+/// What fills lent memory, once it is there, is placed by offsets from LentMemory::base, as it is
+/// by offsets from the beginning of an arena otherwise. In the landing buffer, runs follow each
+/// other in the order of readers, replicated ones last.
 class TransferPlanner {
  public:
-  TransferPlanner(const Schedule& schedule, std::uint32_t rank);
+  /// `lent`: the rank's; null if the targets are in arenas. Both must outlive it.
+  TransferPlanner(const Schedule& schedule, std::uint32_t rank, const LentMemory* lent = nullptr);
 
   Outgoing outgoing(std::uint32_t wave);
   Incoming incoming(std::uint32_t wave);
 
-  /// What of the rank's arena is zero, and never written by a wave.
+  /// What of the rank's arena, or lent memory, is zero, and never written by a wave.
   std::vector<Zeros> zeros() const;
 
  private:
-  bool is_reader(std::uint32_t wave, std::uint32_t rank) const noexcept;
+  bool lands_from(std::uint32_t wave, std::uint32_t reader, bool replicated) const noexcept;
   void pack_sends(Outgoing& outgoing);
   void pack_landing(std::uint32_t wave, Outgoing& outgoing);
   void add_in_place(std::uint32_t reader, Incoming& incoming);
@@ -173,6 +186,7 @@ class TransferPlanner {
 
   const Schedule& schedule_;
   std::uint32_t rank_;
+  const LentMemory* lent_;
   bool lands_;                          // whether anything does
   std::vector<std::uint64_t> offsets_;  // arena_offsets
   std::vector<std::uint64_t> places_;   // places_of_tensors

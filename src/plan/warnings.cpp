@@ -19,6 +19,7 @@ void warn_of_small_window(const Schedule& schedule, std::vector<std::string>& wa
 }
 
 void warn_of_full_copies(const Schedule& schedule, std::vector<std::string>& warnings) {
+  if (fills_lent_memory(schedule)) return;  // the callers said where what goes
   const PlacementSummary placed = summarize(schedule.catalog, schedule.targets);
   const bool is_distributed = placed.partitioned.tensors != 0 || placed.single.tensors != 0;
   if (schedule.replica_size == 1 || is_distributed || placed.replicated.bytes == 0) return;

@@ -266,7 +266,9 @@ std::vector<std::uint32_t> complete_after(const Schedule& schedule) {
 std::uint32_t first_complete_wave(const Schedule& schedule) {
   const std::vector<std::uint32_t> complete = complete_after(schedule);
   std::uint32_t first = schedule.waves;
-  for (const std::uint32_t target : schedule.arena_order) first = std::min(first, complete[target]);
+  for (const Use& use : schedule.uses) {
+    if (is_read(schedule, use.tensor)) first = std::min(first, complete[use.target]);
+  }
   return first;
 }
 

@@ -9,8 +9,10 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "device/convert.hpp"
 #include "plan/arena.hpp"
 #include "plan/in_place.hpp"
+#include "plan/lent_memory.hpp"
 #include "plan/schedule.hpp"
 #include "plan/segments.hpp"
 #include "plan/transfers.hpp"
@@ -25,22 +27,36 @@ inline std::byte file_byte(std::uint32_t file, std::uint64_t offset) {
   return static_cast<std::byte>(mixed >> 56);
 }
 
-/// All ranks of a load without conversion. Every read and write is counted, so that
-/// `result_is_right` sees bytes read or written twice or never. What `rule` allows is read in
-/// place. Of a damaged schedule, the constructor and `result_is_right` may throw PlanError or
+/// Where the last byte of lent memory ends.
+inline std::uint64_t end_of(const plan::LentMemory& lent) {
+  std::uint64_t end = 0;
+  for (const plan::StridedCopy& copy : lent.copies) {
+    end = std::max(end, copy.destination + plan::span_of(plan::destination_of(copy)));
+  }
+  for (const plan::Zeros& zeros : lent.zeros) {
+    end = std::max(end, zeros.offset + (zeros.rows - 1) * zeros.stride + zeros.row_bytes);
+  }
+  return end;
+}
+
+/// All ranks of a load; arenas have the types that are stored. Every read and write is counted, so
+/// that `result_is_right` sees bytes read or written twice or never. What `rule` allows is read in
+/// place. `lent`: by rank, if this is what is filled instead of arenas; it must outlive the load.
+/// Of a damaged schedule, the constructor and `result_is_right` may throw PlanError or
 /// std::out_of_range.
 class InMemoryLoad {
  public:
   explicit InMemoryLoad(const plan::Schedule& schedule,
-                        const plan::InPlaceRule& rule = {.smallest = ~std::uint64_t{0}})
+                        const plan::InPlaceRule& rule = {.smallest = ~std::uint64_t{0}},
+                        const std::vector<plan::LentMemory>& lent = {})
       : schedule_(schedule), rule_(rule), arenas_(schedule.world), writes_(schedule.world) {
     check_reads();
     for (const FileInfo& file : schedule.catalog.files()) reads_.emplace_back(file.size);
     for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
-      planners_.emplace_back(schedule, rank);
+      planners_.emplace_back(schedule, rank, lent.empty() ? nullptr : &lent[rank]);
       offsets_.push_back(plan::arena_offsets(schedule, rank));
-      arenas_[rank].resize(schedule.ranks[rank].arena_bytes);
-      writes_[rank].resize(schedule.ranks[rank].arena_bytes);
+      arenas_[rank].resize(lent.empty() ? schedule.ranks[rank].arena_bytes : end_of(lent[rank]));
+      writes_[rank].resize(arenas_[rank].size());
     }
     for (std::uint32_t rank = 0; rank < schedule.world; ++rank) fill_zeros(rank);
     for (std::uint32_t wave = 0; wave < schedule.waves; ++wave) run_wave(wave);
@@ -49,15 +65,36 @@ class InMemoryLoad {
   /// Whether each needed byte was read once, unless several ranks read slices of its tensor, and
   /// every rank holds exactly what the targets say, each byte written once.
   bool result_is_right() const {
-    for (std::uint32_t i = 0; i < schedule_.catalog.tensors().size(); ++i) {
-      if (!schedule_.sliced[i] && !is_read_once(i)) return false;
-    }
+    if (!reads_are_right()) return false;
     for (std::uint32_t rank = 0; rank < schedule_.world; ++rank) {
       for (std::uint32_t target = 0; target < schedule_.targets.size(); ++target) {
         if (!shard_is_right(rank, target)) return false;
       }
     }
     return true;
+  }
+
+  /// The first of these only.
+  bool reads_are_right() const {
+    for (std::uint32_t i = 0; i < schedule_.catalog.tensors().size(); ++i) {
+      if (!schedule_.sliced[i] && !is_read_once(i)) return false;
+    }
+    return true;
+  }
+
+  /// The bytes of a rank's arena, or lent memory.
+  const std::vector<std::byte>& arena(std::uint32_t rank) const { return arenas_[rank]; }
+
+  /// How often each of them was written.
+  const std::vector<int>& writes(std::uint32_t rank) const { return writes_[rank]; }
+
+  std::vector<std::byte> stored(std::uint32_t index) const {
+    const TensorInfo& tensor = schedule_.catalog.tensors()[index];
+    std::vector<std::byte> bytes(tensor.bytes);
+    for (std::uint64_t i = 0; i < tensor.bytes; ++i) {
+      bytes[i] = file_byte(tensor.file, tensor.file_offset + i);
+    }
+    return bytes;
   }
 
  private:
@@ -140,16 +177,34 @@ class InMemoryLoad {
 
   void pack(std::uint32_t rank, RankWave& state) {
     for (const PackItem& item : state.outgoing.items) {
-      for (std::uint64_t row = 0; row < item.rows; ++row) {
-        for (std::uint64_t i = 0; i < item.row_bytes; ++i) {
-          const std::byte value = state.slab.at(item.source + row * item.source_stride + i);
-          const std::uint64_t to = item.destination + row * item.destination_stride + i;
-          if (item.target == PackTarget::pack_buffer) {
-            state.send.at(to) = value;
-          } else {
-            write(rank, to, value);
-          }
+      move(item, state.slab, 0, [&](std::uint64_t to, std::byte value) {
+        if (item.target == PackTarget::pack_buffer) {
+          state.send.at(to) = value;
+        } else {
+          write(rank, to, value);
         }
+      });
+    }
+  }
+
+  // Calls put(offset, byte) for everything that the item writes.
+  template <class Put>
+  static void move(const PackItem& item, const std::vector<std::byte>& source,
+                   std::uint64_t source_begin, Put put) {
+    std::vector<std::byte> from(item.row_bytes);
+    std::vector<std::byte> to(destination_row_bytes(item));
+    for (std::uint64_t row = 0; row < item.rows; ++row) {
+      for (std::uint64_t i = 0; i < from.size(); ++i) {
+        from[i] = source.at(source_begin + item.source + row * item.source_stride + i);
+      }
+      if (item.from == item.to) {
+        to = from;
+      } else {
+        device::scalar_convert(item.from, item.to)(from.data(), to.data(),
+                                                   from.size() * 8 / bits(item.from));
+      }
+      for (std::uint64_t i = 0; i < to.size(); ++i) {
+        put(item.destination + row * item.destination_stride + i, to[i]);
       }
     }
   }
@@ -217,12 +272,8 @@ class InMemoryLoad {
 
   void unpack(std::uint32_t rank, const RankWave& state) {
     for (const PackItem& item : state.incoming.unpack) {
-      for (std::uint64_t row = 0; row < item.rows; ++row) {
-        for (std::uint64_t i = 0; i < item.row_bytes; ++i) {
-          write(rank, item.destination + row * item.destination_stride + i,
-                state.send.at(landing(rank) + item.source + row * item.source_stride + i));
-        }
-      }
+      move(item, state.send, landing(rank),
+           [&](std::uint64_t to, std::byte value) { write(rank, to, value); });
     }
   }
 
@@ -252,15 +303,6 @@ class InMemoryLoad {
       ++at;
     }
     return true;
-  }
-
-  std::vector<std::byte> stored(std::uint32_t index) const {
-    const TensorInfo& tensor = schedule_.catalog.tensors()[index];
-    std::vector<std::byte> bytes(tensor.bytes);
-    for (std::uint64_t i = 0; i < tensor.bytes; ++i) {
-      bytes[i] = file_byte(tensor.file, tensor.file_offset + i);
-    }
-    return bytes;
   }
 
   const plan::Schedule& schedule_;
