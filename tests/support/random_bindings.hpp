@@ -148,8 +148,17 @@ class BoundModelMaker {
     return make_catalog(files);
   }
 
-  // Every n-th index, from the n-th on.
+  // Every n-th element, whatever the shape is.
+  Box comb(const TensorInfo& tensor) {
+    const std::uint64_t elements = tensor.bytes * 8 / bits(tensor.dtype);
+    const std::uint64_t step = 1 + random_.below(6);
+    const std::uint64_t begin = random_.below(std::min(step, elements));
+    return {tensor.name, begin, {(elements - begin + step - 1) / step}, {step}};
+  }
+
+  // Along each dimension, every n-th index of an interval.
   Box random_box(const TensorInfo& tensor) {
+    if (tensor.dtype != DType::F4 && random_.below(6) == 0) return comb(tensor);
     Box box{tensor.name, 0, tensor.shape, dense_strides(tensor.shape)};
     const std::size_t dims = tensor.shape.size();
     for (std::size_t i = 0; i < dims; ++i) {

@@ -313,6 +313,39 @@ TEST_CASE("tensors that are needed alike share their parts and geometry", "[bind
   CHECK(bound_plan(catalog, lent, bound_options()).hash() != plan.hash());
 }
 
+TEST_CASE("rows are as large as ranks' boxes repeat, or the whole tensor", "[bindings]") {
+  const Catalog catalog = make_catalog({{{"a", DType::F32, {24}}}});
+  const auto cut_for = [&](const std::vector<std::uint64_t>& steps) {
+    std::vector<LentMemory> lent;
+    for (const std::uint64_t step : steps) {
+      lent.push_back(plan::lend(
+          catalog, std::vector<Binding>{
+                       {{"a", 0, {24 / step}, {step}}, invented_memory(0), DType::F32, {1}, "w"}}));
+    }
+    return bound_plan(catalog, lent, bound_options()).schedule().cuts.front();
+  };
+  CHECK(cut_for({2, 2}) == plan::Cut{12, 8, 8});
+  CHECK(cut_for({2, 6, 3}) == plan::Cut{4, 24, 8});
+  CHECK(cut_for({1, 3}) == plan::Cut{8, 12, 8});
+  CHECK(cut_for({2, 3}) == plan::Cut{1, 96, 8});
+  CHECK(cut_for({1, 1}) == plan::Cut{1, 96, 8});
+}
+
+TEST_CASE("too many columns become one, with what lies between them", "[bindings]") {
+  const Catalog catalog = make_catalog({{{"a", DType::U8, {4, 10, 10}}}});
+  // Of 2 of the 4 matrices, 5 rows, 3 columns.
+  const Binding binding{
+      {"a", 0, {2, 5, 3}, {100, 10, 1}}, invented_memory(0), DType::U8, {15, 3, 1}, "w"};
+  const std::vector<std::vector<plan::Need>> needs{
+      plan::needs_of(plan::lend(catalog, std::vector{binding}))};
+  const auto columns_for = [&](std::uint64_t limit) {
+    return plan::bound_targets(catalog, needs, limit).front().parts->columns.front().columns;
+  };
+  CHECK(columns_for(10).size() == 10);
+  CHECK(columns_for(9) == std::vector<plan::Columns>{{0, 43}, {100, 143}});
+  CHECK(columns_for(1) == std::vector<plan::Columns>{{0, 143}});
+}
+
 TEST_CASE("lent memory has no replicas", "[bindings]") {
   const BoundModel model = random_bindings(4, 2);
   PlanOptions options = bound_options();
