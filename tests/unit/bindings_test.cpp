@@ -392,9 +392,9 @@ TEST_CASE("damaged plans for lent memory are not proved", "[bindings]") {
       [](Schedule& s) { copy_of_parts(s.targets[0])->columns.pop_back(); },
       [](Schedule& s) { copy_of_parts(s.targets[0])->row_bytes += 1; },
       [](Schedule& s) { copy_of_parts(s.targets[0])->row_bytes = 0; },
-      [](Schedule& s) { copy_of_parts(s.targets[0])->columns[0].row_bytes += 1; },
-      [](Schedule& s) { copy_of_parts(s.targets[0])->columns[0].before[0] += 1; },
-      [](Schedule& s) { copy_of_parts(s.targets[0])->columns[0].columns[0].end += 1; },
+      [](Schedule& s) { copy_of_parts(s.targets[1])->columns[0].row_bytes += 1; },
+      [](Schedule& s) { copy_of_parts(s.targets[1])->columns[0].before[0] += 1; },
+      [](Schedule& s) { copy_of_parts(s.targets[1])->columns[0].columns[0].end += 1; },
       [](Schedule& s) { s.targets[0].placement.kind = Placement::Kind::dropped; },
       [](Schedule& s) { s.targets[0].placement = whole(Placement::Kind::single, 1); },
       [](Schedule& s) { s.targets[1].parts = nullptr; },
@@ -504,6 +504,34 @@ TEST_CASE("damaged items for lent memory are not proved", "[bindings]") {
     CHECK(is_not_proved(prove) == !same);
     item = sound;
   }
+}
+
+TEST_CASE("a row that is too long is not proved, even if the next one is shorter", "[bindings]") {
+  const Catalog catalog = make_catalog({{{"a", DType::U8, {2, 4}}}});
+  const std::vector<LentMemory> lent{plan::lend(
+      catalog, std::vector<Binding>{
+                   {{"a", 0, {2, 4}, {4, 1}}, invented_memory(0), DType::U8, {6, 1}, "w"}})};
+  const Schedule schedule = bound_plan(catalog, lent, bound_options()).schedule();
+  plan::TransferPlanner planner(schedule, 0, &lent[0]);
+  plan::Outgoing outgoing = planner.outgoing(0);
+  const auto prove = [&] {
+    plan::DestinationProof proof(schedule, 0, lent[0]);
+    proof.check_wave(0, outgoing, planner.incoming(0));
+    proof.check_all_written();
+  };
+  CHECK_NOTHROW(prove());
+  PackItem first = outgoing.items.at(0);
+  first.rows = 1;
+  PackItem second = first;
+  second.source += 4;
+  second.destination += 6;
+  outgoing.items = {first, second};
+  CHECK_NOTHROW(prove());
+  outgoing.items[0].row_bytes += 1;
+  outgoing.items[1].source += 1;
+  outgoing.items[1].destination += 1;
+  outgoing.items[1].row_bytes -= 1;
+  CHECK(is_not_proved(prove));
 }
 
 TEST_CASE("bindings of placed and composed targets fill what a load does", "[bindings]") {
