@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,10 +52,10 @@ struct FileInfo {
 };
 
 /// Every tensor of every file, ordered by (file, file_offset). Immutable, so safe to share between
-/// threads; identical on all ranks of a load, but for `inode`.
+/// threads; copies share one memory. Identical on all ranks of a load, but for `inode`.
 class Catalog {
  public:
-  Catalog() = default;
+  Catalog();
 
   /// Whether the files of a checkpoint may have tensors of the same name: those of a sharded state
   /// do (see sharded_state.hpp), and those of which an index selects one have not been left out
@@ -67,8 +68,8 @@ class Catalog {
   Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors,
           Names names = Names::unique);
 
-  std::span<const FileInfo> files() const noexcept { return files_; }
-  std::span<const TensorInfo> tensors() const noexcept { return tensors_; }
+  std::span<const FileInfo> files() const noexcept { return contents_->files; }
+  std::span<const TensorInfo> tensors() const noexcept { return contents_->tensors; }
   std::span<const TensorInfo> tensors_of(const FileInfo& file) const noexcept;
 
   /// The first one of this name; null if no file has it. The pointer is valid as long as the
@@ -76,13 +77,19 @@ class Catalog {
   const TensorInfo* find(std::string_view name) const noexcept;
 
   /// Sum of all tensors' bytes, without headers.
-  std::uint64_t tensor_bytes() const noexcept { return tensor_bytes_; }
+  std::uint64_t tensor_bytes() const noexcept { return contents_->tensor_bytes; }
 
  private:
-  std::vector<FileInfo> files_;
-  std::vector<TensorInfo> tensors_;
-  std::vector<std::uint32_t> by_name_;  // tensor indices sorted by name
-  std::uint64_t tensor_bytes_ = 0;
+  struct Contents {
+    std::vector<FileInfo> files;
+    std::vector<TensorInfo> tensors;
+    std::vector<std::uint32_t> by_name;  // tensor indices sorted by name
+    std::uint64_t tensor_bytes = 0;
+  };
+
+  void require_unique_names() const;
+
+  std::shared_ptr<const Contents> contents_;
 };
 
 }  // namespace safeshuffle

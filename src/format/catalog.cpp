@@ -23,19 +23,27 @@ std::vector<std::uint32_t> order_by_name(const std::vector<TensorInfo>& tensors)
 
 }  // namespace
 
-Catalog::Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors, Names names)
-    : files_(std::move(files)), tensors_(std::move(tensors)), by_name_(order_by_name(tensors_)) {
-  count_tensors(files_, tensors_);
-  for (const TensorInfo& tensor : tensors_) tensor_bytes_ += tensor.bytes;
-  if (names == Names::by_file) return;
-  const auto twin = std::adjacent_find(by_name_.begin(), by_name_.end(), [&](auto a, auto b) {
-    return tensors_[a].name == tensors_[b].name;
-  });
-  if (twin == by_name_.end()) return;
-  const TensorInfo& second = tensors_[*std::next(twin)];
+Catalog::Catalog() : contents_(std::make_shared<const Contents>()) {}
+
+Catalog::Catalog(std::vector<FileInfo> files, std::vector<TensorInfo> tensors, Names names) {
+  count_tensors(files, tensors);
+  Contents contents{std::move(files), std::move(tensors), {}, 0};
+  contents.by_name = order_by_name(contents.tensors);
+  for (const TensorInfo& tensor : contents.tensors) contents.tensor_bytes += tensor.bytes;
+  contents_ = std::make_shared<const Contents>(std::move(contents));
+  if (names == Names::unique) require_unique_names();
+}
+
+void Catalog::require_unique_names() const {
+  const std::vector<TensorInfo>& tensors = contents_->tensors;
+  const std::vector<std::uint32_t>& by_name = contents_->by_name;
+  const auto same_name = [&](auto a, auto b) { return tensors[a].name == tensors[b].name; };
+  const auto twin = std::ranges::adjacent_find(by_name, same_name);
+  if (twin == by_name.end()) return;
+  const TensorInfo& second = tensors[*std::next(twin)];
   format::raise_format(FormatErrc::duplicate_tensor,
-                       {.path = files_[second.file].path, .tensor = second.name},
-                       "the tensor is also in " + files_[tensors_[*twin].file].path);
+                       {.path = files()[second.file].path, .tensor = second.name},
+                       "the tensor is also in " + files()[tensors[*twin].file].path);
 }
 
 std::span<const TensorInfo> Catalog::tensors_of(const FileInfo& file) const noexcept {
@@ -43,11 +51,12 @@ std::span<const TensorInfo> Catalog::tensors_of(const FileInfo& file) const noex
 }
 
 const TensorInfo* Catalog::find(std::string_view name) const noexcept {
-  const auto found = std::lower_bound(
-      by_name_.begin(), by_name_.end(), name,
-      [&](std::uint32_t i, std::string_view key) { return tensors_[i].name < key; });
-  if (found == by_name_.end() || tensors_[*found].name != name) return nullptr;
-  return &tensors_[*found];
+  const auto& all = contents_->tensors;
+  const auto& by_name = contents_->by_name;
+  const auto found = std::ranges::lower_bound(
+      by_name, name, {}, [&](std::uint32_t i) -> std::string_view { return all[i].name; });
+  if (found == by_name.end() || all[*found].name != name) return nullptr;
+  return &all[*found];
 }
 
 }  // namespace safeshuffle
