@@ -7,6 +7,7 @@
 namespace safeshuffle::app {
 
 void add_bench(CLI::App& parser);
+void add_get(CLI::App& parser);
 void add_inspect(CLI::App& parser);
 void add_plan(CLI::App& parser);
 void add_load(CLI::App& parser);

@@ -1,11 +1,14 @@
 #include "interrupt.hpp"
 
+#include <atomic>
 #include <csignal>
+#include <ctime>
 #include <pthread.h>
 #include <unistd.h>
 
 #include "safeshuffle/error.hpp"
 
+#include "core/launcher.hpp"
 #include "core/new_files.hpp"
 #include "core/thread.hpp"
 
@@ -38,9 +41,21 @@ void end_by(int signal) {
   ::kill(::getpid(), signal);
 }
 
+// For what was cancelled to end by itself. Launchers kill after a second.
+timespec patience() {
+  return core::how_launched() == core::Launch::alone ? timespec{5, 0} : timespec{0, 800'000'000};
+}
+
+std::atomic<CancelFlag*> cancel_flag{nullptr};
+
 void wait_and_end(const sigset_t& signals) {
   int signal = 0;
   if (sigwait(&signals, &signal) != 0) return;
+  if (CancelFlag* const flag = cancel_flag) {
+    *flag = signal;
+    const timespec most = patience();
+    sigtimedwait(&signals, nullptr, &most);  // or until the next signal
+  }
   core::roll_back_unfinished();
   end_by(signal);
 }
@@ -55,6 +70,12 @@ void clean_up_on_signals() {
   } catch (const MemoryError&) {  // signals then end the process without cleaning up
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   }
+}
+
+std::shared_ptr<CancelFlag> cancel_on_signals() {
+  static const auto flag = std::make_shared<CancelFlag>(0);
+  cancel_flag = flag.get();
+  return flag;
 }
 
 }  // namespace safeshuffle::app

@@ -209,6 +209,8 @@ int report_failure() {
   const ErrorRecord error = core::current_error();
   if (others_may_wait() && !is_agreed(error)) end_group(error);
   if (core::launched_rank() == 0) print_error(error);
+  constexpr int by_signal = 128;
+  if (error.kind == ErrorKind::cancelled) return by_signal + error.code;
   return static_cast<int>(error.kind);
 }
 

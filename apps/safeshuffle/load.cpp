@@ -15,11 +15,14 @@
 
 #include "safeshuffle/loader.hpp"
 #include "safeshuffle/probe.hpp"
+#include "safeshuffle/session.hpp"
 
 #include "comm/control/agreement.hpp"
 #include "commands.hpp"
+#include "core/deadline.hpp"
 #include "core/defaults.hpp"
 #include "core/wire.hpp"
+#include "interrupt.hpp"
 #include "launch.hpp"
 #include "load_outputs.hpp"
 #include "option.hpp"
@@ -38,6 +41,7 @@ struct LoadCommand {
   Device device = Device::automatic();
   double timeout_seconds = 300;
   bool verify = false;
+  std::uint64_t stream = 0;  // bytes of a group; 0: all at once
   OutputPaths outputs;
   ProgressStyle progress = ProgressStyle::automatic;
 };
@@ -159,6 +163,7 @@ std::string common_steps(const LoadCommand& command) {
       .put(command.outputs.report)
       .put(command.outputs.trace)
       .put(std::uint64_t{command.verify})
+      .put(command.stream)
       .take();
 }
 
@@ -169,9 +174,63 @@ void compare_steps(const LoadCommand& command, const Communicator& comm) {
     if (steps[rank] == steps.front()) continue;
     throw ConfigError(ErrorRecord{
         .rank = static_cast<std::int32_t>(rank),
-        .cause = "was given different options from rank 0: --verify, --save-sharded, --report and "
-                 "--trace must be the same for all ranks"});
+        .cause = "was given different options from rank 0: --verify, --stream, --save-sharded, "
+                 "--report and --trace must be the same for all ranks"});
   }
+}
+
+// What a stream has come to.
+struct Streamed {
+  std::uint64_t groups = 0;
+  std::uint64_t bytes = 0;
+  double first_seconds = 0;
+  double seconds = 0;
+};
+
+// Keeps no group.
+Streamed stream_all(const LoadCommand& command, const Communicator& comm, const Options& options) {
+  const core::Clock::time_point start = core::Clock::now();
+  Session session(command.paths, comm, options);
+  if (comm.rank() == 0) print_warnings(session.warnings());
+  Stream stream = session.stream(options.selection, {.group_bytes = command.stream, .alive = 1});
+  Streamed all;
+  for (auto group = stream.next(); group; group.reset(), group = stream.next()) {
+    if (all.groups++ == 0) all.first_seconds = core::seconds_since(start);
+    all.bytes += group->report().tensor_bytes;
+    if (command.verify) verify(*group, comm, options);
+  }
+  all.seconds = core::seconds_since(start);
+  return all;
+}
+
+std::string stream_result(const LoadCommand& command, const Streamed& all) {
+  if (command.progress == ProgressStyle::json) {
+    return nlohmann::ordered_json{{"event", "done"},
+                                  {"activity", "streaming"},
+                                  {"verified", command.verify},
+                                  {"groups", all.groups},
+                                  {"tensor_bytes", all.bytes},
+                                  {"first_group_seconds", all.first_seconds},
+                                  {"seconds", all.seconds}}
+               .dump() +
+           "\n";
+  }
+  return fmt::format("streamed {} in {} of at most {}{} in {:.3f} s; the first after {:.3f} s\n",
+                     format_size(all.bytes), count(all.groups, "group"),
+                     format_binary_size(command.stream), command.verify ? ", verified," : "",
+                     all.seconds, all.first_seconds);
+}
+
+void stream(const LoadCommand& command, const Communicator& comm) {
+  const OutputPaths& outputs = command.outputs;
+  if (!outputs.shards.empty() || !outputs.report.empty() || !outputs.trace.empty()) {
+    throw ConfigError(
+        "--stream keeps nothing that --save-sharded, --report or --trace could write");
+  }
+  const Streamed all = with_progress(command, "streaming", [&](const Options& options) {
+    return stream_all(command, comm, options);
+  });
+  print_together(comm, command.options, [&] { return stream_result(command, all); });
 }
 
 void load(LoadCommand& command) {
@@ -181,19 +240,22 @@ void load(LoadCommand& command) {
   command.options.trace = !command.outputs.trace.empty();
   leave_default_binding();
   const Communicator comm = join_group(command.device, command.options.timeout);
+  command.options.cancel = cancel_on_signals();
   compare_steps(command, comm);
   const std::optional<KeptProbe> probe = find_kept_probe(command, comm);
   if (probe) {
     command.options.plan.site.costs = probe->costs;
     command.options.plan.site.costs_origin = probe->path;
   }
+  if (command.stream != 0) return stream(command, comm);
   std::optional<LoadOutputs> outputs;
   const TensorSet model = with_progress(command, "loading", [&](const Options& options) {
-    PlannedLoad planned(command.paths, comm, options);
+    Session session(command.paths, comm, options);
+    PlannedLoad planned = session.plan();
     // The C library keeps what opening and planning have freed: tens of MiB with 100,000 tensors.
     ::malloc_trim(0);
     if (comm.rank() == 0) print_warnings(planned.warnings());
-    outputs.emplace(command.outputs, planned, comm, options);
+    outputs.emplace(command.outputs, session.inputs(), planned.plan(), comm, options);
     return planned.run();
   });
   Report report = model.report();
@@ -222,6 +284,11 @@ void add_load(CLI::App& parser) {
   add_device(*sub, command->device, "Where to load the tensors");
   add_io_options(*sub, command->options);
   add_output_options(*sub, *command);
+  add_size(
+      *sub, "--stream", command->stream,
+      "Load groups of at most so many bytes of device memory, one after the other, in the order "
+      "of the model's layers, and keep none")
+      ->default_str("all at once");
   add_timeout(*sub, command->timeout_seconds);
   sub->add_flag("--strict", command->options.strict, "Fail instead of falling back");
   sub->callback([command] { load(*command); });

@@ -25,9 +25,9 @@ bool has_name_of_checkpoint_file(const fs::path& path) {
   return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
 
-void check_reports(const OutputPaths& paths, const PlannedLoad& planned) {
+void check_reports(const OutputPaths& paths, const std::vector<std::string>& inputs) {
   std::set<fs::path> taken;
-  for (const std::string& input : planned.inputs()) taken.insert(place_of(input));
+  for (const std::string& input : inputs) taken.insert(place_of(input));
   for (const std::string& path : {paths.report, paths.trace}) {
     if (path.empty()) continue;
     const fs::path place = place_of(path);
@@ -53,8 +53,8 @@ void write_text(core::NewFile& file, const std::string& text) {
 
 }  // namespace
 
-LoadOutputs::LoadOutputs(const OutputPaths& paths, const PlannedLoad& planned,
-                         const Communicator& comm, const Options& options)
+LoadOutputs::LoadOutputs(const OutputPaths& paths, const std::vector<std::string>& inputs,
+                         const Plan& plan, const Communicator& comm, const Options& options)
     : comm_(comm), options_(options) {
   const auto agree_on_rank_0 = [&](const auto& step) {
     comm::agree_on(comm.control(), options.timeout, [&]() -> std::string {
@@ -62,8 +62,8 @@ LoadOutputs::LoadOutputs(const OutputPaths& paths, const PlannedLoad& planned,
       return {};
     });
   };
-  agree_on_rank_0([&] { check_reports(paths, planned); });
-  if (!paths.shards.empty()) shards_.emplace(paths.shards, planned.plan(), comm, options);
+  agree_on_rank_0([&] { check_reports(paths, inputs); });
+  if (!paths.shards.empty()) shards_.emplace(paths.shards, plan, comm, options);
   agree_on_rank_0([&] {
     create(paths.report, report_);
     create(paths.trace, trace_);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "safeshuffle/loader.hpp"
 #include "safeshuffle/report.hpp"
@@ -23,11 +24,11 @@ struct OutputPaths {
 /// Leaves everything unchanged unless `write` succeeds.
 class LoadOutputs {
  public:
-  /// Collective. Throws ConfigError if a report would replace another output, a file that the load
-  /// reads or a file of a checkpoint; IoError if a file cannot be created; and like ShardedOutput.
-  /// `comm` must outlive this.
-  LoadOutputs(const OutputPaths& paths, const PlannedLoad& planned, const Communicator& comm,
-              const Options& options);
+  /// Collective. Throws ConfigError if a report would replace another output, one of the
+  /// `inputs` of the load or a file of a checkpoint; IoError if a file cannot be created; and like
+  /// ShardedOutput. `comm` must outlive this.
+  LoadOutputs(const OutputPaths& paths, const std::vector<std::string>& inputs, const Plan& plan,
+              const Communicator& comm, const Options& options);
 
   /// Collective; once. Throws IoError.
   void write(const TensorSet& model, const Report& report);

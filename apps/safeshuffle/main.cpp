@@ -19,8 +19,8 @@ void run(int argc, char** argv) {
   set_up_help(parser);
   parser.set_version_flag("--version", SAFESHUFFLE_VERSION, "Show the version");
   parser.require_subcommand(1);
-  for (const auto add :
-       {add_inspect, add_plan, add_load, add_make, add_models, add_probe, add_rules, add_bench}) {
+  for (const auto add : {add_inspect, add_get, add_plan, add_load, add_make, add_models, add_probe,
+                         add_rules, add_bench}) {
     add(parser);
   }
   refuse_missing_values(parser);

@@ -14,7 +14,8 @@
 
 namespace safeshuffle {
 
-/// Where a failure comes from. The numeric value is the exit code of the `safeshuffle` command.
+/// Where a failure comes from. The numeric value is the exit code of the `safeshuffle` command,
+/// which, when a signal has cancelled it, exits as a shell expects: with 128 + the signal.
 enum class ErrorKind : std::uint8_t {
   internal = 1,      ///< an unexpected exception, such as one from the caller's callback
   config = 2,        ///< usage, options, or a rule file
@@ -26,6 +27,7 @@ enum class ErrorKind : std::uint8_t {
   verification = 8,  ///< loaded bytes differ from the files
   timeout = 9,       ///< a peer was lost or made no progress
   fallback = 10,     ///< a fallback was needed with `strict`
+  cancelled = 11,    ///< somebody asked for it (Options::cancel)
 };
 
 /// Whether all ranks of a collective call throw the same error if it is of this kind, so that one
@@ -71,7 +73,8 @@ enum class FormatErrc : std::int32_t {
 /// may omit them.
 struct ErrorRecord {
   ErrorKind kind = ErrorKind::config;
-  std::int32_t code = 0;    ///< FormatErrc (format), errno (io), or the native code of a library
+  std::int32_t code = 0;    ///< FormatErrc (format), errno (io), the native code of a library,
+                            ///< or the value of Options::cancel
   std::int32_t rank = -1;   ///< first failing rank; -1 outside a collective call
   std::string file = {};    ///< path of the file at fault
   std::string tensor = {};  ///< name of the tensor at fault
@@ -112,6 +115,7 @@ using MemoryError = ErrorOf<ErrorKind::memory>;
 using VerificationError = ErrorOf<ErrorKind::verification>;
 using TimeoutError = ErrorOf<ErrorKind::timeout>;
 using FallbackError = ErrorOf<ErrorKind::fallback>;
+using CancelledError = ErrorOf<ErrorKind::cancelled>;
 
 /// Throws the exception type of `record.kind`.
 [[noreturn]] void raise(ErrorRecord record);

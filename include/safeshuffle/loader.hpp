@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "safeshuffle/communicator.hpp"
@@ -70,41 +69,12 @@ std::vector<Target> select_targets(const Checkpoint& checkpoint, const TpPlan& r
 std::vector<std::string> open_warnings(const Checkpoint& checkpoint, const TpPlan& rules,
                                        const Options& options, std::uint32_t world);
 
-/// Loads a checkpoint. Collective. `paths` are used only on rank 0, which finds the files; every
-/// rank must be able to open the files under the paths that rank 0 finds.
+/// Loads a checkpoint: a Session (session.hpp) of one load. Collective. `paths` are used only on
+/// rank 0, which finds the files; every rank must be able to open the files under the paths that
+/// rank 0 finds.
 TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,
                const Options& options = {});
 TensorSet load(const std::string& path, const Communicator& comm, const Options& options = {});
-
-/// A load by path in two steps, for callers that prepare something in between, such as the outputs
-/// of the load, so that it fails before it reads gigabytes, not after. Movable; not thread-safe.
-class PlannedLoad {
- public:
-  /// Opens the checkpoint, plans, and compares the plans of all ranks. Allocates nothing on the
-  /// device and reads no tensor. Collective. Throws as `load` by path does.
-  PlannedLoad(const std::vector<std::string>& paths, const Communicator& comm,
-              const Options& options = {});
-  PlannedLoad(PlannedLoad&& other) noexcept;
-  PlannedLoad& operator=(PlannedLoad&& other) noexcept;
-  ~PlannedLoad();
-
-  const Plan& plan() const noexcept;
-
-  /// Checkpoint::warnings and Plan::warnings. The same on all ranks.
-  const std::vector<std::string>& warnings() const noexcept;
-
-  /// Paths, as on rank 0, of all files that the load reads: those with tensors, and the index,
-  /// config.json and rule file if there are any.
-  const std::vector<std::string>& inputs() const noexcept;
-
-  /// Loads. Collective; callable once. The time between construction and this call is in no phase
-  /// of the report.
-  TensorSet run();
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
 
 /// Loads according to an existing plan; `plan.world()` must equal `comm.size()`. Collective.
 /// `options.plan`, `options.tp_plan`, `options.experts` and `options.selection` are not used.

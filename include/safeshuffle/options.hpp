@@ -2,9 +2,11 @@
 // trade-off. Plain data: copy freely.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -120,12 +122,29 @@ enum class IoEngine : std::uint8_t {
 /// Whether reads bypass the page cache (O_DIRECT).
 enum class DirectIo : std::uint8_t { automatic, on, off };
 
+/// 0, or why a call is to be cancelled; see Options::cancel.
+using CancelFlag = std::atomic<std::int32_t>;
+
 /// Progress of a load.
 struct Progress {
   std::uint64_t bytes = 0;        ///< the same share of them as of all reads is done
   std::uint64_t total_bytes = 0;  ///< of the tensors, however often ranks read them
   std::uint64_t wave = 0;         ///< number of finished waves
   std::uint64_t waves = 0;
+};
+
+struct TensorView;
+
+/// What Options::on_ready tells.
+struct Ready {
+  enum class What : std::uint8_t {
+    tensor,            ///< `tensor` is there
+    layer,             ///< all is there that this rank has of `layer`
+    layer_everywhere,  ///< and so it is on every other rank
+  };
+  What what = What::tensor;
+  const TensorView* tensor = nullptr;  ///< valid as long as the TensorSet that the load returns
+  std::uint64_t layer = 0;             ///< its number in the names of its tensors
 };
 
 /// Everything a load depends on.
@@ -187,6 +206,19 @@ struct Options {
 
   /// Record what works when in the report (RankReport::spans), a few hundred bytes per wave.
   bool trace = false;
+
+  /// Set to anything but 0, on any rank, from any thread, callback or signal handler, it ends the
+  /// collective call that is in progress, or else the next one: all ranks throw CancelledError,
+  /// with that value as ErrorRecord::code, and it is 0 again. The communicator, and a session, can
+  /// be used again. A load ends at the latest with the wave that is being read; while verifying or
+  /// saving, other ranks may finish what they do. Null: Session::cancel only.
+  std::shared_ptr<CancelFlag> cancel = nullptr;
+
+  /// Called on the loading thread for each tensor, and then for each layer that is complete, as
+  /// soon as its data is in device memory; with Order::layer, layer by layer. What is a layer:
+  /// docs/command.md. Loads into memory of the caller tell of layers only. Calls and exceptions: as
+  /// for `on_progress`.
+  std::function<void(const Ready&)> on_ready;
 
   /// Called on the loading thread after every wave and at most every 100 ms in between; by `verify`
   /// after every tensor, with the bytes that this rank holds. Must not use the communicator:

@@ -69,6 +69,7 @@ struct RankReport {
   double cpu_seconds = 0;  ///< of all threads of the process meanwhile, without verification
   /// Until the end of the first wave that completes a tensor; 0 without waves.
   double first_tensor_seconds = 0;
+  double first_layer_seconds = 0;  ///< the same of a layer; 0 if no name has a number
   double read_busy_seconds = 0;    ///< time with at least one read in progress
   double read_hidden_seconds = 0;  ///< the part of it that overlapped other phases
   std::uint64_t read_bytes = 0;    ///< of slices, with gaps between rows where those are read

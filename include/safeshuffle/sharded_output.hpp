@@ -1,6 +1,6 @@
 // A directory in which to save each rank's tensors, prepared before the load:
 //
-//   safeshuffle::PlannedLoad planned({"path/to/checkpoint"}, comm, options);
+//   safeshuffle::PlannedLoad planned = session.plan();
 //   safeshuffle::ShardedOutput output("path/to/output", planned.plan(), comm, options);
 //   const auto model = planned.run();
 //   output.write(model);

@@ -49,6 +49,8 @@ void raise(ErrorRecord record) {
       throw TimeoutError(std::move(record));
     case ErrorKind::fallback:
       throw FallbackError(std::move(record));
+    case ErrorKind::cancelled:
+      throw CancelledError(std::move(record));
   }
   throw Error(std::move(record));
 }

@@ -24,7 +24,7 @@ ErrorRecord decode_error(std::string_view bytes) {
   WireReader in(bytes);
   ErrorRecord record;
   get(in, record);
-  if (!in.at_end() || record.kind < ErrorKind::internal || record.kind > ErrorKind::fallback) {
+  if (!in.at_end() || record.kind < ErrorKind::internal || record.kind > ErrorKind::cancelled) {
     throw TransportError("a peer sent an error record that cannot be decoded");
   }
   return record;

@@ -48,6 +48,14 @@ std::string enumerate(const std::vector<std::string>& names, std::size_t total) 
              : text + " and " + std::to_string(total - most_enumerated) + " more";
 }
 
+std::string list_text(const std::vector<std::uint64_t>& numbers) {
+  std::string text;
+  for (const std::uint64_t number : numbers) {
+    text += (text.empty() ? "" : ", ") + std::to_string(number);
+  }
+  return "[" + text + "]";
+}
+
 std::string plural(std::uint64_t count, std::string_view noun) {
   return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
 }

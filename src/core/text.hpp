@@ -26,6 +26,9 @@ inline constexpr std::size_t most_enumerated = 8;
 /// "a, b, c and 4 more". `total`: number of all names, if `names` are only the first of them.
 std::string enumerate(const std::vector<std::string>& names, std::size_t total = 0);
 
+/// "[2, 3]".
+std::string list_text(const std::vector<std::uint64_t>& numbers);
+
 /// "1 rank", "4 ranks"; `noun` takes an s.
 std::string plural(std::uint64_t count, std::string_view noun);
 

@@ -123,6 +123,14 @@ class BatchReader final : public Reader {
     hand_out();  // fails what waits for a slot
   }
 
+  void start_over() override {
+    const std::scoped_lock lock(mutex_);
+    cancelled_ = false;
+    batches_.clear();
+    busy_.start_over();
+    recorder_.start_over();
+  }
+
   double busy_seconds() const override { return busy_.seconds(); }
 
   IoPath path() const override {
@@ -351,7 +359,7 @@ class BatchReader final : public Reader {
   std::deque<Task> waiting_;  // for a slot
   std::mutex mutex_;          // guards what follows, contents of batches included
   std::condition_variable changed_;
-  std::deque<Batch> batches_;             // by id; never shrinks, so that references stay valid
+  std::deque<Batch> batches_;             // by id; those in progress stay where they are
   std::size_t in_progress_ = 0;           // pieces that have a slot
   const std::unique_ptr<Engine> engine_;  // last: its jobs use the rest
 };

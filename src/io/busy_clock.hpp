@@ -22,6 +22,12 @@ class BusyClock {
     BusyClock& clock_;
   };
 
+  /// Forgets all work that has ended.
+  void start_over() {
+    const std::scoped_lock lock(mutex_);
+    total_ = 0;
+  }
+
   double seconds() const {
     const std::scoped_lock lock(mutex_);
     return active_ == 0 ? total_ : total_ + core::seconds_since(since_);

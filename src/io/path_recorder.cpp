@@ -43,6 +43,13 @@ std::vector<std::string> describe(const std::map<std::string, std::string>& fall
 
 }  // namespace
 
+void PathRecorder::start_over() {
+  const std::scoped_lock lock(mutex_);
+  direct_ = buffered_ = device_ = 0;
+  choices_.clear();
+  fallbacks_.clear();
+}
+
 void PathRecorder::add(const std::string& file, const Range& range) {
   const std::scoped_lock lock(mutex_);
   direct_ += range.direct;

@@ -37,6 +37,9 @@ class PathRecorder {
   /// Another engine reads than the one that was asked for, or it reads in a roundabout way.
   void engine_fallback(std::string reason);
 
+  /// Forgets all ranges.
+  void start_over();
+
   /// What was read so far by `engine`.
   IoPath path(const std::string& engine) const;
 

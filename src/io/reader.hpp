@@ -110,9 +110,13 @@ class Reader {
   /// Waits up to `patience` for the batch to be done. A failure is reported, not thrown.
   virtual BatchStatus poll(BatchId batch, std::chrono::microseconds patience) = 0;
 
-  /// Permanently drops all reads that no thread has begun; they count as failed. Reads in progress
-  /// continue: `poll` tells when they have ended.
+  /// Drops all reads, also those that are submitted later, that no thread has begun; they count as
+  /// failed. Reads in progress continue: `poll` tells when they have ended.
   virtual void cancel() noexcept = 0;
+
+  /// Forgets all batches, and what it has told of them, and reads again after `cancel`. None may be
+  /// in progress.
+  virtual void start_over() = 0;
 
   /// Total time during which at least one read was in progress, in seconds.
   virtual double busy_seconds() const = 0;

@@ -77,7 +77,8 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
                               {"cores", rank.cores},
                               {"total_seconds", rank.total_seconds},
                               {"cpu_seconds", rank.cpu_seconds},
-                              {"first_tensor_seconds", rank.first_tensor_seconds}};
+                              {"first_tensor_seconds", rank.first_tensor_seconds},
+                              {"first_layer_seconds", rank.first_layer_seconds}};
   for (std::size_t i = 0; i < phase_count; ++i) json["phases"][phase_names[i]] = rank.phases[i];
   json["overlap"] = {{"read_busy_seconds", rank.read_busy_seconds},
                      {"read_hidden_seconds", rank.read_hidden_seconds}};

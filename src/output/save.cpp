@@ -206,13 +206,13 @@ class ShardedOutput::State {
         comm_(std::move(comm)),
         options_(options),
         path_(file_of(directory_, comm_.rank())) {
-    const comm::CollectiveCall call(comm_);
+    const comm::CollectiveCall call(comm_, options_.cancel);
     lock_together(begin());
     check_room();
   }
 
   void write(const TensorSet& model) {
-    const comm::CollectiveCall call(comm_);
+    const comm::CollectiveCall call(comm_, options_.cancel);
     std::unique_ptr<output::FileWriter> writer;
     comm::agree_with_heartbeat(comm_.control(), timeout(),
                                [&](const comm::Heartbeat& beat) -> std::string {

@@ -344,7 +344,7 @@ void drop_cached(const source::Source& source, const Catalog& catalog) {
 
 std::vector<double> output::verify(const source::Source& source, const TensorSet& model,
                                    const Communicator& comm, const Options& options) {
-  const comm::CollectiveCall call(comm);
+  const comm::CollectiveCall call(comm, options.cancel);
   const auto step = [&](const comm::Heartbeat& beat) {
     pipeline::check_options(options);
     pipeline::check_group(model, comm);

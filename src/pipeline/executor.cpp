@@ -16,21 +16,6 @@ namespace {
 
 constexpr std::chrono::milliseconds progress_interval{100};
 
-std::shared_ptr<std::byte> allocate(device::Device& device, std::uint64_t bytes) {
-  return bytes == 0 ? nullptr : device.allocate(bytes);
-}
-
-std::shared_ptr<Buffers> allocate_buffers(device::Device& device, const RankSummary& rank,
-                                          std::uint32_t slabs) {
-  auto buffers = std::make_shared<Buffers>();
-  buffers->arena = allocate(device, rank.arena_bytes);
-  for (std::uint32_t i = 0; i < slabs; ++i) {
-    buffers->slabs.push_back(allocate(device, rank.slab_bytes));
-  }
-  buffers->pack_buffer = allocate(device, rank.pack_bytes + rank.landing_bytes);
-  return buffers;
-}
-
 std::uint64_t read_bytes(const Plan& plan) {
   std::uint64_t bytes = 0;
   for (const RankSummary& rank : plan.ranks()) bytes += rank.read_bytes;
@@ -39,26 +24,24 @@ std::uint64_t read_bytes(const Plan& plan) {
 
 }  // namespace
 
-Executor::Executor(const source::Source& source, const Plan& plan, const Communicator& comm,
-                   const Options& options, unsigned sharers, PhaseClock& clock)
-    : schedule_(plan.schedule()),
-      control_(comm.control()),
-      transport_(comm.transport()),
-      device_(comm.device_handle()),
-      options_(options),
-      timeout_(core::Deadline(options.timeout).limit()),
+Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemory* lent,
+                   unsigned sharers, PhaseClock& clock)
+    : workspace_(workspace),
+      schedule_(plan.schedule()),
+      control_(workspace.comm().control()),
+      transport_(workspace.comm().transport()),
+      options_(workspace.options()),
+      timeout_(core::Deadline(options_.timeout).limit()),
       clock_(clock),
-      source_(source),
-      queue_(device_->make_queue()),
-      queue_trace_(*queue_, clock_),
-      reader_(source, schedule_, comm.rank(), device_, options, sharers, clock),
-      buffers_(allocate_buffers(*device_, plan.ranks()[comm.rank()], schedule_.slabs)),
-      packer_(device_->make_packer(*queue_)),
-      planner_(schedule_, comm.rank()),
-      first_complete_(plan::first_complete_wave(schedule_)),
+      buffers_(workspace.prepare(plan, sharers)),
+      queue_(workspace.queue()),
+      packer_(workspace.packer()),
+      queue_trace_(queue_, clock_),
+      reader_(workspace, schedule_, buffers_, clock),
+      planner_(schedule_, workspace.comm().rank(), lent),
       planned_bytes_(read_bytes(plan)),
       last_report_(core::Clock::now()) {
-  reader_.open(buffers_);
+  if (lent != nullptr) buffers_->arena = {std::shared_ptr<void>(), lent->base};  // not owned
   for (std::uint32_t wave = 0; wave < std::min(schedule_.slabs, schedule_.waves); ++wave) {
     transfers_.push_back(plan_transfers(wave));
   }
@@ -66,16 +49,20 @@ Executor::Executor(const source::Source& source, const Plan& plan, const Communi
   progress_.total_bytes = plan.needed_bytes();
 }
 
-void Executor::run() {
+void Executor::start() {
   for (std::uint32_t wave = 0; wave < transfers_.size(); ++wave) {
     start_reading(wave, transfers_[wave]);
   }
+}
+
+void Executor::run(Readiness& ready) {
   fill_zeros();
   connect();
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // Its slab is free since the exchange of the wave before: the disk need not wait for this one.
     // All slabs were free at the start.
     if (wave != 0) read_ahead(wave + waves_ahead());
+    meanwhile();
     await_reading(wave);
     queue_trace_.begin();
     Transfers& transfers = transfers_.front();
@@ -84,7 +71,7 @@ void Executor::run() {
     unpack(transfers.unpack, wave);
     transfers_.pop_front();
     drop_behind(wave);
-    finish_wave(wave);
+    finish_wave(wave, ready);
   }
   await_queue();
   attempt([&] {
@@ -98,8 +85,7 @@ void Executor::fill_zeros() {
   const PhaseScope scope(clock_, Phase::allocate);
   attempt([&] {
     for (const plan::Zeros& zeros : planner_.zeros()) {
-      packer_->zero(buffers_->arena.get() + zeros.offset, zeros.rows, zeros.row_bytes,
-                    zeros.stride);
+      packer_.zero(buffers_->arena.get() + zeros.offset, zeros.rows, zeros.row_bytes, zeros.stride);
     }
   });
 }
@@ -109,7 +95,7 @@ void Executor::fill_zeros() {
 void Executor::connect() {
   if (schedule_.waves == 0) return;
   const PhaseScope scope(clock_, Phase::allocate);
-  const auto pending = transport_.connect(*queue_);
+  const auto pending = transport_.connect(queue_);
   if (pending)
     comm::await(*pending, control_, "connecting over " + transport_.name(), timeout_, [] {});
 }
@@ -126,16 +112,20 @@ void Executor::read_ahead(std::uint32_t wave) {
 
 void Executor::start_reading(std::uint32_t wave, const Transfers& transfers) {
   if (error_) return;
-  const bool may_leave = device_->reads_to_pack() && !transfers.sends_from_slab;
+  const bool may_leave =
+      workspace_.comm().device_handle()->reads_to_pack() && !transfers.sends_from_slab;
   attempt([&] { reader_.start(wave, transfers.in_place, may_leave); });
 }
 
 void Executor::await_reading(std::uint32_t wave) {
-  if (const auto error = reader_.wait(wave, [&] { report_if_due(); })) note_failure(*error);
+  if (const auto error = reader_.wait(wave, [&] { meanwhile(); })) note_failure(*error);
 }
 
+// Nobody needs what would be read now; and the peers wait for this rank.
 void Executor::note_failure(const ErrorRecord& error) {
-  if (!error_) error_ = error;
+  if (error_) return;
+  error_ = error;
+  reader_.cancel();
 }
 
 template <class Step>
@@ -171,11 +161,11 @@ void Executor::pack(const std::vector<PackItem>& items, std::uint32_t wave) {
   const FileSlab* const source = reader_.source();
   const PhaseScope scope(clock_, source == nullptr ? Phase::pack : Phase::read);
   attempt([&] {
-    packer_->pack(items, {buffers_->slabs[plan::slab_of(schedule_, wave)].get(),
-                          buffers_->arena.get(), buffers_->pack_buffer.get(), source});
+    packer_.pack(items, {buffers_->slabs[plan::slab_of(schedule_, wave)].get(),
+                         buffers_->arena.get(), buffers_->pack_buffer.get(), source});
     if (!items.empty()) queue_trace_.note("pack", wave);
     if (source == nullptr) return;
-    source->check_unchanged(source_);
+    source->check_unchanged(workspace_.source());
     source->note_unread();
   });
   reader_.drop_source();
@@ -186,7 +176,7 @@ void Executor::unpack(const std::vector<PackItem>& items, std::uint32_t wave) {
   if (items.empty()) return;
   const PhaseScope scope(clock_, Phase::pack);
   attempt([&] {
-    packer_->pack(items, {landing(), buffers_->arena.get(), nullptr});
+    packer_.pack(items, {landing(), buffers_->arena.get(), nullptr});
     queue_trace_.note("unpack", wave);
   });
 }
@@ -200,9 +190,9 @@ void Executor::await_queue() {
   const PhaseScope scope(clock_, Phase::pack);
   const core::Deadline deadline(timeout_);
   core::Backoff backoff;
-  while (!queue_->idle()) {
+  while (!queue_.idle()) {
     if (deadline.expired()) {
-      queue_->abandon();
+      queue_.abandon();
       throw TimeoutError("work on a wave has not ended");
     }
     backoff.pause();
@@ -246,8 +236,8 @@ bool Executor::exchange(Transfers& transfers, std::uint32_t wave) {
 bool Executor::exchange(comm::Exchange exchange, const std::string& what,
                         std::chrono::milliseconds timeout) {
   exchange.failed = error_.has_value();
-  const auto pending = transport_.exchange(std::move(exchange), *queue_);
-  comm::await(*pending, control_, what, timeout, [this] { report_if_due(); });
+  const auto pending = transport_.exchange(std::move(exchange), queue_);
+  comm::await(*pending, control_, what, timeout, [this] { meanwhile(); });
   return !pending->failed();
 }
 
@@ -273,7 +263,7 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
   return buffers_->slabs[plan::slab_of(schedule_, wave)].get() + run.offset;
 }
 
-void Executor::finish_wave(std::uint32_t wave) {
+void Executor::finish_wave(std::uint32_t wave, Readiness& ready) {
   if (options_.on_progress) {
     read_bytes_ += plan::wave_bytes(schedule_, wave);
     const double share = static_cast<double>(read_bytes_) / static_cast<double>(planned_bytes_);
@@ -281,11 +271,30 @@ void Executor::finish_wave(std::uint32_t wave) {
         static_cast<std::uint64_t>(share * static_cast<double>(progress_.total_bytes));
   }
   ++progress_.wave;
-  if (wave == first_complete_) first_tensor_seconds_ = clock_.elapsed();
+  const auto note_first = [&](bool completes, double& seconds) {
+    if (completes && seconds == 0) seconds = clock_.elapsed();
+  };
+  note_first(ready.completes_tensor(wave), first_tensor_seconds_);
+  note_first(ready.completes_layer(wave), first_layer_seconds_);
   report();
+  if (ready.tells()) tell(wave, ready);
 }
 
-void Executor::report_if_due() {
+// What is unpacked is there once the queue is idle. All ranks begin an exchange, and so have what
+// came before it, before it is done on any.
+void Executor::tell(std::uint32_t wave, Readiness& ready) {
+  await_queue();
+  if (error_) return;
+  attempt([&] {
+    if (plan::ends_in_step(schedule_, wave)) ready.is_everywhere(wave);
+    ready.is_here(wave);
+  });
+}
+
+// Whenever this rank waits: a request to cancel counts as its failure.
+void Executor::meanwhile() {
+  if (error_) return;
+  attempt([&] { control_.check_cancelled(); });
   if (core::Clock::now() - last_report_ >= progress_interval) report();
 }
 

@@ -11,16 +11,16 @@
 #include <string>
 #include <vector>
 
-#include "safeshuffle/communicator.hpp"
 #include "safeshuffle/options.hpp"
 #include "safeshuffle/plan.hpp"
 
 #include "comm/exchange/transport.hpp"
 #include "core/deadline.hpp"
-#include "device/device.hpp"
 #include "pipeline/phase_clock.hpp"
 #include "pipeline/queue_trace.hpp"
+#include "pipeline/readiness.hpp"
 #include "pipeline/wave_reader.hpp"
+#include "pipeline/workspace.hpp"
 #include "plan/transfers.hpp"
 
 namespace safeshuffle::pipeline {
@@ -28,21 +28,26 @@ namespace safeshuffle::pipeline {
 /// One load of one rank. Used by the loading thread; construct, run once, then ask.
 class Executor {
  public:
-  /// Allocates everything the load needs. `plan` and `options` must outlive it; `sharers`: see
-  /// io::ReadingPlace; `source` must outlive the process' reads. Throws MemoryError, PlanError.
-  Executor(const source::Source& source, const Plan& plan, const Communicator& comm,
-           const Options& options, unsigned sharers, PhaseClock& clock);
+  /// Prepares the workspace, which must outlive it, as `plan`, `lent` and `clock` must. `lent`:
+  /// what this rank has lent, if the plan fills that; else null. `sharers`: see io::ReadingPlace.
+  /// Throws MemoryError, PlanError, and as Workspace::prepare.
+  Executor(Workspace& workspace, const Plan& plan, const plan::LentMemory* lent, unsigned sharers,
+           PhaseClock& clock);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs all waves. Collective. A failure to read or to pack, or of a callback, is not thrown: the
-  /// rank completes the exchange in progress, with bytes that nobody will see, and tells the others
-  /// with it. All ranks stop after that exchange; see `error`. Throws TransportError or
-  /// TimeoutError.
-  void run();
+  /// Begins to read. A failure is not thrown, as by `run`.
+  void start();
 
-  /// When the first wave that completes a tensor was finished, by the clock.
+  /// Runs all waves, once started. Collective. A failure to read or to pack, or of a callback, is
+  /// not thrown: the rank completes the exchange in progress, with bytes that nobody will see, and
+  /// tells the others with it. All ranks stop after that exchange; see `error`. Throws
+  /// TransportError or TimeoutError.
+  void run(Readiness& ready);
+
+  /// When the first wave that completes a tensor was finished, or a layer, by the clock.
   double first_tensor_seconds() const noexcept { return first_tensor_seconds_; }
+  double first_layer_seconds() const noexcept { return first_layer_seconds_; }
 
   /// The first failure of this rank that was not thrown.
   const std::optional<ErrorRecord>& error() const noexcept { return error_; }
@@ -50,8 +55,8 @@ class Executor {
   /// The finished tensors, placed by plan::arena_offsets.
   const std::shared_ptr<std::byte>& arena() const noexcept { return buffers_->arena; }
 
-  /// What was read, and how.
-  const WaveReader& reader() const noexcept { return reader_; }
+  /// What was read straight into the arena.
+  std::uint64_t in_place_bytes() const noexcept { return reader_.in_place_bytes(); }
 
  private:
   struct Transfers {
@@ -84,33 +89,32 @@ class Executor {
   [[nodiscard]] bool exchange(comm::Exchange exchange, const std::string& what,
                               std::chrono::milliseconds timeout);
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
-  void finish_wave(std::uint32_t wave);
-  void report_if_due();
+  void finish_wave(std::uint32_t wave, Readiness& ready);
+  void tell(std::uint32_t wave, Readiness& ready);
+  void meanwhile();
   void report();
 
+  Workspace& workspace_;
   const plan::Schedule& schedule_;
   comm::Control& control_;
   comm::Transport& transport_;
-  std::shared_ptr<device::Device> device_;
   const Options& options_;
   const std::chrono::milliseconds timeout_;
   PhaseClock& clock_;
-  const source::Source& source_;
-  // First: throws while a stream is captured, before anything is allocated.
-  std::unique_ptr<device::Queue> queue_;
+  const std::shared_ptr<Buffers> buffers_;
+  device::Queue& queue_;
+  device::Packer& packer_;
   QueueTrace queue_trace_;
-  WaveReader reader_;  // its ring is allocated beside what follows
-  std::shared_ptr<Buffers> buffers_;
-  std::unique_ptr<device::Packer> packer_;
+  WaveReader reader_;
   plan::TransferPlanner planner_;
-  const std::uint32_t first_complete_;  // wave
-  const std::uint64_t planned_bytes_;   // to be read by all ranks
-  std::uint64_t read_bytes_ = 0;        // of these, in finished waves
-  std::uint32_t dropped_waves_ = 0;     // from the page cache
-  std::deque<Transfers> transfers_;     // of the current wave and those read ahead
+  const std::uint64_t planned_bytes_;  // to be read by all ranks
+  std::uint64_t read_bytes_ = 0;       // of these, in finished waves
+  std::uint32_t dropped_waves_ = 0;    // from the page cache
+  std::deque<Transfers> transfers_;    // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
   Progress progress_;
   double first_tensor_seconds_ = 0;
+  double first_layer_seconds_ = 0;
   core::Clock::time_point last_report_;
 };
 

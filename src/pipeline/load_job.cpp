@@ -2,59 +2,32 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <memory>
-#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
-#include "core/cpus.hpp"
-#include "core/process.hpp"
 #include "core/wire.hpp"
 #include "device/device.hpp"
 #include "io/policy.hpp"
-#include "io/reader.hpp"
 #include "pipeline/executor.hpp"
 #include "pipeline/limits.hpp"
-#include "pipeline/open.hpp"
+#include "pipeline/load_report.hpp"
 #include "pipeline/phase_clock.hpp"
+#include "pipeline/readiness.hpp"
 #include "pipeline/report_wire.hpp"
 #include "pipeline/tensor_state.hpp"
+#include "plan/proof_destination.hpp"
 #include "plan/schedule.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
-
-// Collective, because a rank that threw alone would leave the others waiting.
-void check_together(const Options& options, const Communicator& comm) {
-  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
-    check_options(options);
-    return {};
-  });
-}
-
-// Fills in the site, and adds the memory of transport and packer to what the caller has reserved.
-PlanOptions on_device(PlanOptions options, const Communicator& comm, const Site& site) {
-  options.site = site;
-  options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
-  return options;
-}
-
-Plan plan_together(Opened opened, const Communicator& comm, const Options& options) {
-  std::optional<Plan> plan;
-  comm::agree_on_computation(comm.control(), timeout_of(options), [&]() -> std::string {
-    auto targets = select_targets(opened.checkpoint, opened.tp_plan, options, comm.size());
-    plan = make_plan(std::move(opened.checkpoint.catalog), std::move(targets), comm.size(),
-                     on_device(options.plan, comm, opened.site));
-    return {};
-  });
-  return *plan;
-}
 
 // What a rank tells the others before it allocates anything.
 struct Intent {
@@ -66,23 +39,25 @@ auto fields(core::As<Intent> auto& intent) {
   return std::tie(intent.plan_hash, intent.cpus);
 }
 
+// What a rank tells the others first.
+struct Outcome {
+  std::string call;
+  std::string result;
+};
+
+auto fields(core::As<Outcome> auto& outcome) {
+  return std::tie(outcome.call, outcome.result);
+}
+
 // Every plan is proved before it is used.
-std::vector<Intent> exchange_intents(const Plan& plan, const Communicator& comm,
-                                     const Options& options) {
-  const auto prove = [&]() -> std::string {
-    if (plan.world() != comm.size()) {
-      throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
-                        std::to_string(comm.size()));
-    }
-    plan.prove();
-    return core::to_wire(Intent{plan.hash(), io::shared_cpus(comm.device())});
-  };
-  std::vector<Intent> intents;
-  for (const std::string& bytes :
-       comm::agree_on_computation(comm.control(), timeout_of(options), prove)) {
-    intents.push_back(core::from_wire<Intent>(bytes));
+std::string prove(const Plan& plan, const plan::LentMemory* lent, const Communicator& comm) {
+  if (plan.world() != comm.size()) {
+    throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
+                      std::to_string(comm.size()));
   }
-  return intents;
+  plan.prove();
+  if (lent != nullptr) plan::prove_destinations(plan.schedule(), comm.rank(), *lent);
+  return core::to_wire(Intent{plan.hash(), io::shared_cpus(comm.device())});
 }
 
 // Every rank sees every hash, so either all throw or none does.
@@ -96,9 +71,13 @@ void compare_plans(const std::vector<Intent>& intents) {
   }
 }
 
-std::vector<Intent> agree_on_plan(const Plan& plan, const Communicator& comm,
-                                  const Options& options) {
-  std::vector<Intent> intents = exchange_intents(plan, comm, options);
+std::vector<Intent> agree_on_plan(const std::string& call, const Communicator& comm,
+                                  const Options& options,
+                                  const std::function<std::string()>& plan_and_prove) {
+  std::vector<Intent> intents;
+  for (const std::string& bytes : agree_on_call(call, comm, options, plan_and_prove)) {
+    intents.push_back(core::from_wire<Intent>(bytes));
+  }
   compare_plans(intents);
   return intents;
 }
@@ -109,149 +88,143 @@ unsigned count_sharers(const std::vector<Intent>& intents, const Communicator& c
   return static_cast<unsigned>(std::ranges::count(intents, mine, &Intent::cpus));
 }
 
-RankReport rank_report(const RankSummary& planned, const Communicator& comm,
-                       const Executor& executor, PhaseClock& clock) {
-  RankReport report;
-  report.rank = planned.rank;
-  report.host = core::host_name();
-  report.device = comm.device_handle()->description();
-  report.cores = core::available_cores();
-  report.phases = clock.read();
-  report.total_seconds = std::accumulate(report.phases.begin(), report.phases.end(), 0.0);
-  report.cpu_seconds = clock.cpu_seconds();
-  report.first_tensor_seconds = executor.first_tensor_seconds();
-  report.read_busy_seconds = executor.reader().busy_seconds();
-  report.read_hidden_seconds = std::max(
-      0.0, report.read_busy_seconds - report.phases[static_cast<std::size_t>(Phase::read)]);
-  report.sent_bytes = planned.sent_bytes;
-  report.received_bytes = planned.received_bytes;
-  report.kept_bytes = planned.kept_bytes;
-  report.transport_device_bytes = comm.transport().device_bytes();
-  report.packer_device_bytes = comm.device_handle()->packer_bytes();
-  report.peak_device_bytes =
-      planned.peak_device_bytes + report.transport_device_bytes + report.packer_device_bytes;
-  report.peak_pinned_bytes = executor.reader().pinned_bytes() + report.packer_device_bytes;
-  report.peak_resident_bytes = core::peak_resident_bytes();
-  const io::IoPath path = executor.reader().io_path();
-  report.read_bytes = path.direct_bytes + path.buffered_bytes;
-  const Reading& reading = executor.reader().reading();
-  report.reader_cpus = core::cpu_list(reading.cpus);
-  report.reader_threads = reading.threads;
-  report.reader_chunk = reading.chunk;
-  report.io_path = path.mode.empty() ? "none" : path.engine + " " + path.mode;
-  report.direct_bytes = path.direct_bytes;
-  report.buffered_bytes = path.buffered_bytes;
-  report.gds_bytes = path.device_bytes;
-  report.in_place_bytes = executor.reader().in_place_bytes();
-  for (const auto& [choice, bytes] : path.choices) {
-    report.read_choices.push_back({choice.first, choice.second, bytes});
-  }
-  report.fallback_files = path.fallback_files;
-  report.fallbacks = path.fallbacks;
-  report.spans = clock.spans();
-  return report;
-}
-
-Report make_report(const Plan& plan, const std::vector<std::string>& warnings,
-                   const Communicator& comm, const std::vector<std::string>& rank_reports) {
-  Report report;
-  report.version = SAFESHUFFLE_VERSION;
-  report.device = comm.device_handle()->description();
-  report.transport = comm.transport_name();
-  report.assignment = plan.assignment();
-  report.assignment_reason = plan.assignment_reason();
-  report.replicas = plan.replicas();
-  report.plan_hash = plan.hash();
-  report.waves = plan.waves();
-  report.tensor_bytes = plan.needed_bytes();
-  report.window = plan.window();
-  report.warnings = warnings;
-  report.placement = summarize(plan.catalog(), plan.targets());
-  for (const std::string& bytes : rank_reports) {
-    report.ranks.push_back(core::from_wire<RankReport>(bytes));
-    report.seconds = std::max(report.seconds, report.ranks.back().total_seconds);
-  }
-  return report;
-}
-
-std::unique_ptr<Executor> allocate_together(const source::Source& source, const Plan& plan,
-                                            const Communicator& comm, const Options& options,
-                                            unsigned sharers, PhaseClock& clock) {
-  const PhaseScope scope(clock, Phase::allocate);
-  std::unique_ptr<Executor> executor;
-  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
-    executor = std::make_unique<Executor>(source, plan, comm, options, sharers, clock);
-    return {};
-  });
-  return executor;
-}
-
-TensorSet hand_over(const Plan& plan, const std::vector<std::string>& warnings,
-                    std::optional<double> cached_share, const Communicator& comm,
-                    const Executor& executor, const Options& options, PhaseClock& clock) {
-  std::shared_ptr<TensorSet::State> state;
-  const auto finish = [&](const comm::Heartbeat& beat) {
-    std::string encoded;
-    comm::beat_during(beat, [&] {
-      state = make_state(plan, comm.rank(), comm.device_handle(), executor.arena());
-      encoded = core::to_wire(rank_report(plan.ranks()[comm.rank()], comm, executor, clock));
-    });
-    return encoded;
-  };
-  const auto reports = comm::agree_with_heartbeat(comm.control(), timeout_of(options), finish);
-  state->report = make_report(plan, warnings, comm, reports);
-  state->report.stage = options.selection.stage;
-  state->report.cached_share = cached_share;
-  return TensorSet(std::move(state));
-}
-
 }  // namespace
 
-LoadJob::LoadJob(const source::Source& source, const Communicator& comm, const Options& options)
-    : source_(source), comm_(comm), options_(options), clock_(Phase::open, options.trace) {}
-
-LoadJob::LoadJob(const source::Source& source, const std::vector<std::string>& paths,
-                 const Communicator& comm, const Options& options)
-    : LoadJob(source, comm, options) {
-  const comm::CollectiveCall call(comm_);
-  check_together(options_, comm_);
-  Opened opened = open_together(source, paths, options_, comm_.device(), comm_.control());
-  inputs_ = std::move(opened.inputs);
-  cached_share_ = opened.cached_share;
-  warnings_ = open_warnings(opened.checkpoint, opened.tp_plan, options_, comm_.size());
+LoadJob::LoadJob(std::shared_ptr<Workspace> workspace, const std::function<Plan()>& make,
+                 Origin origin, PhaseClock clock, std::shared_ptr<const plan::LentMemory> lent)
+    : workspace_(std::move(workspace)),
+      lent_(std::move(lent)),
+      origin_(std::move(origin)),
+      clock_(std::move(clock)) {
+  const Communicator& comm = workspace_->comm();
+  const auto plan_and_prove = [&] {
+    plan_ = make();
+    return prove(*plan_, lent_.get(), comm);
+  };
   clock_.enter(Phase::plan);
-  plan_ = plan_together(std::move(opened), comm_, options_);
-  agree();
+  sharers_ =
+      count_sharers(agree_on_plan(origin_.call, comm, workspace_->options(), plan_and_prove), comm);
+  std::ranges::move(plan_->warnings(), std::back_inserter(origin_.warnings));
   clock_.pause();
 }
 
-LoadJob::LoadJob(const source::Source& source, const Plan& plan, const Communicator& comm,
-                 const Options& options)
-    : LoadJob(source, comm, options) {
-  const comm::CollectiveCall call(comm_);
-  clock_.enter(Phase::plan);
-  options_.selection = {};  // not used, see loader.hpp
-  check_together(options_, comm_);
-  plan_ = plan;
-  agree();
-  clock_.pause();
+LoadJob::~LoadJob() {
+  end();
 }
 
-void LoadJob::agree() {
-  const std::vector<Intent> intents = agree_on_plan(*plan_, comm_, options_);
-  sharers_ = count_sharers(intents, comm_);
-  std::ranges::move(plan_->warnings(), std::back_inserter(warnings_));
+void LoadJob::end() noexcept {
+  executor_.reset();
+  if (std::exchange(has_workspace_, false)) workspace_->end_reservation();
+}
+
+void LoadJob::start() {
+  const comm::CollectiveCall call(workspace_->comm(), workspace_->options().cancel);
+  clock_.resume();
+  or_release([&] { begin(); });
+  clock_.pause();
 }
 
 TensorSet LoadJob::run() {
   if (std::exchange(ran_, true)) throw ConfigError("a planned load can run only once");
-  const comm::CollectiveCall call(comm_);
+  const comm::CollectiveCall call(workspace_->comm(), workspace_->options().cancel);
   clock_.resume();
-  const auto executor = allocate_together(source_, *plan_, comm_, options_, sharers_, clock_);
-  executor->run();
+  std::optional<TensorSet> loaded;
+  or_release([&] {
+    if (!executor_) begin();
+    loaded = finish();
+  });
+  end();
+  return *loaded;
+}
+
+void LoadJob::begin() {
+  const PhaseScope scope(clock_, Phase::allocate);
+  const Communicator& comm = workspace_->comm();
+  comm::agree_on(comm.control(), timeout_of(workspace_->options()), [&]() -> std::string {
+    workspace_->reserve();
+    has_workspace_ = true;
+    executor_ = std::make_unique<Executor>(*workspace_, *plan_, lent_.get(), sharers_, clock_);
+    if (workspace_->options().on_ready) make_tensors();
+    return {};
+  });
+  executor_->start();
+}
+
+void LoadJob::make_tensors() {
+  const Communicator& comm = workspace_->comm();
+  tensors_ = make_state(*plan_, comm.rank(), comm.device_handle(), executor_->arena());
+}
+
+TensorSet LoadJob::finish() {
+  const Communicator& comm = workspace_->comm();
+  const std::chrono::milliseconds timeout = timeout_of(workspace_->options());
+  const auto views =
+      tensors_ ? std::span<const TensorView>(tensors_->views) : std::span<const TensorView>();
+  Readiness ready(*plan_, comm.rank(), views, workspace_->options().on_ready);
+  executor_->run(ready);
   clock_.enter(Phase::wait);
-  comm::agree(comm_.control(), {}, executor->error(), timeout_of(options_));
-  return hand_over(*plan_, warnings_, cached_share_, comm_, *executor, options_, clock_);
+  comm::agree(comm.control(), {}, executor_->error(), timeout);
+  const auto reports =
+      comm::agree_with_heartbeat(comm.control(), timeout, [&](const comm::Heartbeat& beat) {
+        ready.is_everywhere(plan_->waves());
+        // Unless the caller had to be told of them, when there is nothing left to read.
+        if (!tensors_) comm::beat_during(beat, [&] { make_tensors(); });
+        return core::to_wire(
+            rank_report(plan_->ranks()[comm.rank()], *workspace_, *executor_, clock_));
+      });
+  tensors_->report = make_report(*plan_, origin_, comm, reports);
+  return TensorSet(std::move(tensors_));
+}
+
+template <class Step>
+void LoadJob::or_release(const Step& step) try {
+  step();
+} catch (...) {
+  executor_.reset();
+  if (has_workspace_) workspace_->release();
+  end();
+  throw;
+}
+
+std::vector<std::string> agree_on_call(const std::string& call, const Communicator& comm,
+                                       const Options& options,
+                                       const std::function<std::string()>& computation) {
+  std::vector<Outcome> outcomes;
+  for (const std::string& told :
+       comm::agree_on_computation(comm.control(), timeout_of(options), [&] {
+         return core::to_wire(Outcome{call, computation()});
+       })) {
+    outcomes.push_back(core::from_wire<Outcome>(told));
+  }
+  std::vector<std::string> results;
+  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+    const std::string& first = outcomes.front().call;
+    if (outcomes[rank].call != first) {
+      throw ConfigError(
+          ErrorRecord{.rank = static_cast<std::int32_t>(rank),
+                      .cause = "called " + outcomes[rank].call + ", while rank 0 called " + first});
+    }
+    results.push_back(std::move(outcomes[rank].result));
+  }
+  return results;
+}
+
+// Collective, because a rank that threw alone would leave the others waiting.
+void check_together(const Options& options, const Communicator& comm) {
+  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
+    check_options(options);
+    return {};
+  });
+}
+
+std::unique_ptr<LoadJob> planned_load(const source::Source& source, const Plan& plan,
+                                      const Communicator& comm, const Options& options) {
+  const comm::CollectiveCall call(comm, options.cancel);
+  PhaseClock clock(Phase::plan, options.trace);
+  check_together(options, comm);
+  return std::make_unique<LoadJob>(
+      std::make_shared<Workspace>(source, comm, options), [&] { return plan; }, Origin{"load"},
+      std::move(clock));
 }
 
 }  // namespace safeshuffle::pipeline

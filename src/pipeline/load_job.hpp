@@ -1,6 +1,8 @@
-// The whole load.
+// One load of one rank.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,47 +10,81 @@
 #include "safeshuffle/communicator.hpp"
 #include "safeshuffle/options.hpp"
 #include "safeshuffle/plan.hpp"
+#include "safeshuffle/selection.hpp"
 #include "safeshuffle/tensor.hpp"
 
 #include "pipeline/phase_clock.hpp"
+#include "pipeline/workspace.hpp"
+#include "plan/lent_memory.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::pipeline {
 
-/// One load of one rank, like PlannedLoad (loader.hpp), from any source, which must outlive the
-/// process's reads.
+class Executor;
+
+/// Where a plan comes from.
+struct Origin {
+  std::string call;  ///< name of the function that loads
+  std::vector<std::string> warnings = {};
+  std::optional<double> cached_share = {};
+  std::optional<PipelineStage> stage = {};
+};
+
+/// Behind PlannedLoad (session.hpp).
 class LoadJob {
  public:
-  /// Opens the checkpoint, plans, and compares the plans of all ranks. Collective.
-  LoadJob(const source::Source& source, const std::vector<std::string>& paths,
-          const Communicator& comm, const Options& options);
-
-  /// Uses an existing plan. Compares the plans of all ranks. Collective.
-  LoadJob(const source::Source& source, const Plan& plan, const Communicator& comm,
-          const Options& options);
+  /// Plans, and compares the plans of all ranks. To be called within a collective call. `clock`
+  /// runs; it is paused until `run`. `lent`: what the plan fills of this rank; else null.
+  LoadJob(std::shared_ptr<Workspace> workspace, const std::function<Plan()>& make, Origin origin,
+          PhaseClock clock, std::shared_ptr<const plan::LentMemory> lent = nullptr);
 
   const Plan& plan() const noexcept { return *plan_; }
-  const std::vector<std::string>& inputs() const noexcept { return inputs_; }
-  const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+  const std::vector<std::string>& warnings() const noexcept { return origin_.warnings; }
+
+  LoadJob(const LoadJob&) = delete;
+  LoadJob& operator=(const LoadJob&) = delete;
+  ~LoadJob();
+
+  /// Allocates, and begins to read, ahead of `run`. From now on, until this has run or is
+  /// destroyed, the workspace is in use. Collective; at most once.
+  void start();
 
   /// Loads. Collective; once.
   TensorSet run();
 
  private:
-  LoadJob(const source::Source& source, const Communicator& comm, const Options& options);
+  template <class Step>
+  void or_release(const Step& step);
+  void begin();
+  void make_tensors();
+  void end() noexcept;
+  TensorSet finish();
 
-  void agree();
-
-  const source::Source& source_;
-  Communicator comm_;
-  Options options_;
-  PhaseClock clock_;
+  std::shared_ptr<Workspace> workspace_;
   std::optional<Plan> plan_;
-  std::vector<std::string> inputs_;
-  std::vector<std::string> warnings_;
-  std::optional<double> cached_share_;
+  std::shared_ptr<const plan::LentMemory> lent_;
+  Origin origin_;
+  PhaseClock clock_;
   unsigned sharers_ = 1;
+  // From `start` to the end of `run`.
+  bool has_workspace_ = false;
+  std::unique_ptr<Executor> executor_;
+  std::shared_ptr<TensorSet::State> tensors_;
   bool ran_ = false;
 };
+
+/// A load by an existing plan, as `load` (loader.hpp), from any source, which must outlive the
+/// process' reads. Collective.
+std::unique_ptr<LoadJob> planned_load(const source::Source& source, const Plan& plan,
+                                      const Communicator& comm, const Options& options);
+
+/// comm::agree_on_computation, at the beginning of a call of a session: throws ConfigError if ranks
+/// have not called the same.
+std::vector<std::string> agree_on_call(const std::string& call, const Communicator& comm,
+                                       const Options& options,
+                                       const std::function<std::string()>& computation);
+
+/// Throws ConfigError on all ranks if an option of any rank is wrong. Collective.
+void check_together(const Options& options, const Communicator& comm);
 
 }  // namespace safeshuffle::pipeline

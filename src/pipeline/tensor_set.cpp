@@ -27,7 +27,7 @@ std::vector<Named> names_held(const plan::Schedule& schedule, std::uint32_t shar
   names.reserve(schedule.targets.size());
   for (std::uint32_t i = 0; i < schedule.targets.size(); ++i) {
     const Target& target = schedule.targets[i];
-    if (!holds(target.placement, shard)) continue;
+    if (target.parts || !holds(target.placement, shard)) continue;
     names.push_back({name_of(target, schedule.catalog), i});
     if (!target.composition) continue;
     for (const std::string& alias : target.composition->aliases) names.push_back({alias, i});
@@ -93,6 +93,21 @@ std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t ran
       TensorSet::State{plan, rank, std::move(device), std::move(arena), {}, {}, {}});
   ViewMaker(*state, plan::shard_index(plan.schedule(), rank)).make();
   return state;
+}
+
+TensorSet with_tensor(const TensorSet& filled, std::shared_ptr<device::Device> device,
+                      std::shared_ptr<std::byte> memory, DType dtype, const Shape& shape) {
+  auto state = std::make_shared<TensorSet::State>(TensorSet::State{filled.plan(),
+                                                                   filled.rank(),
+                                                                   std::move(device),
+                                                                   std::move(memory),
+                                                                   shape,
+                                                                   {},
+                                                                   filled.report()});
+  const std::string& name = state->plan.catalog().tensors().front().name;
+  state->views.push_back(
+      {name, dtype, state->extents, state->arena.get(), core::tensor_bytes(shape, dtype), 0});
+  return TensorSet(std::move(state));
 }
 
 void check_group(const TensorSet& model, const Communicator& comm) {

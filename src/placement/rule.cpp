@@ -12,16 +12,9 @@
 namespace safeshuffle::placement {
 namespace {
 
-std::string shape_text(const Shape& shape) {
-  std::string text;
-  for (const std::uint64_t extent : shape)
-    text += (text.empty() ? "" : ", ") + std::to_string(extent);
-  return "[" + text + "]";
-}
-
 [[noreturn]] void fail_cut(const TensorInfo& tensor, const std::string& cause) {
   throw PlanError(ErrorRecord{.tensor = tensor.name,
-                              .cause = "shape " + shape_text(tensor.shape) + ": " + cause});
+                              .cause = "shape " + core::list_text(tensor.shape) + ": " + cause});
 }
 
 bool is_bias(const TensorInfo& tensor) {

@@ -1,7 +1,6 @@
 #include "safeshuffle/plan.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <string>
 #include <string_view>
@@ -10,7 +9,6 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/defaults.hpp"
-#include "core/glob.hpp"
 #include "core/text.hpp"
 #include "plan/arena.hpp"
 #include "plan/choice.hpp"
@@ -105,27 +103,6 @@ const TensorInfo& first_beyond(const Schedule& schedule, std::uint32_t rank, std
                " bytes is sufficient"});
 }
 
-// Tensors that engines take in the type that their file has: scales of quantised layers, and
-// parameters that are used in F32 whatever the model's type is (as in vLLM 0.32).
-constexpr std::array<std::string_view, 9> kept_leaves{"weight_scale",
-                                                      "weight_scale_inv",
-                                                      "weight_scale_2",
-                                                      "weight_global_scale",
-                                                      "input_scale",
-                                                      "input_global_scale",
-                                                      "input_scale_ub",
-                                                      "A_log",
-                                                      "e_score_correction_bias"};
-
-// `patterns` as those of Selection.
-bool keeps_type(const TensorInfo& tensor, const std::vector<std::string>& patterns) {
-  const std::string_view leaf = std::string_view(tensor.name).substr(tensor.name.rfind('.') + 1);
-  if (std::ranges::find(kept_leaves, leaf) != kept_leaves.end()) return true;
-  return std::ranges::any_of(patterns, [&](const std::string& pattern) {
-    return core::matches_glob(pattern, tensor.name);
-  });
-}
-
 // Everything about single tensors. For lent memory, they are converted where they arrive.
 void cut(Schedule& schedule, const PlanOptions& options) {
   const std::size_t tensors = schedule.catalog.tensors().size();
@@ -137,9 +114,8 @@ void cut(Schedule& schedule, const PlanOptions& options) {
   schedule.sliced.resize(tensors);
   for (std::uint32_t i = 0; i < tensors; ++i) {
     const TensorInfo& tensor = schedule.catalog.tensors()[i];
-    const bool kept = options.dtype == DTypePolicy::keep || plan::fills_lent_memory(schedule) ||
-                      keeps_type(tensor, options.keep_dtype);
-    schedule.dtypes.push_back(kept ? tensor.dtype : converted(tensor.dtype, options.dtype));
+    schedule.dtypes.push_back(
+        plan::fills_lent_memory(schedule) ? tensor.dtype : plan::loaded_dtype(tensor, options));
     schedule.cuts.push_back(plan::cut_of(schedule, i));
     schedule.lands.push_back(!plan::arrives_in_place(schedule, i));
   }

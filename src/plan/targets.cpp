@@ -1,6 +1,7 @@
 #include "plan/targets.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "core/glob.hpp"
 #include "core/tensor_bytes.hpp"
 #include "core/text.hpp"
 
@@ -155,6 +157,27 @@ void check_all_parts(const Catalog& catalog, std::span<const Target> targets, st
   }
 }
 
+// Tensors that engines take in the type that their file has: scales of quantised layers, and
+// parameters that are used in F32 whatever the model's type is (as in vLLM 0.32).
+constexpr std::array<std::string_view, 9> kept_leaves{"weight_scale",
+                                                      "weight_scale_inv",
+                                                      "weight_scale_2",
+                                                      "weight_global_scale",
+                                                      "input_scale",
+                                                      "input_global_scale",
+                                                      "input_scale_ub",
+                                                      "A_log",
+                                                      "e_score_correction_bias"};
+
+// `patterns` as those of Selection.
+bool keeps_type(const TensorInfo& tensor, const std::vector<std::string>& patterns) {
+  const std::string_view leaf = std::string_view(tensor.name).substr(tensor.name.rfind('.') + 1);
+  if (std::ranges::find(kept_leaves, leaf) != kept_leaves.end()) return true;
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) {
+    return core::matches_glob(pattern, tensor.name);
+  });
+}
+
 // Ranks that have a tensor under a name: one, or all.
 struct Holding {
   static constexpr std::uint32_t all = std::numeric_limits<std::uint32_t>::max();
@@ -245,6 +268,11 @@ std::vector<std::uint32_t> first_uses(std::span<const Use> uses, std::size_t ten
   for (const Use& use : uses) ++first[use.tensor + 1];
   for (std::size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
   return first;
+}
+
+DType loaded_dtype(const TensorInfo& tensor, const PlanOptions& options) {
+  const bool kept = options.dtype == DTypePolicy::keep || keeps_type(tensor, options.keep_dtype);
+  return kept ? tensor.dtype : converted(tensor.dtype, options.dtype);
 }
 
 }  // namespace safeshuffle::plan

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "safeshuffle/metadata.hpp"
+#include "safeshuffle/options.hpp"
 #include "safeshuffle/target.hpp"
 
 #include "plan/schedule.hpp"
@@ -27,5 +28,8 @@ std::vector<Use> uses_of_targets(std::span<const Target> targets);
 
 /// Schedule::first_use.
 std::vector<std::uint32_t> first_uses(std::span<const Use> uses, std::size_t tensors);
+
+/// The type that a stored tensor has in an arena.
+DType loaded_dtype(const TensorInfo& tensor, const PlanOptions& options);
 
 }  // namespace safeshuffle::plan

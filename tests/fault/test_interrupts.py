@@ -42,15 +42,15 @@ class SavingCase(FaultCase):
 
 
 class Interrupted(SavingCase):
-    def interrupt(self, number, until, *options, ranks, faults, alone=False, directly=False):
+    def interrupt(self, number, until, *options, ranks, faults, alone=False, directly=None):
         """Sends the signal once `until()` holds: to the launcher, but to the command itself if
-        `alone`, and to each rank if `directly`, which the launcher then gives time to end."""
+        `alone`, and to so many ranks if `directly`, which the launcher then gives time to end."""
         started = job.Job(ranks, *self.load_command(), *options, faults=faults, alone=alone,
                           grace_seconds=5 if directly else None)  # fmt: skip
         self.assertTrue(job.wait_until(until))
         launcher = started.process.pid
         ranks_only = [rank for rank in job.processes_with(self.work) if rank != launcher]
-        for process in ranks_only if directly else [launcher]:
+        for process in ranks_only[:directly] if directly else [launcher]:
             os.kill(process, number)
         result = started.end()
         self.assert_nobody_left()
@@ -91,7 +91,7 @@ class Interrupted(SavingCase):
             (self.saved / name).write_bytes(data)
         slow = LONG | {"rank": 1, "call": "open", "path": self.saved, "flags": os.O_DIRECTORY}
         self.interrupt(signal.SIGTERM, self.is_published, "--save-sharded", self.saved,
-                       ranks=RANKS, faults=[slow], directly=True)  # fmt: skip
+                       ranks=RANKS, faults=[slow], directly=RANKS)  # fmt: skip
         left = {path.name: path.read_bytes() for path in self.saved.iterdir()}
         self.assertEqual(left, earlier)
 
@@ -110,6 +110,22 @@ class Interrupted(SavingCase):
                                         alone=True)  # fmt: skip
                 self.assertEqual(result.code, -number)
                 self.assertEqual(os.listdir(self.work), ["model"])
+
+    def test_a_slow_load_is_cancelled(self):
+        """Each read takes a moment: there is time to end in order. One rank tells the others."""
+        slow = {"action": "sleep", "value": 100, "call": "pread", "path": ".safetensors", "from": 1024}
+        one_by_one = ("--threads", 1, "--chunk", 4096, "--report", self.work / "report")
+        for ranks, alone in ((1, True), (RANKS, False)):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with self.subTest(ranks=ranks, signal=number):
+                    self.drop_from_page_cache()  # what is packed from there takes a whole wave
+                    result = self.interrupt(number, lambda: job.open_files(self.work), *one_by_one,
+                                            ranks=ranks, faults=[slow], alone=alone,
+                                            directly=None if alone else 1)  # fmt: skip
+                    self.assertEqual(result.code, 128 + number, result.errors)
+                    if alone:  # a launcher may not wait for the message
+                        self.assert_fails(result, 128 + number, "the call was cancelled")
+                    self.assertEqual(os.listdir(self.work), ["model"])
 
     def test_an_ignored_signal_stays_so(self):
         slow = self.slow | {"value": 3000}

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "output/verify.hpp"
-#include "pipeline/load_job.hpp"
+#include "pipeline/open_session.hpp"
 #include "source/files.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
@@ -38,17 +38,11 @@ MemorySource in_memory(const std::string& directory) {
   return memory;
 }
 
-std::vector<std::byte> bytes_of(const TensorSet& model, const TensorView& view) {
-  std::vector<std::byte> bytes(view.bytes);
-  model.copy_to_host(view, bytes);
-  return bytes;
-}
-
 bool are_equal(const TensorSet& a, const TensorSet& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [&](const TensorView& mine, const TensorView& other) {
                       return mine.name == other.name && mine.dtype == other.dtype &&
-                             bytes_of(a, mine) == bytes_of(b, other);
+                             loaded_bytes(a, mine) == loaded_bytes(b, other);
                     });
 }
 
@@ -65,8 +59,8 @@ TEST_CASE("a source that is no filesystem is found, loaded and verified", "[load
   if (world_rank() == 0) std::filesystem::remove_all(model.path());
   MPI_Barrier(MPI_COMM_WORLD);
 
-  pipeline::LoadJob job(memory, {model.path()}, comm, options);
-  const TensorSet loaded = job.run();
+  pipeline::OpenSession session(memory, {model.path()}, comm, options);
+  const TensorSet loaded = session.plan({})->run();
   output::verify(memory, loaded, comm, options);
   std::string file = source::read_text(memory, model_file(model.path(), 0), largest_file);
   file.back() ^= 1;
@@ -136,9 +130,9 @@ TEST_CASE("a cached file that changes while it is packed is an error on all rank
     };
     cause = "file changed since its header was read";
   }
-  pipeline::LoadJob job(files, model.plan(), comm, {});
+  const auto job = pipeline::planned_load(files, model.plan(), comm, {});
   files.change_next = world_rank() == 0;
-  const auto error = common_error([&] { job.run(); });
+  const auto error = common_error([&] { job->run(); });
   REQUIRE(error);
   CHECK(error->kind == ErrorKind::io);
   CHECK(error->rank == 0);
@@ -153,13 +147,14 @@ TEST_CASE("an object replaced between header and data is an error on all ranks",
   Options options;
   options.tp_plan = "replicate";
   options.plan = exchanging();  // whoever read a file's header reads its data
-  pipeline::LoadJob job(memory, {model.path()}, comm, options);
+  pipeline::OpenSession session(memory, {model.path()}, comm, options);
+  const auto job = session.plan({});
   // The same size and time: only the identity tells.
   const std::string path = model_file(model.path(), 0);
   memory.put(path, source::read_text(memory, path, largest_file));
   std::optional<ErrorRecord> error;
   try {
-    static_cast<void>(job.run());
+    static_cast<void>(job->run());
   } catch (const IoError& caught) {
     error = caught.record();
   }
@@ -227,7 +222,8 @@ TEST_CASE("after another rank's error, a read ahead that hangs does not keep the
   options.timeout = std::chrono::seconds(5);
   options.threads = 2;  // one hangs
   const Communicator& comm = shared_group();
-  const auto error = common_error([&] { pipeline::LoadJob(*files, plan, comm, options).run(); });
+  const auto error =
+      common_error([&] { pipeline::planned_load(*files, plan, comm, options)->run(); });
   files->release();
   REQUIRE(error);
   CHECK(error->kind == ErrorKind::io);

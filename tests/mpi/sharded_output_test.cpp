@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "safeshuffle/loader.hpp"
+#include "safeshuffle/session.hpp"
 
 #include "support/catch.hpp"
 #include "support/group.hpp"
@@ -39,15 +40,16 @@ bool exists_on_none(const std::string& path) {
 TEST_CASE("a planned load is the load", "[load]") {
   const SharedModel model(plain_model(3));
   model.directory.fill([&] { fs::rename(model_file(model.path(), 2), model.path() + "/away"); });
-  CHECK(common_error([&] { PlannedLoad({model.path() + "/absent"}, shared_group()); }));
+  CHECK(common_error([&] { Session(model.path() + "/absent", shared_group()); }));
   model.directory.fill([&] { fs::rename(model.path() + "/away", model_file(model.path(), 2)); });
 
   Options options = replicated();
   options.trace = true;
-  PlannedLoad planned({model.path()}, shared_group(), options);
+  Session session(model.path(), shared_group(), options);
+  PlannedLoad planned = session.plan();
   CHECK(planned.plan().world() == world_size());
-  CHECK(planned.inputs().size() == 3);
-  CHECK(planned.inputs().front() == model_file(model.path(), 0));
+  CHECK(session.inputs().size() == 3);
+  CHECK(session.inputs().front() == model_file(model.path(), 0));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   const TensorSet loaded = planned.run();
   CHECK(is_right(loaded, world_rank()));

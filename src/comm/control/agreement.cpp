@@ -71,6 +71,7 @@ std::vector<std::string> agree_with_heartbeat(
   bool in_round = false;
   core::Deadline next(timeout / 4);
   const Heartbeat beat = [&] {
+    control.check_cancelled();
     if (!next.expired()) return;
     in_round = true;
     gather(control, {&busy, 1}, timeout);
@@ -78,6 +79,7 @@ std::vector<std::string> agree_with_heartbeat(
     next.restart();
   };
   try {
+    control.check_cancelled();
     mine = step(beat);
   } catch (...) {
     if (in_round) throw;  // all ranks know already

@@ -16,7 +16,8 @@ namespace safeshuffle::comm {
 
 /// Collective. Returns every rank's `mine` if no rank passes an error; else throws, on all ranks,
 /// the error of the lowest rank that has one, with `rank` filled in. Here and below, a peer that
-/// does not participate within `timeout` is a TimeoutError.
+/// does not participate within `timeout` is a TimeoutError. Those below with a step are also where
+/// a call can be cancelled (Control::check_cancelled).
 std::vector<std::string> agree(Control& control, std::string_view mine,
                                const std::optional<ErrorRecord>& error,
                                std::chrono::milliseconds timeout);

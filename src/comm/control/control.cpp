@@ -56,6 +56,11 @@ class CallersControl final : public Control {
 
 }  // namespace
 
+void Control::check_cancelled() {
+  const std::int32_t why = cancel_ ? cancel_->exchange(0) : 0;
+  if (why != 0) throw CancelledError(ErrorRecord{.code = why, .cause = "the call was cancelled"});
+}
+
 std::unique_ptr<Control> make_self_control() {
   return std::make_unique<SelfControl>();
 }

@@ -7,9 +7,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "safeshuffle/all_gather.hpp"
+#include "safeshuffle/options.hpp"
 
 #include "core/deadline.hpp"
 
@@ -30,6 +32,12 @@ class Control {
   /// Whether a collective call is using the group; for CollectiveCall. Thread-safe.
   std::atomic<bool>& taken() noexcept { return taken_; }
 
+  /// Of the collective call in progress; may be null.
+  void set_cancel(std::shared_ptr<CancelFlag> flag) noexcept { cancel_ = std::move(flag); }
+
+  /// Throws CancelledError if somebody asks for it. Each request is obeyed once.
+  void check_cancelled();
+
   /// Throws ConfigError if the calling thread may not use it. Thread-safe.
   virtual void check_thread() const {}
 
@@ -43,6 +51,7 @@ class Control {
   std::uint32_t rank_;
   std::uint32_t size_;
   std::atomic<bool> taken_{false};
+  std::shared_ptr<CancelFlag> cancel_;
 };
 
 /// The group of one rank.

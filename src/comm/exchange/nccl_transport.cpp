@@ -94,6 +94,7 @@ class NcclTransport final : public Transport {
   }
 
   std::unique_ptr<Pending> connect(device::Queue& queue) override {
+    if (std::exchange(connected_, true)) return nullptr;
     return exchange(greetings(), queue);
   }
 
@@ -124,6 +125,7 @@ class NcclTransport final : public Transport {
 
   std::shared_ptr<NcclGroup> group_;
   NcclBuffers buffers_;
+  bool connected_ = false;
 };
 
 }  // namespace

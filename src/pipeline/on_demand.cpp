@@ -1,0 +1,114 @@
+// Single tensors of an open session, and parts of them.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "safeshuffle/binding.hpp"
+#include "safeshuffle/error.hpp"
+
+#include "comm/collective_call.hpp"
+#include "core/tensor_bytes.hpp"
+#include "core/text.hpp"
+#include "device/device.hpp"
+#include "pipeline/open_session.hpp"
+#include "pipeline/sub_catalog.hpp"
+#include "pipeline/tensor_state.hpp"
+#include "plan/bindings.hpp"
+#include "plan/lent_memory.hpp"
+#include "plan/targets.hpp"
+
+namespace safeshuffle::pipeline {
+namespace {
+
+const TensorInfo& stored_tensor(const Checkpoint& checkpoint, const std::string& name) {
+  if (const TensorInfo* const tensor = checkpoint.catalog.find(name)) return *tensor;
+  const auto alias = std::ranges::find(checkpoint.aliases, name, &Alias::name);
+  throw ConfigError("the checkpoint has no tensor '" + name + "'" +
+                    (alias == checkpoint.aliases.end()
+                         ? std::string()
+                         : ", but stores it as '" + alias->tensor + "'"));
+}
+
+Catalog of_names(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
+  if (checkpoint.sharded_state) {
+    throw ConfigError("a sharded state has shards of tensors, which are loaded all at once");
+  }
+  if (names.empty()) throw ConfigError("no tensor was named");
+  std::set<std::uint32_t> chosen;
+  const TensorInfo* const first = checkpoint.catalog.tensors().data();
+  for (const std::string& name : names) {
+    chosen.insert(static_cast<std::uint32_t>(&stored_tensor(checkpoint, name) - first));
+  }
+  return only(checkpoint.catalog, chosen);
+}
+
+// What of a tensor is in these ranges; all of the dimensions that have none.
+Box slice_of(const TensorInfo& tensor, std::vector<Interval> ranges) {
+  const auto fail = [&](const std::string& cause) {
+    throw ConfigError(ErrorRecord{.tensor = tensor.name, .cause = cause});
+  };
+  const std::size_t dims = tensor.shape.size();
+  if (ranges.size() > dims)
+    fail("it has " + core::plural(dims, "dimension") + ", not " + std::to_string(ranges.size()));
+  for (std::size_t dim = 0; dim < ranges.size(); ++dim) {
+    const auto [begin, length] = ranges[dim];
+    const std::uint64_t extent = tensor.shape[dim];
+    if (begin <= extent && length <= extent - begin) continue;
+    fail("dimension " + std::to_string(dim) + " has " + std::to_string(extent) +
+         " indices, so the " + std::to_string(length) + " from " + std::to_string(begin) +
+         " on cannot be had");
+  }
+  for (std::size_t dim = ranges.size(); dim < dims; ++dim) ranges.push_back({0, tensor.shape[dim]});
+  return box_of(tensor, ranges);
+}
+
+}  // namespace
+
+TensorSet OpenSession::fetch(const std::string& function, const std::vector<std::string>& names,
+                             const std::function<Target(const Catalog&)>& target) {
+  const auto job = [&] {
+    const comm::CollectiveCall call(workspace_->comm(), options().cancel);
+    const auto make = [&] {
+      const Catalog some = of_names(opened_.checkpoint, names);
+      return plan(some, {target(some)});
+    };
+    return std::make_unique<LoadJob>(workspace_, make, Origin{function},
+                                     PhaseClock(Phase::plan, options().trace));
+  };
+  return job()->run();
+}
+
+// All ranks need the same, so nothing is gathered.
+TensorSet OpenSession::get_slice(const std::string& name, const std::vector<Interval>& ranges) {
+  Binding slice;
+  std::shared_ptr<std::byte> memory;
+  const auto job = [&] {
+    const Communicator& comm = workspace_->comm();
+    const comm::CollectiveCall call(comm, options().cancel);
+    const auto lent = std::make_shared<plan::LentMemory>();
+    const auto make = [&] {
+      const Catalog some = of_names(opened_.checkpoint, {name});
+      const TensorInfo& tensor = some.tensors().front();
+      slice = {
+          slice_of(tensor, ranges), nullptr, plan::loaded_dtype(tensor, options().plan), {}, name};
+      slice.strides = dense_strides(slice.box.sizes);
+      const std::uint64_t bytes = core::tensor_bytes(slice.box.sizes, slice.dtype);
+      if (bytes != 0) memory = comm.device_handle()->allocate(bytes);
+      slice.data = memory.get();
+      *lent = plan::lend(some, {&slice, 1});
+      const std::vector<std::vector<plan::Need>> needs(comm.size(), plan::needs_of(*lent));
+      return plan(some, plan::bound_targets(some, needs));
+    };
+    return std::make_unique<LoadJob>(workspace_, make, Origin{"get_slice"},
+                                     PhaseClock(Phase::plan, options().trace), lent);
+  };
+  const TensorSet filled = job()->run();
+  return with_tensor(filled, workspace_->comm().device_handle(), std::move(memory), slice.dtype,
+                     slice.box.sizes);
+}
+
+}  // namespace safeshuffle::pipeline

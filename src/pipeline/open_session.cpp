@@ -1,0 +1,116 @@
+#include "pipeline/open_session.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "safeshuffle/loader.hpp"
+
+#include "comm/collective_call.hpp"
+#include "comm/exchange/transport.hpp"
+#include "device/device.hpp"
+#include "pipeline/sub_catalog.hpp"
+#include "plan/schedule.hpp"
+
+namespace safeshuffle::pipeline {
+namespace {
+
+// Fills in the site, and adds the memory of transport and packer to what the caller has reserved.
+PlanOptions on_device(PlanOptions options, const Communicator& comm, const Site& site) {
+  options.site = site;
+  options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
+  return options;
+}
+
+Options cancellable(Options options) {
+  if (!options.cancel) options.cancel = std::make_shared<CancelFlag>(0);
+  return options;
+}
+
+Opened open(const source::Source& source, const std::vector<std::string>& paths,
+            const Communicator& comm, const Options& options) {
+  const comm::CollectiveCall call(comm, options.cancel);
+  check_together(options, comm);
+  return open_together(source, paths, options, comm.device(), comm.control());
+}
+
+}  // namespace
+
+OpenSession::OpenSession(const source::Source& source, const std::vector<std::string>& paths,
+                         const Communicator& comm, const Options& options)
+    : workspace_(std::make_shared<Workspace>(source, comm, cancellable(options))),
+      opening_(PhaseClock(Phase::open, options.trace)),
+      opened_(open(source, paths, comm, workspace_->options())),
+      warnings_(open_warnings(opened_.checkpoint, opened_.tp_plan, options, comm.size())) {
+  opening_->pause();
+}
+
+std::unique_ptr<LoadJob> OpenSession::plan(const Selection& selection) {
+  const Communicator& comm = workspace_->comm();
+  Options options = workspace_->options();
+  const comm::CollectiveCall call(comm, options.cancel);
+  options.selection = selection;
+  PhaseClock clock =
+      opening_ ? *std::exchange(opening_, {}) : PhaseClock(Phase::plan, options.trace);
+  clock.resume();
+  const auto make = [&] {
+    return plan(opened_.checkpoint.catalog,
+                select_targets(opened_.checkpoint, opened_.tp_plan, options, comm.size()));
+  };
+  return std::make_unique<LoadJob>(workspace_, make,
+                                   Origin{"load", warnings_, opened_.cached_share, selection.stage},
+                                   std::move(clock));
+}
+
+void OpenSession::together(const std::string& function, const std::function<void()>& step) {
+  const comm::CollectiveCall call(workspace_->comm(), options().cancel);
+  agree_on_call(function, workspace_->comm(), options(), [&]() -> std::string {
+    step();
+    return {};
+  });
+}
+
+std::vector<Target> OpenSession::in_model_order(const Selection& selection) const {
+  Options chosen = options();
+  chosen.selection = selection;
+  std::vector<Target> targets =
+      select_targets(opened_.checkpoint, opened_.tp_plan, chosen, workspace_->comm().size());
+  std::erase_if(targets, [](const Target& target) {
+    return target.placement.kind == Placement::Kind::dropped;
+  });
+  PlanOptions plain;
+  plain.replicas = options().plan.replicas;
+  const Plan whole = make_plan(catalog(), targets, world(), plain);
+  const auto place = [&](const Target& target) {
+    std::uint32_t depth = 0;
+    const std::set<std::uint32_t> tensors = tensors_of(target);
+    for (const std::uint32_t tensor : tensors) {
+      depth = std::max(depth, whole.schedule().layers.depth[tensor]);
+    }
+    return std::pair(depth, *tensors.begin());
+  };
+  std::ranges::stable_sort(targets, {}, place);
+  return targets;
+}
+
+std::unique_ptr<LoadJob> OpenSession::plan_group(const std::string& function,
+                                                 const std::vector<Target>& group) {
+  const comm::CollectiveCall call(workspace_->comm(), options().cancel);
+  const auto make = [&] {
+    std::set<std::uint32_t> chosen;
+    for (const Target& target : group) chosen.merge(tensors_of(target));
+    std::vector<Target> targets;
+    for (const Target& target : group) targets.push_back(renumbered(target, chosen));
+    return plan(only(catalog(), chosen), std::move(targets));
+  };
+  return std::make_unique<LoadJob>(workspace_, make, Origin{function},
+                                   PhaseClock(Phase::plan, options().trace));
+}
+
+Plan OpenSession::plan(const Catalog& catalog, std::vector<Target> targets) const {
+  const Communicator& comm = workspace_->comm();
+  return make_plan(catalog, std::move(targets), comm.size(),
+                   on_device(options().plan, comm, opened_.site));
+}
+
+}  // namespace safeshuffle::pipeline

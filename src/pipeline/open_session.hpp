@@ -1,0 +1,77 @@
+// An opened checkpoint, and the loads from it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "safeshuffle/binding.hpp"
+#include "safeshuffle/communicator.hpp"
+#include "safeshuffle/metadata.hpp"
+#include "safeshuffle/options.hpp"
+#include "safeshuffle/report.hpp"
+#include "safeshuffle/selection.hpp"
+#include "safeshuffle/session.hpp"
+#include "safeshuffle/target.hpp"
+#include "safeshuffle/tensor.hpp"
+
+#include "pipeline/load_job.hpp"
+#include "pipeline/open.hpp"
+#include "pipeline/phase_clock.hpp"
+#include "pipeline/workspace.hpp"
+#include "source/source.hpp"
+
+namespace safeshuffle::pipeline {
+
+/// Behind Session (safeshuffle/session.hpp), from any source, which must outlive the process'
+/// reads. Construction, `plan` and `fetch` are collective.
+class OpenSession {
+ public:
+  OpenSession(const source::Source& source, const std::vector<std::string>& paths,
+              const Communicator& comm, const Options& options);
+
+  const Catalog& catalog() const noexcept { return opened_.checkpoint.catalog; }
+  const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+  const std::vector<std::string>& inputs() const noexcept { return opened_.inputs; }
+  const Options& options() const noexcept { return workspace_->options(); }
+
+  std::unique_ptr<LoadJob> plan(const Selection& selection);
+
+  /// For this function of a Session: loads one target, made of these stored tensors. They are
+  /// those of the catalog that `target` is given.
+  TensorSet fetch(const std::string& function, const std::vector<std::string>& names,
+                  const std::function<Target(const Catalog&)>& target);
+
+  /// The targets of a selection, less those that no rank has, in the order of the model's layers.
+  std::vector<Target> in_model_order(const Selection& selection) const;
+
+  /// A load of some targets of this catalog.
+  std::unique_ptr<LoadJob> plan_group(const std::string& function,
+                                      const std::vector<Target>& group);
+
+  /// Collective: a step of this function of a Session that all ranks take, or none.
+  void together(const std::string& function, const std::function<void()>& step);
+
+  std::uint32_t world() const noexcept { return workspace_->comm().size(); }
+
+  /// Session::load_into.
+  Report load_into(std::span<const Binding> bindings);
+  Report load_into(std::span<const Parameter> parameters);
+
+  /// Session::get_slice.
+  TensorSet get_slice(const std::string& name, const std::vector<Interval>& ranges);
+
+ private:
+  std::unique_ptr<LoadJob> bind(const std::function<std::vector<Binding>()>& bindings);
+  Plan plan(const Catalog& catalog, std::vector<Target> targets) const;
+
+  std::shared_ptr<Workspace> workspace_;
+  std::optional<PhaseClock> opening_;  // until the first plan: its load tells how long this took
+  Opened opened_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace safeshuffle::pipeline

@@ -1,0 +1,43 @@
+// Tells the caller what is ready while a load is in progress.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "safeshuffle/options.hpp"
+#include "safeshuffle/plan.hpp"
+#include "safeshuffle/tensor.hpp"
+
+#include "plan/completion.hpp"
+
+namespace safeshuffle::pipeline {
+
+/// Of one load of one rank. Used by the loading thread.
+class Readiness {
+ public:
+  /// `tensors`: what the load will return. All must outlive it. Without `tell`, it only counts.
+  Readiness(const Plan& plan, std::uint32_t rank, std::span<const TensorView> tensors,
+            const std::function<void(const Ready&)>& tell);
+
+  /// Whether a tensor, or a layer, is complete after this wave.
+  bool completes_tensor(std::uint32_t wave) const { return !completion_.targets(wave).empty(); }
+  bool completes_layer(std::uint32_t wave) const { return !completion_.layers(wave).empty(); }
+
+  bool tells() const noexcept { return static_cast<bool>(tell_); }
+
+  /// This rank has the data of a wave, and of those before. Throws what the caller's function does.
+  void is_here(std::uint32_t wave);
+
+  /// All ranks have the data of all waves before `end`.
+  void is_everywhere(std::uint32_t end);
+
+ private:
+  const plan::Completion completion_;
+  const std::function<void(const Ready&)>& tell_;
+  std::multimap<std::uint32_t, const TensorView*> views_;  // by target
+  std::uint32_t everywhere_ = 0;                           // waves
+};
+
+}  // namespace safeshuffle::pipeline

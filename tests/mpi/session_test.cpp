@@ -1,0 +1,449 @@
+// Several loads of one opened checkpoint.
+#include "safeshuffle/session.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/device.hpp"
+#include "support/catalogs.hpp"
+#include "support/catch.hpp"
+#include "support/group.hpp"
+#include "support/random_bindings.hpp"
+#include "support/shared_model.hpp"
+
+using namespace safeshuffle;
+using namespace safeshuffle::testing;
+
+namespace {
+
+/// Returns when all ranks have looked: a test may then change the files.
+bool has(const TensorSet& loaded, std::size_t tensors) {
+  const bool right = loaded.size() == tensors && is_right(loaded, world_rank());
+  MPI_Barrier(MPI_COMM_WORLD);
+  return right;
+}
+
+double seconds(const TensorSet& model, Phase phase) {
+  return model.report().ranks[world_rank()].phases[static_cast<std::size_t>(phase)];
+}
+
+std::uint64_t read_bytes(const TensorSet& model) {
+  std::uint64_t bytes = 0;
+  for (const RankReport& rank : model.report().ranks) bytes += rank.read_bytes;
+  return bytes;
+}
+
+/// Columns [begin, end) of rows of so many bytes.
+std::vector<std::byte> columns(const std::vector<std::byte>& bytes, std::size_t row,
+                               std::size_t begin, std::size_t end) {
+  std::vector<std::byte> kept;
+  for (std::size_t at = 0; at < bytes.size(); at += row) {
+    const auto of_row = std::span(bytes).subspan(at + begin, end - begin);
+    kept.insert(kept.end(), of_row.begin(), of_row.end());
+  }
+  return kept;
+}
+
+/// What this rank has of `extent` indices.
+Interval own_share(std::uint64_t extent) {
+  const std::uint64_t each = (extent + world_size() - 1) / world_size();
+  const std::uint64_t begin = std::min(extent, each * world_rank());
+  return {begin, std::min(extent, begin + each) - begin};
+}
+
+bool is_one(const TensorSet& loaded, const std::string& name, const std::vector<std::byte>& bytes) {
+  return loaded.size() == 1 && loaded.begin()->name == name &&
+         loaded_bytes(loaded, *loaded.begin()) == bytes;
+}
+
+Options exchanging_whole() {
+  Options options = replicated();
+  options.plan = exchanging();
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a session loads one selection after the other", "[load][session]") {
+  const SharedModel model(plain_model(5));
+  Session session(model.path(), shared_group(), exchanging_whole());
+  CHECK(session.catalog().tensors().size() == 10);
+
+  const TensorSet small = session.load({.only = {"whole3"}, .skip = {}});
+  const TensorSet large = session.load();  // takes larger buffers
+  const TensorSet again = session.load({.only = {"cut*"}, .skip = {"cut0"}});
+  CHECK(has(small, 1));
+  CHECK(has(large, 10));
+  CHECK(has(again, 4));
+
+  // Only the first load tells of the opening, and each of its own reads.
+  CHECK(seconds(small, Phase::open) > 0);
+  CHECK(seconds(large, Phase::open) == 0);
+  CHECK(read_bytes(small) == 8 << 10);
+  CHECK(read_bytes(large) == 5 * (48 << 10));
+  CHECK(read_bytes(again) == 4 * (40 << 10));
+}
+
+TEST_CASE("a load that fails leaves its session usable", "[load][session]") {
+  const SharedModel model(plain_model(3));
+  Session session(model.path(), shared_group(), exchanging_whole());
+  const std::string file = model_file(model.path(), 1);
+  const std::string away = model.path() + "/away";
+
+  CHECK(has(session.load(), 6));
+  model.directory.fill([&] { std::filesystem::rename(file, away); });
+  const auto error = common_error([&] { session.load(); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+  CHECK(error->file == file);
+  CHECK(has(session.load({.only = {"*2"}, .skip = {}}), 2));
+  model.directory.fill([&] { std::filesystem::rename(away, file); });
+  CHECK(has(session.load(), 6));
+  CHECK(common_error([&] { session.load({.only = {"absent"}, .skip = {}}); }));
+  CHECK(has(session.load(), 6));
+}
+
+TEST_CASE("tensors and planned loads outlive their session", "[load][session]") {
+  const SharedModel model(plain_model(2));
+  PlannedLoad planned = Session(model.path(), shared_group(), exchanging_whole()).plan();
+  CHECK(has(planned.run(), 4));
+}
+
+TEST_CASE("whoever cancels a load ends it on all ranks", "[load][session]") {
+  const SharedModel model(plain_model(5));
+  Options options = exchanging_whole();
+  options.plan.window = 8 << 10;  // several waves
+  const auto canceller = static_cast<std::uint32_t>(world_size() / 2);
+  std::uint64_t cancel_in = 0;  // wave
+  Session* open = nullptr;
+  options.on_progress = [&](const Progress& progress) {
+    if (world_rank() == canceller && cancel_in != 0 && progress.wave == cancel_in) open->cancel(7);
+  };
+  Session session(model.path(), shared_group(), options);
+  open = &session;
+  for (cancel_in = 1; cancel_in <= 2; ++cancel_in) {
+    const auto error = common_error([&] { session.load(); });
+    REQUIRE(error);
+    CHECK(error->kind == ErrorKind::cancelled);
+    CHECK(error->code == 7);
+    CHECK(error->rank == static_cast<std::int32_t>(canceller));
+  }
+  cancel_in = 0;
+  CHECK(has(session.load(), 10));
+  if (world_rank() == canceller) session.cancel();  // the next call, as none is in progress
+  CHECK(common_error([&] { session.load(); }));
+  CHECK(has(session.load(), 10));
+}
+
+TEST_CASE("single tensors are had on demand", "[load][session]") {
+  const SharedModel model(plain_model(3));
+  Options options = replicated();
+  options.plan.assignment = GENERATE(Assignment::round_robin, Assignment::automatic);
+  Session session(model.path(), shared_group(), options);
+  const auto stored = [&](const std::string& name) {
+    return stored_bytes(model.catalog, *model.catalog.find(name));
+  };
+  constexpr std::uint64_t row = 128 * 4;  // bytes; "cut*" have 80
+  const Interval rows = own_share(80);
+  const Interval across = own_share(128);
+  const auto own_rows = [&](const std::string& name) {
+    return columns(stored(name), 80 * row, rows.begin * row, (rows.begin + rows.length) * row);
+  };
+  const auto own_columns = [&](const std::string& name) {
+    return columns(stored(name), row, 4 * across.begin, 4 * (across.begin + across.length));
+  };
+
+  CHECK(is_one(session.get_tensor("whole1"), "whole1", stored("whole1")));
+  CHECK(is_one(session.get_tensor("cut2"), "cut2", stored("cut2")));
+  CHECK(is_one(session.get_sharded("cut0", 0), "cut0", own_rows("cut0")));
+  CHECK(is_one(session.get_sharded("cut0", 1), "cut0", own_columns("cut0")));
+  const std::uint32_t last = world_size() - 1;
+  const TensorSet pushed = session.push("cut1", last);
+  CHECK((world_rank() == last ? is_one(pushed, "cut1", stored("cut1")) : pushed.size() == 0));
+
+  std::vector<std::byte> joined = own_rows("cut2");
+  for (const std::byte byte : own_rows("cut0")) joined.push_back(byte);
+  CHECK(is_one(session.get_columns({"cut2", "cut0"}, 0), "cut2+cut0", joined));
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("calls on demand that cannot be are errors on all ranks", "[load][session]") {
+  const SharedModel model(plain_model(3));
+  Session session(model.path(), shared_group(), replicated());
+  const auto cause = [&](const auto& call) {
+    const auto error = common_error(call);
+    REQUIRE(error);
+    return describe(*error);
+  };
+  const auto says = [](const char* words) { return Catch::Contains(words); };
+  CHECK_THAT(cause([&] { session.get_tensor("absent"); }), says("no tensor 'absent'"));
+  CHECK_THAT(cause([&] { session.get_sharded("whole0", 1); }), says("'whole0': it has 1 dim"));
+  CHECK_THAT(cause([&] { session.push("whole0", world_size()); }), says("'whole0'"));
+  CHECK_THAT(cause([&] { session.get_columns({"cut0", "whole0"}, 0); }), says("'whole0'"));
+  CHECK_THAT(cause([&] { session.get_columns({}, 0); }), says("no tensor was named"));
+  if (world_size() > 1) {
+    const std::string mine = world_rank() == 0 ? "whole0" : "whole1";
+    CHECK_THAT(cause([&] { session.get_tensor(mine); }), says("different plan"));
+    CHECK_THAT(cause([&] { world_rank() == 0 ? session.get_tensor(mine) : session.load(); }),
+               says("called load, while rank 0 called get_tensor"));
+  }
+  CHECK(has(session.load(), 6));
+}
+
+TEST_CASE("slices of any dimensions are had on demand", "[load][session]") {
+  const SharedModel model(plain_model(3));
+  Options options = replicated();
+  options.plan.assignment = GENERATE(Assignment::round_robin, Assignment::automatic);
+  Session session(model.path(), shared_group(), options);
+  const auto stored = stored_bytes(model.catalog, *model.catalog.find("cut1"));
+  constexpr std::uint64_t row = 128 * 4;
+  const auto rows = columns(stored, 80 * row, 7 * row, 19 * row);
+  CHECK(is_one(session.get_slice("cut1", {}), "cut1", stored));
+  CHECK(is_one(session.get_slice("cut1", {{7, 12}}), "cut1", rows));
+  CHECK(is_one(session.get_slice("cut1", {{0, 80}, {3, 5}}), "cut1", columns(stored, row, 12, 32)));
+  const TensorSet both = session.get_slice("cut1", {{7, 12}, {3, 5}});
+  CHECK(is_one(both, "cut1", columns(rows, row, 12, 32)));
+  CHECK(std::ranges::equal(both.begin()->shape, Shape{12, 5}));
+  CHECK(session.get_slice("cut1", {{80, 0}}).begin()->bytes == 0);
+  const auto error = common_error([&] { session.get_slice("cut1", {{0, 80}, {100, 29}}); });
+  REQUIRE(error);
+  CHECK_THAT(error->cause, Catch::Contains("dimension 1 has 128 indices"));
+  CHECK(common_error([&] { session.get_slice("cut1", {{}, {}, {}}); }));
+}
+
+namespace {
+
+std::vector<std::string> names_of(const TensorSet& loaded) {
+  std::vector<std::string> names;
+  for (const TensorView& view : loaded) names.emplace_back(view.name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("a stream has every tensor once, in groups of bounded size", "[load][session][stream]") {
+  const SharedModel model(plain_model(5));
+  Session session(model.path(), shared_group(), replicated());
+  Stream stream = session.stream({}, {.group_bytes = 100 << 10, .alive = 1});
+  CHECK(common_error([&] { session.load(); }));  // the stream has begun to read
+  std::vector<std::string> names;
+  std::size_t groups = 0;
+  for (auto group = stream.next(); group; group.reset(), group = stream.next()) {
+    ++groups;
+    CHECK(is_right(*group, world_rank()));
+    CHECK(group->plan().ranks()[world_rank()].arena_bytes <= 100 << 10);
+    for (const std::string& name : names_of(*group)) names.push_back(name);
+  }
+  CHECK_FALSE(stream.next());
+  std::ranges::sort(names);
+  CHECK(names == names_of(session.load()));
+  CHECK(groups == 3);  // of two files' 48 KiB
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("who holds too many groups of a stream is told", "[load][session][stream]") {
+  const SharedModel model(plain_model(5));
+  Session session(model.path(), shared_group(), replicated());
+  Stream stream = session.stream({}, {.group_bytes = 48 << 10, .alive = 2});
+  auto first = stream.next();
+  auto second = stream.next();
+  // Rank 0 alone holds them, and all ranks are told.
+  if (world_rank() != 0) first.reset();
+  const auto error = common_error([&] { stream.next(); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::memory);
+  CHECK(error->rank == 0);
+  first.reset();
+  auto third = stream.next();
+  REQUIRE(third);
+  CHECK(is_right(*third, world_rank()));
+
+  const auto large =
+      common_error([&] { session.stream({}, {.group_bytes = 4 << 10, .alive = 1}); });
+  REQUIRE(large);
+  CHECK(large->kind == ErrorKind::memory);
+  CHECK(large->tensor == "cut0");
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+namespace {
+
+/// Two files: layers 0 and 2, and what is beside layers; layers 1 and 3.
+RandomModel layered_model() {
+  const auto layer = [](std::size_t number) {
+    return Made{numbered("model.layers.", number) + ".weight", DType::F32, {80, 128}};
+  };
+  const std::vector<std::vector<Made>> files{
+      {layer(0), layer(2), {"lm_head.weight", DType::F32, {16, 128}}},
+      {layer(1), {"model.embed.weight", DType::F32, {16, 128}}, layer(3)}};
+  return {make_catalog(files), std::vector<Placement>(6, whole())};
+}
+
+}  // namespace
+
+TEST_CASE("the caller learns what is ready, layer by layer", "[load][session]") {
+  const SharedModel model(layered_model());
+  Options options = replicated();
+  options.plan.order = Order::layer;
+  options.plan.assignment = GENERATE(Assignment::striped, Assignment::sliced);
+  options.plan.window = 64 << 10;
+  std::vector<std::string> tensors;
+  std::vector<std::uint64_t> layers;
+  std::vector<std::uint64_t> everywhere;
+  bool in_order = true;
+  options.on_ready = [&](const Ready& ready) {
+    if (ready.what == Ready::What::tensor) tensors.emplace_back(ready.tensor->name);
+    if (ready.what == Ready::What::layer) layers.push_back(ready.layer);
+    if (ready.what == Ready::What::layer_everywhere) everywhere.push_back(ready.layer);
+    in_order = in_order && everywhere.size() <= layers.size() && layers.size() <= tensors.size();
+  };
+  const TensorSet loaded = load(model.path(), shared_group(), options);
+  CHECK(is_right(loaded, world_rank()));
+  CHECK(in_order);
+  CHECK(tensors.size() == 6);
+  const auto place = [&](const char* name) { return std::ranges::find(tensors, name); };
+  CHECK(place("model.embed.weight") < place("model.layers.1.weight"));
+  CHECK(place("lm_head.weight") > place("model.layers.2.weight"));
+  std::ranges::sort(tensors);
+  CHECK(tensors == names_of(loaded));
+  CHECK(layers == std::vector<std::uint64_t>{0, 1, 2, 3});
+  CHECK(everywhere == layers);
+  const RankReport& report = loaded.report().ranks[world_rank()];
+  CHECK(report.first_tensor_seconds > 0);
+  CHECK(report.first_layer_seconds >= report.first_tensor_seconds);
+  CHECK(report.first_layer_seconds < report.total_seconds);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("what a callback throws when a layer is ready ends the load on all ranks",
+          "[load][session]") {
+  const SharedModel model(layered_model());
+  Options options = replicated();
+  options.plan.order = Order::layer;
+  options.on_ready = [](const Ready& ready) {
+    if (world_rank() == 0 && ready.what == Ready::What::layer_everywhere && ready.layer == 3) {
+      throw ConfigError("enough");
+    }
+  };
+  const auto error = common_error([&] { load(model.path(), shared_group(), options); });
+  REQUIRE(error);
+  CHECK(error->cause == "enough");
+}
+
+TEST_CASE("a stream follows the layers of the model", "[load][session][stream]") {
+  const SharedModel model(layered_model());
+  Session session(model.path(), shared_group(), replicated());
+  Stream stream = session.stream({}, {.group_bytes = 48 << 10, .alive = 1});
+  std::vector<std::string> names;
+  for (auto group = stream.next(); group; group.reset(), group = stream.next()) {
+    for (const std::string& name : names_of(*group)) names.push_back(name);
+  }
+  // Within a group, by name: the embedding and layer 0, each layer, and layer 3 and the head.
+  CHECK(names == std::vector<std::string>{"model.embed.weight", "model.layers.0.weight",
+                                          "model.layers.1.weight", "model.layers.2.weight",
+                                          "lm_head.weight", "model.layers.3.weight"});
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+namespace {
+
+/// Bindings that planned with invented memory, in memory of this device.
+class BoundMemory {
+ public:
+  BoundMemory(std::vector<Binding> bindings, std::size_t bytes)
+      : bindings_(std::move(bindings)),
+        device_(shared_group().device_handle()),
+        memory_(device_->allocate(bytes)),
+        bytes_(bytes) {
+    for (Binding& binding : bindings_) {
+      binding.data = memory_.get() + (binding.data - invented_memory(0));
+    }
+  }
+
+  const std::vector<Binding>& bindings() const { return bindings_; }
+
+  std::vector<std::byte> bytes() {
+    device_->copy_to_host(bytes_.data(), memory_.get(), bytes_.size());
+    return bytes_;
+  }
+
+ private:
+  std::vector<Binding> bindings_;
+  std::shared_ptr<device::Device> device_;
+  std::shared_ptr<std::byte> memory_;
+  std::vector<std::byte> bytes_;
+};
+
+std::size_t end_of(const std::vector<Binding>& bindings) {
+  std::uint64_t end = 1;
+  for (const Binding& binding : bindings) {
+    for_each_element(binding, [&](std::uint64_t, std::uint64_t element) {
+      const auto begin = static_cast<std::uint64_t>(binding.data - invented_memory(0));
+      end = std::max(end, begin + (element + 1) * bits(binding.dtype) / 8 + 1);
+    });
+  }
+  return end;
+}
+
+/// Whether all bytes that are written are as they would be, copied one by one.
+bool are_filled(const std::vector<std::byte>& bytes, const FilledMemory& expected) {
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (expected.writes[i] != 0 && bytes[i] != expected.bytes[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("ranks fill memory of their own from anything", "[load][session][bindings]") {
+  const std::uint32_t seed = GENERATE(range(0U, 12U));
+  CAPTURE(seed);
+  const BoundModel made = BoundModelMaker(seed, world_size()).make();
+  const SharedModel model(RandomModel{made.catalog, {}}, seed);
+  Options options = replicated();
+  options.plan.window = seed % 2 == 0 ? 4 << 10 : 0;
+  options.plan.assignment = seed % 3 == 0 ? Assignment::sliced : Assignment::striped;
+  const std::vector<Binding>& bindings = made.bindings[world_rank()];
+  const std::size_t end = end_of(bindings);
+  const FilledMemory expected =
+      fill_naively(model.catalog, bindings, invented_memory(0), end, [&](const std::string& name) {
+        return stored_bytes(model.catalog, *model.catalog.find(name));
+      });
+  Session session(model.path(), shared_group(), options);
+  for (int again = 0; again < 2; ++again) {  // as after sleeping
+    BoundMemory memory(bindings, end);
+    const Report report = session.load_into(memory.bindings());
+    CHECK(report.ranks.size() == world_size());
+    CHECK(are_filled(memory.bytes(), expected));
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("parameters are filled by name", "[load][session][bindings]") {
+  const SharedModel model(plain_model(2));
+  Session session(model.path(), shared_group(), replicated());
+  const auto device = shared_group().device_handle();
+  const auto memory = device->allocate(80 * 128 * 4);
+  const Parameter parameter{"cut1", memory.get(), DType::F32, {80, 128}};
+  session.load_into(std::span(&parameter, 1));
+  std::vector<std::byte> bytes(80 * 128 * 4);
+  device->copy_to_host(bytes.data(), memory.get(), bytes.size());
+  CHECK(bytes == stored_bytes(model.catalog, *model.catalog.find("cut1")));
+
+  Parameter wrong = parameter;
+  wrong.shape = {128, 80};
+  const auto shape = common_error([&] { session.load_into(std::span(&wrong, 1)); });
+  REQUIRE(shape);
+  CHECK_THAT(describe(*shape), Catch::Contains("'cut1'") && Catch::Contains("[80, 128]"));
+  wrong = parameter;
+  wrong.name = "absent";
+  CHECK(common_error([&] { session.load_into(std::span(&wrong, 1)); }));
+  const std::vector<Parameter> twice{parameter, {"cut0", memory.get(), DType::F32, {80, 128}}};
+  const auto overlap = common_error([&] { session.load_into(twice); });
+  REQUIRE(overlap);
+  CHECK_THAT(describe(*overlap), Catch::Contains("cut0") && Catch::Contains("cut1"));
+  MPI_Barrier(MPI_COMM_WORLD);
+}
