@@ -41,7 +41,7 @@ Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemor
       planner_(schedule_, workspace.comm().rank(), lent),
       planned_bytes_(read_bytes(plan)),
       last_report_(core::Clock::now()) {
-  if (lent != nullptr) buffers_->arena = {std::shared_ptr<void>(), lent->base};  // not owned
+  if (lent != nullptr) buffers_->arena = {lent->owner, lent->base};
   for (std::uint32_t wave = 0; wave < std::min(schedule_.slabs, schedule_.waves); ++wave) {
     transfers_.push_back(plan_transfers(wave));
   }

@@ -86,6 +86,9 @@ std::unique_ptr<LoadJob> OpenSession::bind(const std::function<std::vector<Bindi
   PhaseClock clock(Phase::plan, options().trace);
   const auto lent = std::make_shared<plan::LentMemory>();
   const auto needs = agree_on_call("load_into", comm, options(), [&] {
+    if (opened_.checkpoint.sharded_state) {
+      throw ConfigError("a sharded state cannot be loaded into memory of the caller");
+    }
     *lent = plan::lend(catalog(), bindings());
     return core::to_wire(Needs{plan::needs_of(*lent)});
   });

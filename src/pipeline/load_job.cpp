@@ -166,7 +166,8 @@ TensorSet LoadJob::finish() {
   comm::agree(comm.control(), {}, executor_->error(), timeout);
   const auto reports =
       comm::agree_with_heartbeat(comm.control(), timeout, [&](const comm::Heartbeat& beat) {
-        ready.is_everywhere(plan_->waves());
+        if (plan_->waves() == 0) ready.is_here(0);  // tensors without bytes
+        ready.is_everywhere(std::max(plan_->waves(), 1U));
         // Unless the caller had to be told of them, when there is nothing left to read.
         if (!tensors_) comm::beat_during(beat, [&] { make_tensors(); });
         return core::to_wire(
@@ -181,6 +182,7 @@ void LoadJob::or_release(const Step& step) try {
   step();
 } catch (...) {
   executor_.reset();
+  tensors_.reset();
   if (has_workspace_) workspace_->release();
   end();
   throw;

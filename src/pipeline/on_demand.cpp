@@ -100,6 +100,7 @@ TensorSet OpenSession::get_slice(const std::string& name, const std::vector<Inte
       if (bytes != 0) memory = comm.device_handle()->allocate(bytes);
       slice.data = memory.get();
       *lent = plan::lend(some, {&slice, 1});
+      lent->owner = memory;
       const std::vector<std::vector<plan::Need>> needs(comm.size(), plan::needs_of(*lent));
       return plan(some, plan::bound_targets(some, needs));
     };

@@ -1,5 +1,6 @@
 #include "safeshuffle/session.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -152,7 +153,12 @@ TensorSet Session::push(const std::string& name, std::uint32_t rank) {
 TensorSet Session::get_columns(const std::vector<std::string>& names, std::uint32_t dim) {
   return session_->fetch("get_columns", names, [&](const Catalog& catalog) {
     const std::vector<std::uint64_t> extents = extents_along(catalog, names, dim);
-    return Target{index_of(catalog, names.front()), split_evenly(extents, dim),
+    const auto filled = std::ranges::find_if(extents, [](std::uint64_t extent) { return extent; });
+    if (filled == extents.end()) {
+      return Target{index_of(catalog, names.front()), split_evenly({0}, dim)};
+    }
+    const auto first = static_cast<std::size_t>(filled - extents.begin());
+    return Target{index_of(catalog, names[first]), split_evenly(extents, dim),
                   join(catalog, names, extents, dim)};
   });
 }

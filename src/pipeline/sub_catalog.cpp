@@ -10,7 +10,9 @@ namespace safeshuffle::pipeline {
 Catalog only(const Catalog& catalog, const std::set<std::uint32_t>& chosen) {
   std::vector<TensorInfo> tensors;
   for (const std::uint32_t tensor : chosen) tensors.push_back(catalog.tensors()[tensor]);
-  return {{catalog.files().begin(), catalog.files().end()}, std::move(tensors)};
+  return {{catalog.files().begin(), catalog.files().end()},
+          std::move(tensors),
+          Catalog::Names::by_file};
 }
 
 std::set<std::uint32_t> tensors_of(const Target& target) {

@@ -38,21 +38,27 @@ void Workspace::reserve() {
 
 // Locking the pages of the ring takes milliseconds, in which the rest is allocated.
 std::shared_ptr<Buffers> Workspace::prepare(const Plan& plan, unsigned sharers) {
-  if (!queue_) queue_ = device_->make_queue();  // throws while a stream is captured
+  packer_.reset();
+  queue_.reset();
+  queue_ = device_->make_queue();  // after the caller's stream; throws while that is captured
+  packer_ = device_->make_packer(*queue_);
+  if (!abandoned_) abandoned_ = std::make_unique<Abandoned>();
   const RankSummary& rank = plan.ranks()[comm_.rank()];
-  const bool is_enough = reader_ && rank.slab_bytes <= slab_bytes_ &&
-                         rank.pack_bytes + rank.landing_bytes <= pack_bytes_;
+  const bool is_enough = reader_ && is_kept(rank.slab_bytes, slab_bytes_) &&
+                         is_kept(rank.pack_bytes + rank.landing_bytes, pack_bytes_);
   std::future<std::unique_ptr<device::Staging>> ring;
   if (!is_enough) {
     release_scratch();
+    if (options_.plan.memory_budget != 0) slab_bytes_ = pack_bytes_ = 0;
+    slab_bytes_ = std::max(slab_bytes_, rank.slab_bytes);
+    pack_bytes_ = std::max(pack_bytes_, rank.pack_bytes + rank.landing_bytes);
     place_ = io::reading_place(*device_, sharers);
     reader_options_ = io::reader_options(options_, place_);
-    ring = core::start_async([&] { return make_ring(rank.slab_bytes); });
+    ring = core::start_async([&] { return make_ring(); });
   }
   const auto buffers = std::make_shared<Buffers>();
   buffers->arena = allocate(*device_, rank.arena_bytes);
-  if (!is_enough) allocate_scratch(rank, plan.schedule().slabs);
-  if (!packer_) packer_ = device_->make_packer(*queue_);
+  if (!is_enough) allocate_scratch(plan.schedule().slabs);
   if (!is_enough) {
     staging_ = ring.get();
     make_reader(plan.catalog());
@@ -86,16 +92,19 @@ void Workspace::release_scratch() noexcept {
   pack_buffer_.reset();
 }
 
-void Workspace::allocate_scratch(const RankSummary& rank, std::uint32_t slabs) {
-  slab_bytes_ = std::max(slab_bytes_, rank.slab_bytes);
-  pack_bytes_ = std::max(pack_bytes_, rank.pack_bytes + rank.landing_bytes);
+// A budget is that of each plan, so no load keeps for it what an earlier one needed.
+bool Workspace::is_kept(std::uint64_t needed, std::uint64_t bytes) const noexcept {
+  return options_.plan.memory_budget == 0 ? needed <= bytes : needed == bytes;
+}
+
+void Workspace::allocate_scratch(std::uint32_t slabs) {
   while (slabs_.size() < slabs) slabs_.push_back(allocate(*device_, slab_bytes_));
   pack_buffer_ = allocate(*device_, pack_bytes_);
 }
 
 // Near the CPUs that fill it. No piece is larger than a slab, whatever the chunk.
-std::unique_ptr<device::Staging> Workspace::make_ring(std::uint64_t slab_bytes) const {
-  const std::uint64_t slot_bytes = std::min(reader_options_.chunk, slab_bytes);
+std::unique_ptr<device::Staging> Workspace::make_ring() const {
+  const std::uint64_t slot_bytes = std::min(reader_options_.chunk, slab_bytes_);
   std::unique_ptr<device::Staging> ring;
   core::run_on(io::reader_cpus(place_, reader_options_.threads), [&] {
     ring = device_->make_staging(slot_bytes, io::ring_slots(reader_options_, slot_bytes));

@@ -79,8 +79,9 @@ class Workspace {
   };
 
   void release_scratch() noexcept;
-  void allocate_scratch(const RankSummary& rank, std::uint32_t slabs);
-  std::unique_ptr<device::Staging> make_ring(std::uint64_t slab_bytes) const;
+  bool is_kept(std::uint64_t needed, std::uint64_t bytes) const noexcept;
+  void allocate_scratch(std::uint32_t slabs);
+  std::unique_ptr<device::Staging> make_ring() const;
   void make_reader(const Catalog& catalog);
 
   const source::Source& source_;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace safeshuffle::plan {
 /// before the first byte lent.
 struct LentMemory {
   std::byte* base = nullptr;
+  std::shared_ptr<void> owner;      ///< of the memory; null: the caller keeps it
   std::vector<StridedCopy> copies;  ///< ordered by (tensor, source)
   std::vector<Zeros> zeros;
 };

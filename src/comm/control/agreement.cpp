@@ -23,8 +23,9 @@ std::string contribution(std::string_view mine, const std::optional<ErrorRecord>
   return error ? has_failed + core::encode(*error) : succeeded + std::string(mine);
 }
 
-[[noreturn]] void raise_from(std::size_t rank, std::string_view encoded) {
+[[noreturn]] void raise_from(Control& control, std::size_t rank, std::string_view encoded) {
   ErrorRecord record = core::decode_error(encoded);
+  if (record.kind == ErrorKind::cancelled) control.end_cancel();
   record.rank = static_cast<std::int32_t>(rank);
   raise(std::move(record));
 }
@@ -35,7 +36,8 @@ std::vector<std::string> gather(Control& control, std::string_view mine,
   std::vector<std::string> all = control.all_gather(mine, core::Deadline(timeout));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) throw TransportError("a peer sent an empty control message");
-    if (all[rank].front() == has_failed) raise_from(rank, std::string_view(all[rank]).substr(1));
+    if (all[rank].front() == has_failed)
+      raise_from(control, rank, std::string_view(all[rank]).substr(1));
   }
   return all;
 }

@@ -38,6 +38,11 @@ class Control {
   /// Throws CancelledError if somebody asks for it. Each request is obeyed once.
   void check_cancelled();
 
+  /// The call was cancelled by whichever rank: a request of this one is obeyed, too.
+  void end_cancel() noexcept {
+    if (cancel_) *cancel_ = 0;
+  }
+
   /// Throws ConfigError if the calling thread may not use it. Thread-safe.
   virtual void check_thread() const {}
 
