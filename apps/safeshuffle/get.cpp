@@ -81,11 +81,23 @@ void write_safetensors(const std::string& path, const TensorView& tensor,
   file.commit();
 }
 
+// Not over what it is read from.
+void check_output(const std::string& output, const std::vector<std::string>& inputs) {
+  const auto place = [](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+  };
+  for (const std::string& input : inputs) {
+    if (place(input) != place(output)) continue;
+    throw ConfigError(ErrorRecord{.file = output, .cause = "is a file of the checkpoint"});
+  }
+}
+
 void get(const GetCommand& command) {
   Options options;
   options.tp_plan = "replicate";
   options.plan.dtype = command.dtype;
   Session session(command.path, self(), options);
+  check_output(command.output, session.inputs());
   const TensorInfo* const stored = session.catalog().find(command.tensor);
   const TensorSet loaded = session.get_slice(
       command.tensor, parse_slice(command.slice, stored ? stored->shape : Shape{}));

@@ -126,9 +126,10 @@ class Session {
   TensorSet load(const Selection& selection);
 
   /// Loads the selection as `load` does, but one group of tensors after the other, in model order.
-  /// Device memory stays below (alive + 1) groups and what the session keeps. Tensors that are
-  /// parts of one stored tensor, or made of the same one, are in one group if they fit; otherwise
-  /// that is read again. Collective. Throws MemoryError if a tensor does not fit in a group.
+  /// Device memory stays below (alive + 1) groups and what the session keeps. A stored
+  /// tensor of which two groups need parts is read for both. Options::on_ready tells of layers as
+  /// if each group were the model. Collective. Throws MemoryError if a tensor does not fit in a
+  /// group.
   Stream stream(const Selection& selection, const StreamOptions& options = {});
 
   // One tensor, by the names under which tensors are stored, whatever the rules say; converted as
@@ -160,7 +161,9 @@ class Session {
   /// faster. Beyond the memory itself, this takes what the session keeps (above), and each call
   /// uses that again. Collective. Replicas are not possible. Throws PlanError, before anything is
   /// written, naming the tensor and the destination of a binding that cannot be, or both
-  /// destinations if two overlap. If it throws later, what the memory holds is unspecified.
+  /// destinations if two overlap. If it throws later, what the memory holds is unspecified. On a
+  /// GPU, whatever uses the memory must have ended before the call: what is read straight into
+  /// place does not wait for a stream.
   Report load_into(std::span<const Binding> bindings);
 
   /// The same, by names of targets, placed by the rules, on ranks that hold them. Throws

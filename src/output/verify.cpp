@@ -22,6 +22,7 @@
 #include "format/header.hpp"
 #include "pipeline/limits.hpp"
 #include "pipeline/tensor_state.hpp"
+#include "plan/schedule.hpp"
 #include "source/cached.hpp"
 #include "source/discover.hpp"
 #include "source/files.hpp"
@@ -348,6 +349,9 @@ std::vector<double> output::verify(const source::Source& source, const TensorSet
   const auto step = [&](const comm::Heartbeat& beat) {
     pipeline::check_options(options);
     pipeline::check_group(model, comm);
+    if (plan::fills_lent_memory(model.plan().schedule())) {
+      throw ConfigError("a slice, or what was loaded into memory of the caller, is not verified");
+    }
     const core::Clock::time_point start = core::Clock::now();
     verify_rank(source, model, options, beat);
     return core::to_wire(core::seconds_since(start));

@@ -39,6 +39,7 @@ Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemor
       queue_trace_(queue_, clock_),
       reader_(workspace, schedule_, buffers_, clock),
       planner_(schedule_, workspace.comm().rank(), lent),
+      first_complete_(plan::first_complete_wave(schedule_)),
       planned_bytes_(read_bytes(plan)),
       last_report_(core::Clock::now()) {
   if (lent != nullptr) buffers_->arena = {lent->owner, lent->base};
@@ -274,7 +275,7 @@ void Executor::finish_wave(std::uint32_t wave, Readiness& ready) {
   const auto note_first = [&](bool completes, double& seconds) {
     if (completes && seconds == 0) seconds = clock_.elapsed();
   };
-  note_first(ready.completes_tensor(wave), first_tensor_seconds_);
+  note_first(wave == first_complete_, first_tensor_seconds_);
   note_first(ready.completes_layer(wave), first_layer_seconds_);
   report();
   if (ready.tells()) tell(wave, ready);

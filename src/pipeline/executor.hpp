@@ -107,10 +107,11 @@ class Executor {
   QueueTrace queue_trace_;
   WaveReader reader_;
   plan::TransferPlanner planner_;
-  const std::uint64_t planned_bytes_;  // to be read by all ranks
-  std::uint64_t read_bytes_ = 0;       // of these, in finished waves
-  std::uint32_t dropped_waves_ = 0;    // from the page cache
-  std::deque<Transfers> transfers_;    // of the current wave and those read ahead
+  const std::uint32_t first_complete_;  // wave
+  const std::uint64_t planned_bytes_;   // to be read by all ranks
+  std::uint64_t read_bytes_ = 0;        // of these, in finished waves
+  std::uint32_t dropped_waves_ = 0;     // from the page cache
+  std::deque<Transfers> transfers_;     // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
   Progress progress_;
   double first_tensor_seconds_ = 0;

@@ -21,8 +21,7 @@ class Readiness {
   Readiness(const Plan& plan, std::uint32_t rank, std::span<const TensorView> tensors,
             const std::function<void(const Ready&)>& tell);
 
-  /// Whether a tensor, or a layer, is complete after this wave.
-  bool completes_tensor(std::uint32_t wave) const { return !completion_.targets(wave).empty(); }
+  /// Whether a layer is complete after this wave.
   bool completes_layer(std::uint32_t wave) const { return !completion_.layers(wave).empty(); }
 
   bool tells() const noexcept { return static_cast<bool>(tell_); }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "safeshuffle/loader.hpp"
+
 #include "device/device.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
@@ -133,7 +135,7 @@ TEST_CASE("whoever cancels a load ends it on all ranks", "[load][session]") {
   }
   cancel_in = 0;
   CHECK(has(session.load(), 10));
-  if (world_rank() == canceller) session.cancel();  // the next call, as none is in progress
+  session.cancel();  // on all ranks: the next call, as none is in progress
   CHECK(common_error([&] { session.load(); }));
   CHECK(has(session.load(), 10));
 }
@@ -167,6 +169,9 @@ TEST_CASE("single tensors are had on demand", "[load][session]") {
   std::vector<std::byte> joined = own_rows("cut2");
   for (const std::byte byte : own_rows("cut0")) joined.push_back(byte);
   CHECK(is_one(session.get_columns({"cut2", "cut0"}, 0), "cut2+cut0", joined));
+  joined = own_rows("cut2");
+  for (const std::byte byte : own_rows("cut2")) joined.push_back(byte);
+  CHECK(is_one(session.get_columns({"cut2", "cut2"}, 0), "cut2+cut2", joined));
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -208,6 +213,7 @@ TEST_CASE("slices of any dimensions are had on demand", "[load][session]") {
   CHECK(is_one(both, "cut1", columns(rows, row, 12, 32)));
   CHECK(std::ranges::equal(both.begin()->shape, Shape{12, 5}));
   CHECK(session.get_slice("cut1", {{80, 0}}).begin()->bytes == 0);
+  CHECK(common_error([&] { verify(both, shared_group()); }));
   const auto error = common_error([&] { session.get_slice("cut1", {{0, 80}, {100, 29}}); });
   REQUIRE(error);
   CHECK_THAT(error->cause, Catch::Contains("dimension 1 has 128 indices"));

@@ -80,6 +80,15 @@ class Get(unittest.TestCase):
                 self.assertFalse(output.exists())
 
 
+    def test_no_file_of_the_checkpoint_is_replaced(self):
+        file = min(self.model.glob("*.safetensors"))
+        before = file.read_bytes()
+        result = command.run("get", self.model, next(iter(self.tensors)), "--output", file)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("is a file of the checkpoint", result.stderr)
+        self.assertEqual(file.read_bytes(), before)
+
+
 class Stream(unittest.TestCase):
     def test_is_verified_group_by_group(self):
         with tempfile.TemporaryDirectory(prefix="safeshuffle-get-") as work:

@@ -1,8 +1,10 @@
 // One collective call at a time on a communicator: a second one is refused, the first unharmed.
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -10,6 +12,8 @@
 
 #include "safeshuffle/loader.hpp"
 
+#include "comm/control/agreement.hpp"
+#include "comm/control/control.hpp"
 #include "support/catch.hpp"
 #include "support/own_model.hpp"
 
@@ -115,4 +119,13 @@ TEST_CASE("of threads that load at once, each succeeds or is refused", "[comm]")
   two.join();
   CHECK(right > 0);
   CHECK(right + refused == 2 * rounds);
+}
+
+TEST_CASE("a request to cancel is obeyed by a rank that learns of another one's", "[cancel]") {
+  const auto control = comm::make_self_control();
+  const auto flag = std::make_shared<CancelFlag>(15);
+  control->set_cancel(flag);
+  const ErrorRecord of_another{.kind = ErrorKind::cancelled, .cause = "the call was cancelled"};
+  CHECK_THROWS_AS(comm::agree(*control, {}, of_another, std::chrono::seconds(1)), CancelledError);
+  CHECK(*flag == 0);
 }
