@@ -127,10 +127,14 @@ TEST_CASE("a packer takes as much memory as its device says, a queue none", "[gp
 
 TEST_CASE("a GPU that fails ends a load with a TransportError", "[.][fault]") {
   const OwnModel model(3);
+  const auto device = device::open_device(Device::cuda());
   try {
     const TensorSet loaded = load_onto(Device::cuda(), model);
     FAIL("no exception");
   } catch (const TransportError& error) {
     CHECK(error.record().cause.find("cudaErrorIllegalAddress") != std::string::npos);
   }
+  // That it fails is not want of memory, whichever call is the next.
+  CHECK_THROWS_AS(device->allocate(8), TransportError);
+  CHECK_THROWS_AS(device->make_staging(8, 1), TransportError);
 }

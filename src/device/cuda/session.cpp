@@ -22,18 +22,19 @@ std::string free_memory_text() {
   return ", of which " + std::to_string(free) + " of " + std::to_string(total) + " are free";
 }
 
-[[noreturn]] void fail_to_allocate(cudaError_t code, std::uint64_t bytes,
+/// An error other than want of memory is often that of earlier, asynchronous work.
+[[noreturn]] void fail_to_allocate(cudaError_t code, const char* operation, std::uint64_t bytes,
                                    const std::string& where) {
+  if (code != cudaErrorMemoryAllocation) check_cuda(code, operation);
   cudaGetLastError();
   throw MemoryError(ErrorRecord{.code = static_cast<std::int32_t>(code),
                                 .cause = "cannot allocate " + std::to_string(bytes) + " bytes of " +
                                          where + ": " + cudaGetErrorString(code)});
 }
 
-std::uint64_t padded(std::uint64_t bytes, const std::string& where) {
-  const auto size = core::checked_add(bytes, core::page_bytes);
-  if (!size) fail_to_allocate(cudaErrorMemoryAllocation, bytes, where);
-  return *size;
+/// With room to align; if that is too large a number, more than there is.
+std::uint64_t padded(std::uint64_t bytes) {
+  return core::checked_add(bytes, core::page_bytes).value_or(bytes);
 }
 
 /// The first aligned byte of memory that `release` frees.
@@ -85,19 +86,20 @@ void wait_for(const Event& event) {
 
 std::shared_ptr<std::byte> allocate_on_gpu(const SharedSession& session, std::uint64_t bytes) {
   const GpuScope scope(session->gpu());
-  const std::string where = "memory of " + gpu_text(session->gpu());
   void* memory = nullptr;
-  const cudaError_t code = cudaMalloc(&memory, padded(bytes, where));
-  if (code != cudaSuccess) fail_to_allocate(code, bytes, where + free_memory_text());
+  const cudaError_t code = cudaMalloc(&memory, padded(bytes));
+  if (code != cudaSuccess) {
+    fail_to_allocate(code, "cudaMalloc", bytes,
+                     "memory of " + gpu_text(session->gpu()) + free_memory_text());
+  }
   return own(memory, session, cudaFree);
 }
 
 std::shared_ptr<std::byte> allocate_pinned(const SharedSession& session, std::uint64_t bytes) {
   const GpuScope scope(session->gpu());
-  const std::string where = "pinned host memory";
   void* memory = nullptr;
-  const cudaError_t code = cudaHostAlloc(&memory, padded(bytes, where), cudaHostAllocDefault);
-  if (code != cudaSuccess) fail_to_allocate(code, bytes, where);
+  const cudaError_t code = cudaHostAlloc(&memory, padded(bytes), cudaHostAllocDefault);
+  if (code != cudaSuccess) fail_to_allocate(code, "cudaHostAlloc", bytes, "pinned host memory");
   return own(memory, session, cudaFreeHost);
 }
 
