@@ -4,7 +4,8 @@
 #include <iostream>
 
 #include <safeshuffle/loader.hpp>
-#include <safeshuffle/mpi.hpp>
+
+#include "mpi_program.hpp"
 
 void print(const safeshuffle::TensorView& tensor) {
   std::cout << tensor.name << ' ' << name(tensor.dtype) << " [ ";
@@ -12,33 +13,14 @@ void print(const safeshuffle::TensorView& tensor) {
   std::cout << "] " << tensor.bytes << " bytes\n";
 }
 
-// The exit status of this rank.
-int run(const char* path, int rank) try {
-  const auto comm = safeshuffle::from_mpi(MPI_COMM_WORLD, safeshuffle::Device::automatic());
-  const auto model = safeshuffle::load(path, comm);
-  if (rank == 0) {
-    std::cout << comm.size() << " ranks on " << name(comm.device()) << ", over "
-              << comm.transport_name() << '\n';
-    for (const auto& tensor : model) print(tensor);
-  }
-  return 0;
-} catch (const safeshuffle::Error& error) {
-  const auto status = static_cast<int>(error.kind());
-  if (is_common(error.kind())) {
-    if (rank == 0) std::cerr << error.what() << '\n';
-  } else {
-    std::cerr << error.what() << '\n';
-    MPI_Abort(MPI_COMM_WORLD, status);
-  }
-  return status;
+void load_and_list(const safeshuffle::Communicator& comm, int /*argc*/, char** argv) {
+  const auto model = safeshuffle::load(argv[1], comm);
+  if (comm.rank() != 0) return;
+  std::cout << comm.size() << " ranks on " << name(comm.device()) << ", over "
+            << comm.transport_name() << '\n';
+  for (const auto& tensor : model) print(tensor);
 }
 
 int main(int argc, char** argv) {
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const int status = argc == 2 ? run(argv[1], rank) : 2;
-  MPI_Finalize();
-  return status;
+  return run_with_mpi(load_and_list, safeshuffle::Device::automatic(), argc, argv);
 }

@@ -143,8 +143,12 @@ struct Ready {
     layer_everywhere,  ///< and so it is on every other rank
   };
   What what = What::tensor;
-  const TensorView* tensor = nullptr;  ///< valid as long as the TensorSet that the load returns
+  const TensorView* tensor = nullptr;  ///< valid as long as `owner`
   std::uint64_t layer = 0;             ///< its number in the names of its tensors
+
+  /// Keeps all tensors of the load: for work on them that may go on after a load that then fails.
+  /// Otherwise, the TensorSet that it returns keeps them. Does not keep memory of the caller.
+  std::shared_ptr<const void> owner;
 };
 
 /// Everything a load depends on.

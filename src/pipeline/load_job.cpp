@@ -158,9 +158,7 @@ void LoadJob::make_tensors() {
 TensorSet LoadJob::finish() {
   const Communicator& comm = workspace_->comm();
   const std::chrono::milliseconds timeout = timeout_of(workspace_->options());
-  const auto views =
-      tensors_ ? std::span<const TensorView>(tensors_->views) : std::span<const TensorView>();
-  Readiness ready(*plan_, comm.rank(), views, workspace_->options().on_ready);
+  Readiness ready(*plan_, comm.rank(), tensors_, workspace_->options().on_ready);
   executor_->run(ready);
   clock_.enter(Phase::wait);
   comm::agree(comm.control(), {}, executor_->error(), timeout);

@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <vector>
+#include <memory>
 
 #include "safeshuffle/options.hpp"
 #include "safeshuffle/plan.hpp"
 #include "safeshuffle/tensor.hpp"
 
+#include "pipeline/tensor_state.hpp"
 #include "plan/completion.hpp"
 
 namespace safeshuffle::pipeline {
@@ -17,8 +18,9 @@ namespace safeshuffle::pipeline {
 /// Of one load of one rank. Used by the loading thread.
 class Readiness {
  public:
-  /// `tensors`: what the load will return. All must outlive it. Without `tell`, it only counts.
-  Readiness(const Plan& plan, std::uint32_t rank, std::span<const TensorView> tensors,
+  /// `tensors`: what the load will return; null: no tensors are told. `plan` and `tell` must
+  /// outlive it. Without `tell`, it only counts.
+  Readiness(const Plan& plan, std::uint32_t rank, std::shared_ptr<const TensorSet::State> tensors,
             const std::function<void(const Ready&)>& tell);
 
   /// Whether a layer is complete after this wave.
@@ -33,8 +35,11 @@ class Readiness {
   void is_everywhere(std::uint32_t end);
 
  private:
+  void tell_layer(Ready::What what, std::uint64_t layer) const;
+
   const plan::Completion completion_;
   const std::function<void(const Ready&)>& tell_;
+  const std::shared_ptr<const TensorSet::State> tensors_;
   std::multimap<std::uint32_t, const TensorView*> views_;  // by target
   std::uint32_t everywhere_ = 0;                           // waves
 };

@@ -1,7 +1,7 @@
 """The example programs, run as their comments say: what they print and how they end.
 
 Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes;
-LOAD_MPI and LOAD_NCCL, the examples, either of which may be absent; RANK_WRAPPER, a program that
+LOAD_MPI, OWN_PARAMETERS, PIPELINE, RANDOM_ACCESS and LOAD_NCCL, the examples, of which any may be absent; RANK_WRAPPER, a program that
 becomes one of them, INJECT, the library made of tests/fault/inject.cpp, and DEVICE, what load_mpi is
 to say it loaded onto, all optional.
 """
@@ -58,11 +58,19 @@ class Example(unittest.TestCase):
         self.assertEqual(errors.count("/nonexistent: "), 1, errors)
 
 
-@unittest.skipUnless("LOAD_MPI" in os.environ, "no MPI")
+def needs(example):
+    return unittest.skipUnless(example in os.environ, f"without {example}")
+
+
+def launch(example, ranks, *arguments):
+    launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
+    return run([*launcher, *wrapped(os.environ[example]), *arguments])
+
+
+@needs("LOAD_MPI")
 class LoadMpi(Example):
     def launch(self, ranks, path):
-        launcher = os.environ["MPIEXEC"].replace("{ranks}", str(ranks)).split()
-        return run([*launcher, *wrapped(os.environ["LOAD_MPI"]), path])
+        return launch("LOAD_MPI", ranks, path)
 
     def test_loads(self):
         result = self.launch(2, self.model)
@@ -75,7 +83,77 @@ class LoadMpi(Example):
         self.assert_fails_for_want_of_a_checkpoint(self.launch(2, "/nonexistent"))
 
 
-@unittest.skipUnless("LOAD_NCCL" in os.environ, "no NCCL")
+class Sessions(Example):
+    RANKS = 2
+
+    def stored(self, name):
+        """The bytes, as rows of a matrix."""
+        for path in self.model.glob("*.safetensors"):
+            data = path.read_bytes()
+            end = 8 + int.from_bytes(data[:8], "little")
+            if (tensor := json.loads(data[8:end]).get(name)) is not None:
+                begin, stop = tensor["data_offsets"]
+                row = (stop - begin) // tensor["shape"][0]
+                return [data[end + at : end + at + row] for at in range(begin, stop, row)]
+        raise KeyError(name)
+
+    def own_rows(self, name, rank):
+        rows = self.stored(name)
+        return rows[len(rows) // self.RANKS * rank :][: len(rows) // self.RANKS]
+
+    def lines(self, example, *arguments):
+        result = launch(example, self.RANKS, self.model, *arguments)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout.splitlines()
+
+    @needs("RANDOM_ACCESS")
+    def test_random_access(self):
+        def total(rows):
+            return sum(map(sum, rows))
+
+        down = "model.layers.0.mlp.down_proj.weight"
+        gate, up = (f"model.layers.0.mlp.{part}_proj.weight" for part in ("gate", "up"))
+        embedding, head, norm = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
+        expected = []
+        for rank in range(self.RANKS):
+            half = len(self.stored(down)[0]) // self.RANKS
+            columns = [row[half * rank :][:half] for row in self.stored(down)]
+            parts = self.own_rows(gate, rank) + self.own_rows(up, rank)
+            slice_ = [row[2 * 4 : 6 * 4] for row in self.stored(embedding)[5:8]]  # of F32
+            pushed = f" {head} [ 1600 512 ] sum {total(self.stored(head))}" if rank == 1 else ""
+            expected += [
+                f"rank {rank}: whole {norm} [ 512 ] sum {total(self.stored(norm))}",
+                f"rank {rank}: own rows {embedding} [ 800 512 ] sum {total(self.own_rows(embedding, rank))}",
+                f"rank {rank}: own columns {down} [ 512 224 ] sum {total(columns)}",
+                f"rank {rank}: slice {embedding} [ 3 4 ] sum {total(slice_)}",
+                f"rank {rank}: last rank only{pushed}",
+                f"rank {rank}: joined {gate}+{up} [ 448 512 ] sum {total(parts)}",
+            ]
+        self.assertEqual(sorted(self.lines("RANDOM_ACCESS")), sorted(expected))
+
+    @needs("OWN_PARAMETERS")
+    def test_own_parameters(self):
+        expected = []
+        for rank in range(self.RANKS):
+            names = [f"model.layers.0.self_attn.{part}_proj.weight" for part in "qkv"]
+            rows = [row for name in names for row in self.own_rows(name, rank)]
+            for when in ("at the start", "after a sleep"):
+                expected.append(f"rank {rank}, {when}: sum {sum(map(sum, rows))}")
+        self.assertEqual(sorted(self.lines("OWN_PARAMETERS")), sorted(expected))
+
+    @needs("PIPELINE")
+    def test_pipeline(self):
+        spans = [line.split() for line in self.lines("PIPELINE", 1 << 20)]
+        begins = {"read:": [], "computed:": []}
+        for _, what, *_, begin, plus, seconds, unit in spans:
+            self.assertEqual((plus, unit), ("+", "s"))
+            begins[what].append(float(begin))
+        layers = {name.split(".")[2] for name in self.tensors if ".layers." in name}
+        self.assertEqual(len(begins["computed:"]), len(layers))
+        self.assertLess(begins["computed:"][0], begins["read:"][-1])
+
+
+@needs("LOAD_NCCL")
 class LoadNccl(Example):
     def launch(self, ranks, path, **environment):
         """The results of all ranks."""
