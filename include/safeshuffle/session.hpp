@@ -106,6 +106,14 @@ class Session {
   Session& operator=(Session&& other) noexcept;
   ~Session();
 
+  /// Opens another checkpoint, such as new weights for the same model, in place of this one, or the
+  /// same one after its files have changed, and keeps threads and buffers. Planned loads and
+  /// streams stay with the one that they are of. Collective. Throws as `load`; then nothing has
+  /// changed.
+  void reopen(const std::vector<std::string>& paths);
+  void reopen(const std::string& path);
+
+  /// Of what is open: valid until it is reopened.
   const Catalog& catalog() const noexcept;
 
   /// See open_warnings (loader.hpp). The same on all ranks.
@@ -162,8 +170,8 @@ class Session {
   /// uses that again. Collective. Replicas are not possible. Throws PlanError, before anything is
   /// written, naming the tensor and the destination of a binding that cannot be, or both
   /// destinations if two overlap. If it throws later, what the memory holds is unspecified. On a
-  /// GPU, whatever uses the memory must have ended before the call: what is read straight into
-  /// place does not wait for a stream.
+  /// GPU, the memory is written after what the communicator's stream (nccl.hpp) has got before the
+  /// call; what uses it on other streams must have ended.
   Report load_into(std::span<const Binding> bindings);
 
   /// The same, by names of targets, placed by the rules, on ranks that hold them. Throws
@@ -175,6 +183,7 @@ class Session {
   void cancel(std::int32_t code = 1) noexcept;
 
  private:
+  std::shared_ptr<CancelFlag> cancel_;
   std::shared_ptr<pipeline::OpenSession> session_;
 };
 

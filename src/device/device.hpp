@@ -64,6 +64,11 @@ class Queue {
   /// is enqueued. Throws TransportError.
   virtual std::unique_ptr<QueueMark> mark() { return nullptr; }
 
+  /// What is enqueued from now on waits for what the caller's stream, if the device has been given
+  /// one, has got by now; so does a new queue. Throws TransportError; ConfigError while that stream
+  /// is captured into a graph.
+  virtual void follow_caller() {}
+
   /// The stream behind it (cudaStream_t) for transports that enqueue work of their own; null if it
   /// has none.
   virtual void* native_handle() const noexcept { return nullptr; }
@@ -192,8 +197,7 @@ class Device {
   /// handle it was allocated through. Throws MemoryError.
   virtual std::shared_ptr<std::byte> allocate(std::uint64_t bytes) = 0;
 
-  /// Throws MemoryError, TransportError; ConfigError while a stream that the queue must follow is
-  /// captured into a graph.
+  /// Throws MemoryError; otherwise as Queue::follow_caller.
   virtual std::unique_ptr<Queue> make_queue() = 0;
 
   /// Allocates all that packing takes. `queue` is of this device and must outlive the packer.

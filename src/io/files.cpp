@@ -32,6 +32,11 @@ Files::Files(std::vector<FileInfo> infos, const ReaderOptions& options,
       recorder_(recorder),
       device_(device) {}
 
+void Files::start_over(std::vector<FileInfo> infos) {
+  recent_.clear();
+  infos_ = std::move(infos);
+}
+
 std::shared_ptr<File> Files::open(std::uint32_t file) {
   return find(file).get();  // opens it without the lock, because a network filesystem may be slow
 }

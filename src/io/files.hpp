@@ -26,6 +26,9 @@ class Files {
   Files(std::vector<FileInfo> infos, const ReaderOptions& options, const source::Source& source,
         PathRecorder& recorder, device::DeviceReads* device);
 
+  /// Closes all files; from now on, they are these. None may be in use.
+  void start_over(std::vector<FileInfo> infos);
+
   PathRecorder& recorder() const noexcept { return recorder_; }
 
   /// How many are kept open.
@@ -49,7 +52,7 @@ class Files {
 
   SharedFile find(std::uint32_t file);
 
-  const std::vector<FileInfo> infos_;
+  std::vector<FileInfo> infos_;
   const DirectIo mode_;
   const bool read_ahead_;
   const std::size_t capacity_;

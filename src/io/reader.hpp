@@ -114,9 +114,8 @@ class Reader {
   /// failed. Reads in progress continue: `poll` tells when they have ended.
   virtual void cancel() noexcept = 0;
 
-  /// Forgets all batches, and what it has told of them, and reads again after `cancel`. None may be
-  /// in progress.
-  virtual void start_over() = 0;
+  /// As if it had just been made, with these files. No batch may be in progress.
+  virtual void start_over(std::vector<FileInfo> files) = 0;
 
   /// Total time during which at least one read was in progress, in seconds.
   virtual double busy_seconds() const = 0;

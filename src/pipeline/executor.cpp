@@ -42,7 +42,10 @@ Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemor
       first_complete_(plan::first_complete_wave(schedule_)),
       planned_bytes_(read_bytes(plan)),
       last_report_(core::Clock::now()) {
-  if (lent != nullptr) buffers_->arena = {lent->owner, lent->base};
+  if (lent != nullptr) {
+    buffers_->arena = {lent->owner, lent->base};
+    await_queue();  // and so what the caller has enqueued: reads straight into place do not follow
+  }
   for (std::uint32_t wave = 0; wave < std::min(schedule_.slabs, schedule_.waves); ++wave) {
     transfers_.push_back(plan_transfers(wave));
   }

@@ -22,27 +22,27 @@ PlanOptions on_device(PlanOptions options, const Communicator& comm, const Site&
   return options;
 }
 
-Options cancellable(Options options) {
-  if (!options.cancel) options.cancel = std::make_shared<CancelFlag>(0);
-  return options;
-}
-
-Opened open(const source::Source& source, const std::vector<std::string>& paths,
-            const Communicator& comm, const Options& options) {
+Opened open(const Workspace& workspace, const std::vector<std::string>& paths) {
+  const Communicator& comm = workspace.comm();
+  const Options& options = workspace.options();
   const comm::CollectiveCall call(comm, options.cancel);
   check_together(options, comm);
-  return open_together(source, paths, options, comm.device(), comm.control());
+  return open_together(workspace.source(), paths, options, comm.device(), comm.control());
 }
 
 }  // namespace
 
-OpenSession::OpenSession(const source::Source& source, const std::vector<std::string>& paths,
-                         const Communicator& comm, const Options& options)
-    : workspace_(std::make_shared<Workspace>(source, comm, cancellable(options))),
-      opening_(PhaseClock(Phase::open, options.trace)),
-      opened_(open(source, paths, comm, workspace_->options())),
-      warnings_(open_warnings(opened_.checkpoint, opened_.tp_plan, options, comm.size())) {
+OpenSession::OpenSession(std::shared_ptr<Workspace> workspace,
+                         const std::vector<std::string>& paths)
+    : workspace_(std::move(workspace)),
+      opening_(PhaseClock(Phase::open, options().trace)),
+      opened_(open(*workspace_, paths)),
+      warnings_(open_warnings(opened_.checkpoint, opened_.tp_plan, options(), world())) {
   opening_->pause();
+}
+
+std::shared_ptr<OpenSession> OpenSession::reopened(const std::vector<std::string>& paths) const {
+  return std::make_shared<OpenSession>(workspace_, paths);
 }
 
 std::unique_ptr<LoadJob> OpenSession::plan(const Selection& selection) {

@@ -26,12 +26,13 @@
 
 namespace safeshuffle::pipeline {
 
-/// Behind Session (safeshuffle/session.hpp), from any source, which must outlive the process'
-/// reads. Construction, `plan` and `fetch` are collective.
+/// Behind Session (safeshuffle/session.hpp). Construction, `plan` and `fetch` are collective.
 class OpenSession {
  public:
-  OpenSession(const source::Source& source, const std::vector<std::string>& paths,
-              const Communicator& comm, const Options& options);
+  OpenSession(std::shared_ptr<Workspace> workspace, const std::vector<std::string>& paths);
+
+  /// Another checkpoint, with the buffers of this one. Collective.
+  std::shared_ptr<OpenSession> reopened(const std::vector<std::string>& paths) const;
 
   const Catalog& catalog() const noexcept { return opened_.checkpoint.catalog; }
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }

@@ -84,7 +84,12 @@ TensorSet PlannedLoad::run() {
 
 Session::Session(const std::vector<std::string>& paths, const Communicator& comm,
                  const Options& options)
-    : session_(std::make_shared<pipeline::OpenSession>(source::files(), paths, comm, options)) {}
+    : cancel_(options.cancel ? options.cancel : std::make_shared<CancelFlag>(0)) {
+  Options cancellable = options;
+  cancellable.cancel = cancel_;
+  session_ = std::make_shared<pipeline::OpenSession>(
+      std::make_shared<pipeline::Workspace>(source::files(), comm, std::move(cancellable)), paths);
+}
 
 Session::Session(const std::string& path, const Communicator& comm, const Options& options)
     : Session(std::vector<std::string>{path}, comm, options) {}
@@ -92,6 +97,14 @@ Session::Session(const std::string& path, const Communicator& comm, const Option
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
+
+void Session::reopen(const std::vector<std::string>& paths) {
+  session_ = session_->reopened(paths);
+}
+
+void Session::reopen(const std::string& path) {
+  reopen(std::vector<std::string>{path});
+}
 
 const Catalog& Session::catalog() const noexcept {
   return session_->catalog();
@@ -176,7 +189,7 @@ Report Session::load_into(std::span<const Parameter> parameters) {
 }
 
 void Session::cancel(std::int32_t code) noexcept {
-  *session_->options().cancel = code;
+  *cancel_ = code;
 }
 
 TensorSet load(const std::vector<std::string>& paths, const Communicator& comm,

@@ -38,10 +38,12 @@ void Workspace::reserve() {
 
 // Locking the pages of the ring takes milliseconds, in which the rest is allocated.
 std::shared_ptr<Buffers> Workspace::prepare(const Plan& plan, unsigned sharers) {
-  packer_.reset();
-  queue_.reset();
-  queue_ = device_->make_queue();  // after the caller's stream; throws while that is captured
-  packer_ = device_->make_packer(*queue_);
+  if (packer_) {
+    queue_->follow_caller();
+  } else {
+    queue_ = device_->make_queue();
+    packer_ = device_->make_packer(*queue_);
+  }
   if (!abandoned_) abandoned_ = std::make_unique<Abandoned>();
   const RankSummary& rank = plan.ranks()[comm_.rank()];
   const bool is_enough = reader_ && is_kept(rank.slab_bytes, slab_bytes_) &&
@@ -59,11 +61,12 @@ std::shared_ptr<Buffers> Workspace::prepare(const Plan& plan, unsigned sharers) 
   const auto buffers = std::make_shared<Buffers>();
   buffers->arena = allocate(*device_, rank.arena_bytes);
   if (!is_enough) allocate_scratch(plan.schedule().slabs);
-  if (!is_enough) {
+  if (is_enough) {
+    reader_->start_over(files_of(plan.catalog()));
+  } else {
     staging_ = ring.get();
     make_reader(plan.catalog());
   }
-  reader_->start_over();
   buffers->slabs = slabs_;
   buffers->pack_buffer = pack_buffer_;
   return buffers;

@@ -47,7 +47,7 @@ class Workspace {
   void end_reservation() noexcept { is_reserved_ = false; }
 
   /// Makes what a load takes, as far as loads before it have not left it. `sharers`: see
-  /// io::ReadingPlace. Throws MemoryError, TransportError; ConfigError as Device::make_queue.
+  /// io::ReadingPlace. Throws MemoryError, TransportError; ConfigError as Queue::follow_caller.
   std::shared_ptr<Buffers> prepare(const Plan& plan, unsigned sharers);
 
   /// Gives everything back, as after a load that failed. Nothing may use it any more.

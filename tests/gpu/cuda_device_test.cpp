@@ -116,13 +116,13 @@ TEST_CASE("a queue goes on after what is enqueued on a stream that it follows", 
     constexpr std::size_t bytes = std::size_t{64} << 20;
     const auto source = device.allocate(bytes);
     const auto target = device.allocate(bytes);
-    device::CudaQueue queue(device.session());
+    const auto queue = device.make_queue();
+    const auto packer = device.make_packer(*queue);
     delay(stream);
     device::check_cuda(cudaMemsetAsync(source.get(), 2, bytes, stream), "cudaMemsetAsync");
-    queue.follow(stream);
-    const auto packer = device.make_packer(queue);
+    queue->follow_caller();
     packer->pack(std::vector<PackItem>(1, whole(bytes)), {source.get(), target.get(), nullptr});
-    testing::wait_until([&] { return queue.idle(); });
+    testing::wait_until([&] { return queue->idle(); });
     CHECK((testing::download(device, target.get() + bytes - 100, 100) ==
            contract::Bytes(100, std::byte{2})));
   }
@@ -139,8 +139,10 @@ TEST_CASE("a stream that is captured is refused before that can disturb the capt
   {
     const cudaStream_t followed = legacy ? cudaStreamLegacy : stream;
     device::CudaDevice device(0, followed);
+    const auto queue = device.make_queue();
     device::check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capturing");
     CHECK_THROWS_AS(device.make_queue(), ConfigError);
+    CHECK_THROWS_AS(queue->follow_caller(), ConfigError);
     CHECK_THROWS_AS(device::CudaDevice(0, followed), ConfigError);
     CHECK(cudaGetLastError() == cudaSuccess);  // nothing is left for the caller's checks
     cudaGraph_t graph = nullptr;

@@ -59,7 +59,8 @@ TEST_CASE("a source that is no filesystem is found, loaded and verified", "[load
   if (world_rank() == 0) std::filesystem::remove_all(model.path());
   MPI_Barrier(MPI_COMM_WORLD);
 
-  pipeline::OpenSession session(memory, {model.path()}, comm, options);
+  pipeline::OpenSession session(std::make_shared<pipeline::Workspace>(memory, comm, options),
+                                {model.path()});
   const TensorSet loaded = session.plan({})->run();
   output::verify(memory, loaded, comm, options);
   std::string file = source::read_text(memory, model_file(model.path(), 0), largest_file);
@@ -147,7 +148,8 @@ TEST_CASE("an object replaced between header and data is an error on all ranks",
   Options options;
   options.tp_plan = "replicate";
   options.plan = exchanging();  // whoever read a file's header reads its data
-  pipeline::OpenSession session(memory, {model.path()}, comm, options);
+  pipeline::OpenSession session(std::make_shared<pipeline::Workspace>(memory, comm, options),
+                                {model.path()});
   const auto job = session.plan({});
   // The same size and time: only the identity tells.
   const std::string path = model_file(model.path(), 0);

@@ -4,13 +4,17 @@
 #include <chrono>
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
+#include <future>
 #include <nccl.h>
 #include <optional>
 #include <sched.h>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "safeshuffle/loader.hpp"
 #include "safeshuffle/nccl.hpp"
+#include "safeshuffle/session.hpp"
 
 #include "comm/await.hpp"
 #include "comm/exchange/nccl_call.hpp"
@@ -19,6 +23,7 @@
 #include "contract/exchange_contract.hpp"
 #include "core/descriptor.hpp"
 #include "device/cuda/call.hpp"
+#include "support/bindings.hpp"
 #include "support/group.hpp"
 #include "support/shared_model.hpp"
 #include "support/variable.hpp"
@@ -173,6 +178,37 @@ TEST_CASE("random models arrive over a borrowed communicator", "[.][nccl]") {
   const bool works = engine.works();
   CHECK(right);
   CHECK(works);
+}
+
+TEST_CASE("lent memory is filled after what the caller's stream has got", "[.][nccl]") {
+  const EngineComm engine(1);
+  const SharedModel model(plain_model(2));
+  const Communicator comm = borrow(engine.comm(), engine.stream());
+  const auto device = comm.device_handle();
+  const std::uint64_t bytes = model.catalog.tensor_bytes();
+  const auto memory = device->allocate(bytes);
+  Options options = replicated();
+  options.plan.window = 16 << 10;
+  options.plan.assignment = Assignment::sliced;  // and so read straight into place
+  Session session(model.path(), comm, options);
+
+  std::promise<void> release;
+  const auto wait = [](void* promise) {
+    static_cast<std::promise<void>*>(promise)->get_future().wait();
+  };
+  check_cuda(cudaLaunchHostFunc(engine.stream(), wait, &release), "cudaLaunchHostFunc");
+  check_cuda(cudaMemsetAsync(memory.get(), 0xff, bytes, engine.stream()), "cudaMemsetAsync");
+  const auto later = std::async(std::launch::async, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    release.set_value();
+  });
+  session.load_into(whole_tensors(model.catalog, memory.get()));
+  std::vector<std::byte> expected;
+  for (const TensorInfo& tensor : model.catalog.tensors()) {
+    std::ranges::copy(stored_bytes(model.catalog, tensor), std::back_inserter(expected));
+  }
+  CHECK((download(*device, memory.get(), bytes) == expected));
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 TEST_CASE("runs and broadcasts larger than a piece arrive whole", "[.][nccl]") {

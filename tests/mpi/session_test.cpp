@@ -108,6 +108,26 @@ TEST_CASE("a load that fails leaves its session usable", "[load][session]") {
   CHECK(has(session.load(), 6));
 }
 
+TEST_CASE("a session goes on with new weights", "[load][session]") {
+  const SharedModel model(plain_model(3));
+  const SharedModel other(plain_model(4), 2);
+  Session session(model.path(), shared_group(), exchanging_whole());
+  CHECK(has(session.load(), 6));
+  PlannedLoad planned = session.plan();
+  session.reopen(other.path());
+  CHECK(session.catalog().tensors().size() == 8);
+  CHECK(has(session.load(), 8));
+  CHECK(has(planned.run(), 6));  // of the first
+
+  const auto error = common_error([&] { session.reopen("/nonexistent"); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::io);
+  other.directory.fill([&] { write_model(other.path(), other.catalog, 3); });
+  CHECK(common_error([&] { session.load(); }));  // still the other's, but its files have changed
+  session.reopen(other.path());
+  CHECK(has(session.load(), 8));
+}
+
 TEST_CASE("tensors and planned loads outlive their session", "[load][session]") {
   const SharedModel model(plain_model(2));
   PlannedLoad planned = Session(model.path(), shared_group(), exchanging_whole()).plan();

@@ -6,10 +6,12 @@
 #include <thread>
 
 #include "safeshuffle/loader.hpp"
+#include "safeshuffle/session.hpp"
 
 #include "device/cuda/cuda_device.hpp"
 #include "io/reader.hpp"
 #include "source/files.hpp"
+#include "support/bindings.hpp"
 #include "support/catch.hpp"
 #include "support/device_memory.hpp"
 #include "support/own_model.hpp"
@@ -110,6 +112,21 @@ TEST_CASE("loads give back all they took", "[gpu][load]") {
   }
   CHECK(Resources() == before);
   CHECK(simulated_gpu::violations().empty());
+}
+
+TEST_CASE("loads into memory of the caller that follow each other allocate nothing",
+          "[gpu][load]") {
+  const OwnModel model(3);
+  const auto device = device::open_device(Device::cuda());
+  const auto memory = device->allocate(model.catalog.tensor_bytes());
+  const auto bindings = whole_tensors(model.catalog, memory.get());
+  Session session(model.directory.path(), self(Device::cuda()));
+  session.load_into(bindings);
+  const std::uint64_t before = simulated_gpu::allocations_so_far();
+  session.load_into(bindings);
+  session.reopen(model.directory.path());  // as for new weights
+  session.load_into(bindings);
+  CHECK(simulated_gpu::allocations_so_far() == before);
 }
 
 TEST_CASE("a packer takes as much memory as its device says, a queue none", "[gpu][device]") {

@@ -6,28 +6,6 @@
 #include "device/cuda/cuda_staging.hpp"
 
 namespace safeshuffle::device {
-namespace {
-
-// Checked before anything is created: an allocation would invalidate the capture.
-void require_not_capturing(const Gpu& gpu, cudaStream_t stream) {
-  const GpuScope scope(gpu);
-  auto status = cudaStreamCaptureStatusNone;
-  const cudaError_t code = cudaStreamIsCapturing(stream, &status);
-  // For the legacy stream: another stream, which its work would have to wait for, is being
-  // captured.
-  const bool implicitly = code == cudaErrorStreamCaptureImplicit;
-  if (implicitly) {
-    cudaGetLastError();
-  } else {
-    check_cuda(code, "cudaStreamIsCapturing");
-  }
-  if (implicitly || status != cudaStreamCaptureStatusNone) {
-    throw ConfigError("the stream is being captured into a graph; a load cannot be part of one");
-  }
-}
-
-}  // namespace
-
 CudaDevice::CudaDevice(int ordinal, std::optional<cudaStream_t> after)
     : session_(std::make_shared<const CudaSession>(Gpu::open(ordinal))), after_(after) {
   if (after_) require_not_capturing(session_->gpu(), *after_);
@@ -47,10 +25,7 @@ std::shared_ptr<std::byte> CudaDevice::allocate(std::uint64_t bytes) {
 }
 
 std::unique_ptr<Queue> CudaDevice::make_queue() {
-  if (after_) require_not_capturing(session_->gpu(), *after_);
-  auto queue = std::make_unique<CudaQueue>(session_);
-  if (after_) queue->follow(*after_);
-  return queue;
+  return std::make_unique<CudaQueue>(session_, after_);
 }
 
 std::unique_ptr<Packer> CudaDevice::make_packer(Queue& queue) {

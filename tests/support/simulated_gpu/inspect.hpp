@@ -22,6 +22,9 @@ std::size_t live_streams();
 std::size_t live_events();
 std::size_t live_communicators();
 
+/// Allocations of device and pinned memory so far.
+std::uint64_t allocations_so_far();
+
 /// Kernels launched so far.
 std::uint64_t kernel_launches();
 

@@ -65,6 +65,7 @@ struct Allocations {
   std::mutex mutex;
   std::map<std::uintptr_t, std::shared_ptr<Allocation>> by_address;
   std::atomic<std::uint64_t> pinned{0};
+  std::atomic<std::uint64_t> so_far{0};
 
   std::shared_ptr<Allocation> find(std::uintptr_t address) {
     const std::scoped_lock lock(mutex);
@@ -89,6 +90,7 @@ DeviceAddresses& device_addresses() {
 void* keep(std::shared_ptr<Allocation> allocation) {
   const std::uintptr_t address = allocation->address;
   const std::scoped_lock lock(allocations().mutex);
+  ++allocations().so_far;
   allocations().by_address.emplace(address, std::move(allocation));
   return reinterpret_cast<void*>(address);
 }
@@ -166,6 +168,10 @@ std::byte* host_view(const void* device_pointer) {
   } catch (const CudaFailure&) {  // the violation has been reported
   }
   throw DeviceFault{};
+}
+
+std::uint64_t allocations_so_far() {
+  return allocations().so_far;
 }
 
 std::uint64_t pinned_bytes() {
