@@ -2,17 +2,22 @@
 #include "safeshuffle/session.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "safeshuffle/loader.hpp"
 
+#include "core/error_wire.hpp"
 #include "device/device.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
+#include "support/own_process.hpp"
+#include "support/pseudo_random.hpp"
 #include "support/random_bindings.hpp"
 #include "support/shared_model.hpp"
 
@@ -158,6 +163,48 @@ TEST_CASE("whoever cancels a load ends it on all ranks", "[load][session]") {
   session.cancel();  // on all ranks: the next call, as none is in progress
   CHECK(common_error([&] { session.load(); }));
   CHECK(has(session.load(), 10));
+}
+
+TEST_CASE("cancelled at any moment, by any rank, a session goes on and leaks nothing",
+          "[load][session]") {
+  const SharedModel model(plain_model(5));
+  Options options = exchanging_whole();
+  options.plan.window = 8 << 10;  // several waves
+  Session session(model.path(), shared_group(), options);
+  const auto is_whole = [&] { return is_right(session.load(), world_rank()); };
+  REQUIRE(is_whole());
+  const auto begin = core::Clock::now();
+  REQUIRE(is_whole());
+  const std::chrono::duration<double, std::micro> usual = core::Clock::now() - begin;
+  const std::ptrdiff_t threads = running_threads();
+  const std::ptrdiff_t descriptors = open_descriptors();
+
+  const int cancels = shared_group().device() == DeviceKind::host ? 200 : 20;
+  PseudoRandom random(world_size());  // the same on all ranks
+  int cancelled = 0;
+  for (int i = 0; i < cancels; ++i) {
+    const bool is_mine = random.below(world_size()) == world_rank();
+    const auto delay = usual * static_cast<double>(random.below(100)) / 80;
+    std::string outcome = "whole";
+    {
+      std::jthread canceller([&] {
+        std::this_thread::sleep_for(delay);
+        if (is_mine) session.cancel();
+      });
+      if (const auto error = error_of([&] { outcome = is_whole() ? "whole" : "wrong"; })) {
+        outcome = core::encode(*error);
+        if (error->kind == ErrorKind::cancelled) ++cancelled;
+      }
+    }
+    REQUIRE(same_on_all(outcome));
+    REQUIRE(outcome != "wrong");
+  }
+  CHECK(cancelled > cancels / 10);
+  error_of([&] { session.load(); });  // which may have been cancelled last
+  CHECK(is_whole());
+  CHECK(threads_come_down_to(threads));
+  CHECK(open_descriptors() == descriptors);
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 TEST_CASE("single tensors are had on demand", "[load][session]") {

@@ -91,16 +91,22 @@ class SharedDirectory {
   std::string path_;
 };
 
+/// The error that `call` throws; empty if it throws none.
+template <typename Call>
+std::optional<ErrorRecord> error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& thrown) {
+    return thrown.record();
+  }
+  return {};
+}
+
 /// The error that `call` throws on all ranks; empty if it throws none, or different ones.
 /// Collective if `call` is.
 template <typename Call>
 std::optional<ErrorRecord> common_error(const Call& call) {
-  std::optional<ErrorRecord> error;
-  try {
-    call();
-  } catch (const Error& thrown) {
-    error = thrown.record();
-  }
+  const std::optional<ErrorRecord> error = error_of(call);
   if (!same_on_all(error ? core::encode(*error) : std::string())) return {};
   return error;
 }
