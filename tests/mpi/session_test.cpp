@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -15,10 +17,12 @@
 #include "device/device.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
+#include "support/device_memory.hpp"
 #include "support/group.hpp"
 #include "support/own_process.hpp"
 #include "support/pseudo_random.hpp"
 #include "support/random_bindings.hpp"
+#include "support/random_targets.hpp"
 #include "support/shared_model.hpp"
 
 using namespace safeshuffle;
@@ -491,6 +495,37 @@ TEST_CASE("ranks fill memory of their own from anything", "[load][session][bindi
     const Report report = session.load_into(memory.bindings());
     CHECK(report.ranks.size() == world_size());
     CHECK(are_filled(memory.bytes(), expected));
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("targets of any kind fill memory of the caller as a load fills its own",
+          "[load][session][bindings]") {
+  const std::uint32_t seed = GENERATE(range(0U, 12U));
+  CAPTURE(seed);
+  const RandomTargets made = random_targets(seed);
+  const SharedModel model({made.catalog, {}}, seed);
+  const std::vector<Target> targets = targets_for(model.catalog, made);
+  Options options = replicated();
+  options.plan = with_window(4096);
+  options.plan.dtype = seed % 2 == 0 ? DTypePolicy::keep : DTypePolicy::f16;
+  const TensorSet loaded =
+      load(make_plan(model.catalog, targets, world_size(), options.plan), shared_group(), options);
+  const auto device = shared_group().device_handle();
+  std::vector<std::shared_ptr<std::byte>> memory;
+  std::vector<Binding> bindings;
+  for (const TensorView& view : loaded) {
+    memory.push_back(view.bytes == 0 ? nullptr : device->allocate(view.bytes));
+    std::ranges::move(bindings_of(model.catalog, targets[view.index], world_rank(), world_size(),
+                                  {memory.back().get(), view.dtype}),
+                      std::back_inserter(bindings));
+  }
+  Session(model.path(), shared_group(), options).load_into(bindings);
+  for (std::size_t i = 0; i < loaded.size(); ++i) {
+    const TensorView& view = loaded.begin()[i];
+    CAPTURE(view.name);
+    CHECK((view.bytes == 0 ||
+           download(*device, memory[i].get(), view.bytes) == loaded_bytes(loaded, view)));
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }
