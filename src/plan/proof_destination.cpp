@@ -26,9 +26,12 @@ void DestinationProof::check_wave(std::uint32_t wave, const Outgoing& outgoing,
   place_slab(wave);
   check_items(own);
   placed_.clear();
-  for (const Run& run : incoming.receives) place_landed(run, wave, false);
-  for (const Run& run : incoming.broadcasts) place_landed(run, wave, true);
+  std::span<const PackItem> spared = incoming.spared;
+  place_received(incoming.receives, wave, false, spared);
+  place_received(incoming.broadcasts, wave, true, spared);
+  require(spared.empty(), "a run is not received where it belongs");
   check_items(incoming.unpack);
+  check_items(incoming.spared);
 }
 
 void DestinationProof::check_all_written() const {
@@ -48,6 +51,24 @@ void DestinationProof::place_slab(std::uint32_t wave) {
     if (lands_at_reader(schedule_, segment.tensor)) continue;
     placed_.push_back({segment, segment.slab_offset,
                        segment.slab_offset + (segment.end - segment.begin), 0, nullptr});
+  }
+}
+
+// What is received in lent memory is as if it had landed and had been copied, as one block, by the
+// item that was spared.
+void DestinationProof::place_received(std::span<const Run> runs, std::uint32_t wave,
+                                      bool replicated, std::span<const PackItem>& spared) {
+  for (Run run : runs) {
+    if (run.memory == RunMemory::arena) {
+      require(run.peer != rank_ && !spared.empty() && is_one_block(spared.front()) &&
+                  spared.front().rows * spared.front().row_bytes == run.bytes &&
+                  spared.front().destination == run.offset,
+              "a run is not received where it belongs");
+      run.memory = RunMemory::landing;
+      run.offset = spared.front().source;
+      spared = spared.subspan(1);
+    }
+    place_landed(run, wave, replicated);
   }
 }
 

@@ -48,6 +48,8 @@ class DestinationProof {
 
   void place_slab(std::uint32_t wave);
   void place_landed(const Run& run, std::uint32_t wave, bool replicated);
+  void place_received(std::span<const Run> runs, std::uint32_t wave, bool replicated,
+                      std::span<const PackItem>& spared);
   void check_items(std::span<const PackItem> items);
   void check_item(const Placed& placed, const PackItem& item);
   void require_row(const Placed& placed, const PackItem& item, std::uint64_t row,

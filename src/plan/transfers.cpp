@@ -17,6 +17,12 @@ bool is_sendable(const PackItem& item) {
   return is_one_block(item) && item.source % message_alignment == 0;
 }
 
+// A run that this single item unpacks can be received where it belongs.
+bool is_receivable(const PackItem& item, const Run& run) {
+  return is_one_block(item) && item.rows * item.row_bytes == run.bytes &&
+         item.destination % message_alignment == 0;
+}
+
 }  // namespace
 
 void SlabTransfers::pack_own(const Slab& slab, std::uint32_t rank,
@@ -206,9 +212,9 @@ Incoming TransferPlanner::incoming(std::uint32_t wave) {
     }
   }
   if (!lands_) return incoming;
-  for_each_landing(wave, [&](const Run& run, bool replicated) {
+  for_each_landing(wave, [&](Run run, bool replicated) {
     if (lent_ != nullptr) {
-      transfers_.unpack_lent(slab_, rank_, replicated, run.offset, *lent_, incoming.unpack);
+      unpack_lent(run, replicated, incoming);
     } else {
       transfers_.unpack_run(slab_, rank_, replicated, run.offset, offsets_, incoming.unpack);
     }
@@ -220,6 +226,17 @@ Incoming TransferPlanner::incoming(std::uint32_t wave) {
     }
   });
   return incoming;
+}
+
+void TransferPlanner::unpack_lent(Run& run, bool replicated, Incoming& incoming) {
+  const std::size_t first_item = incoming.unpack.size();
+  transfers_.unpack_lent(slab_, rank_, replicated, run.offset, *lent_, incoming.unpack);
+  const bool is_single = incoming.unpack.size() == first_item + 1;
+  if (run.peer == rank_ || !is_single || !is_receivable(incoming.unpack.back(), run)) return;
+  incoming.spared.push_back(incoming.unpack.back());
+  incoming.unpack.pop_back();
+  run.memory = RunMemory::arena;
+  run.offset = incoming.spared.back().destination;
 }
 
 void TransferPlanner::add_in_place(std::uint32_t reader, Incoming& incoming) {

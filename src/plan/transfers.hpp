@@ -45,12 +45,14 @@ struct Relays {
 };
 
 /// What a rank gets in a wave, in its arena or its landing buffer, and the pass that unpacks the
-/// latter afterwards: `unpack` reads from the landing buffer.
+/// latter afterwards: `unpack` reads from the landing buffer. Of what would land and then be copied
+/// to lent memory as one block, the run is received there instead, and the item is in `spared`.
 struct Incoming {
   std::vector<Run> receives;    ///< in place, then landing; ascending peer
   std::vector<Run> broadcasts;  ///< likewise, its own included; equal on all ranks but for offset
   Relays relays;
   std::vector<PackItem> unpack;
+  std::vector<PackItem> spared;  ///< in the order of `receives`, then of `broadcasts`
 };
 
 /// What a destination gets of one segment.
@@ -180,6 +182,7 @@ class TransferPlanner {
   void pack_sends(Outgoing& outgoing);
   void pack_landing(std::uint32_t wave, Outgoing& outgoing);
   void add_in_place(std::uint32_t reader, Incoming& incoming);
+  void unpack_lent(Run& run, bool replicated, Incoming& incoming);
   void add_run(const Run& run, Incoming& incoming) const;
   template <class Visit>
   void for_each_landing(std::uint32_t wave, Visit visit);

@@ -456,6 +456,7 @@ TEST_CASE("damaged items for lent memory are not proved", "[bindings]") {
   }
   for (plan::Incoming& each : incoming) {
     for (PackItem& item : each.unpack) items.push_back(&item);
+    for (PackItem& item : each.spared) items.push_back(&item);
   }
   const auto prove = [&] {
     plan::DestinationProof proof(load.schedule, rank, load.lent[rank]);
@@ -503,6 +504,66 @@ TEST_CASE("damaged items for lent memory are not proved", "[bindings]") {
     CAPTURE(seed, i, same);
     CHECK(is_not_proved(prove) == !same);
     item = sound;
+  }
+}
+
+TEST_CASE("what is one block where it belongs is received there", "[bindings]") {
+  const Catalog catalog = make_catalog({{{"a", DType::F16, {8, 64}}, {"b", DType::F16, {64}}}});
+  const Box half = box_of(*catalog.find("a"), std::vector<Interval>{{0, 8}, {32, 32}});
+  const Box all = box_of(*catalog.find("a"), std::vector<Interval>{{0, 8}, {0, 64}});
+  struct Case {
+    Binding binding;  // of rank 1; rank 0 reads
+    bool in_place = false;
+  };
+  const std::vector<Case> cases{
+      {{half, invented_memory(64), DType::F16, {32, 1}, "dense"}, true},
+      {{all, invented_memory(64), DType::F16, {64, 1}, "all"}, true},
+      {{half, invented_memory(64), DType::F16, {33, 1}, "padded"}, false},
+      {{half, invented_memory(64), DType::F32, {32, 1}, "converted"}, false},
+      {{half, invented_memory(72), DType::F16, {32, 1}, "misaligned"}, false},
+      {{half, invented_memory(64), DType::F16, {1, 8}, "transposed"}, false},
+  };
+  for (const auto& [binding, in_place] : cases) {
+    const bool is_broadcast = binding.name == "all";
+    std::vector<Binding> of_reader{
+        {{"b", 0, {64}, {1}}, invented_memory(2048), DType::F16, {1}, "b"}};
+    if (is_broadcast) of_reader.push_back(binding);
+    const std::vector<LentMemory> lent{plan::lend(catalog, of_reader),
+                                       plan::lend(catalog, std::span(&binding, 1))};
+    const Schedule schedule = bound_plan(catalog, lent, bound_options()).schedule();
+    CAPTURE(binding.name);
+    CHECK_NOTHROW(prove_all(schedule, lent));
+    plan::TransferPlanner planner(schedule, 1, &lent[1]);
+    plan::Incoming incoming = planner.incoming(0);
+    std::vector<plan::Run>& runs = is_broadcast ? incoming.broadcasts : incoming.receives;
+    REQUIRE(runs.size() == 1);
+    CHECK((runs[0].memory == plan::RunMemory::arena) == in_place);
+    CHECK(incoming.unpack.empty() == in_place);
+    CHECK(incoming.spared.empty() != in_place);
+    if (!in_place) continue;
+
+    const auto prove = [&](const plan::Incoming& damaged) {
+      plan::DestinationProof proof(schedule, 1, lent[1]);
+      proof.check_wave(0, planner.outgoing(0), damaged);
+      proof.check_all_written();
+    };
+    CHECK_NOTHROW(prove(incoming));
+    runs[0].offset += 16;
+    CHECK(is_not_proved([&] { prove(incoming); }));
+    runs[0].offset -= 16;
+    incoming.spared.clear();
+    CHECK(is_not_proved([&] { prove(incoming); }));
+    if (!is_broadcast) continue;
+    // What a rank broadcasts itself must have landed: it is packed there.
+    plan::TransferPlanner of_root(schedule, 0, &lent[0]);
+    plan::Incoming own = of_root.incoming(0);
+    REQUIRE(own.broadcasts[0].memory == plan::RunMemory::landing);
+    REQUIRE(own.unpack.size() == 1);
+    own.spared = std::exchange(own.unpack, {});
+    own.broadcasts[0] = {0, plan::RunMemory::arena, own.spared[0].destination, 1024};
+    CHECK(is_not_proved([&] {
+      plan::DestinationProof(schedule, 0, lent[0]).check_wave(0, of_root.outgoing(0), own);
+    }));
   }
 }
 
