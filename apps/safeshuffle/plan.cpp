@@ -155,6 +155,7 @@ void print_json(const Planned& planned, const Selection& selection) {
             {"replicas", plan.replicas()},
             {"assignment", name(plan.assignment())},
             {"assignment_reason", plan.assignment_reason()},
+            {"order", name(plan.order())},
             {"window", plan.window()},
             {"waves", plan.waves()},
             {"hash", fmt::format("{:016x}", plan.hash())},
@@ -217,7 +218,7 @@ void print_table(const Planned& planned) {
                              count(plan.replicas(), "replica"), count(plan.replica_size(), "rank"),
                              plan.replica_size()));
   }
-  print_result(assignment_line(plan.assignment(), plan.assignment_reason()));
+  print_result(assignment_line(plan.assignment(), plan.order(), plan.assignment_reason()));
   print_result(fmt::format("proof: ok; plan hash: {:016x}\n", plan.hash()));
   if (planned.predicted) {
     print_result(prediction_text(plan, planned.place, *planned.predicted));

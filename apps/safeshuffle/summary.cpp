@@ -180,9 +180,10 @@ std::string placement_line(const PlacementSummary& placement) {
   return text + "\n";
 }
 
-std::string assignment_line(Assignment assignment, const std::string& reason) {
-  return reason.empty() ? fmt::format("assigned {}\n", name(assignment))
-                        : fmt::format("assigned {} ({})\n", name(assignment), reason);
+std::string assignment_line(Assignment assignment, Order order, const std::string& reason) {
+  return fmt::format("assigned {}{}{}\n", name(assignment),
+                     order == Order::layer ? ", in layer order" : "",
+                     reason.empty() ? "" : " (" + reason + ")");
 }
 
 std::string bottleneck_line(const Report& report) {
@@ -199,8 +200,8 @@ std::string bottleneck_line(const Report& report) {
 std::string summary(const Report& report) {
   return bytes_table(report) + "\n" + phases_table(report) + "\n" +
          placement_line(report.placement) +
-         assignment_line(report.assignment, report.assignment_reason) + path_line(report) +
-         choices_line(report) + reading_line(report) + fallback_lines(report) +
+         assignment_line(report.assignment, report.order, report.assignment_reason) +
+         path_line(report) + choices_line(report) + reading_line(report) + fallback_lines(report) +
          result_line(report) + bottleneck_line(report);
 }
 

@@ -13,7 +13,7 @@ std::string placement_line(const PlacementSummary& placement);
 
 /// "assigned round-robin (estimated 0.310 s; …)": without reason if the user selected it;
 /// ends with a newline.
-std::string assignment_line(Assignment assignment, const std::string& reason);
+std::string assignment_line(Assignment assignment, Order order, const std::string& reason);
 
 /// "bound by reading: 3.10 of 3.40 GB/s (91 % of cold direct)": the phase that took longest, and
 /// what share of its ceiling it reached, or the time that it took if there is none in the report;

@@ -41,6 +41,9 @@ enum class Order : std::uint8_t {
           ///< shorter. What the layers are is taken from the names of tensors (docs/command.md)
 };
 
+/// "file", "layer".
+std::string_view name(Order order) noexcept;
+
 /// Where a load takes place: what Assignment::automatic and mixed, and the default window, depend
 /// on. `load` by path replaces all but the costs by what it finds. Must be the same on all ranks.
 struct Site {

@@ -58,6 +58,8 @@ class Plan {
   /// Resolved assignment; never `automatic`.
   Assignment assignment() const noexcept;
 
+  Order order() const noexcept;
+
   /// Why `automatic` selected it, with estimated times, where their costs come from, and what
   /// shares of the bytes are sliced, scattered and broadcast. If the caller selected it: these
   /// shares of `mixed`, otherwise empty.

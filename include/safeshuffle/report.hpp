@@ -119,6 +119,7 @@ struct Report {
       transport;  ///< "self", "mpi"; "nccl+" and what control messages use: mpi, tcp, caller
   Assignment assignment = Assignment::round_robin;  ///< Plan::assignment
   std::string assignment_reason;                    ///< Plan::assignment_reason
+  Order order = Order::file;                        ///< PlanOptions::order
   std::uint32_t replicas = 1;                       ///< PlanOptions::replicas
   std::uint64_t plan_hash = 0;
   std::uint32_t waves = 0;

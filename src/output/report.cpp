@@ -146,6 +146,7 @@ std::string to_json(const Report& report) {
       {"world", report.ranks.size()},
       {"assignment", name(report.assignment)},
       {"assignment_reason", report.assignment_reason},
+      {"order", name(report.order)},
       {"replicas", report.replicas},
       {"plan_hash", hexadecimal(report.plan_hash)},
       {"waves", report.waves},

@@ -33,19 +33,15 @@ Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemor
       options_(workspace.options()),
       timeout_(core::Deadline(options_.timeout).limit()),
       clock_(clock),
-      buffers_(workspace.prepare(plan, sharers)),
+      buffers_(workspace.prepare(plan, lent, sharers)),
       queue_(workspace.queue()),
       packer_(workspace.packer()),
       queue_trace_(queue_, clock_),
       reader_(workspace, schedule_, buffers_, clock),
       planner_(schedule_, workspace.comm().rank(), lent),
-      first_complete_(plan::first_complete_wave(schedule_)),
       planned_bytes_(read_bytes(plan)),
       last_report_(core::Clock::now()) {
-  if (lent != nullptr) {
-    buffers_->arena = {lent->owner, lent->base};
-    await_queue();  // and so what the caller has enqueued: reads straight into place do not follow
-  }
+  if (lent != nullptr) await_queue();  // that is, the caller's: reads into place do not follow it
   for (std::uint32_t wave = 0; wave < std::min(schedule_.slabs, schedule_.waves); ++wave) {
     transfers_.push_back(plan_transfers(wave));
   }
@@ -275,11 +271,7 @@ void Executor::finish_wave(std::uint32_t wave, Readiness& ready) {
         static_cast<std::uint64_t>(share * static_cast<double>(progress_.total_bytes));
   }
   ++progress_.wave;
-  const auto note_first = [&](bool completes, double& seconds) {
-    if (completes && seconds == 0) seconds = clock_.elapsed();
-  };
-  note_first(wave == first_complete_, first_tensor_seconds_);
-  note_first(ready.completes_layer(wave), first_layer_seconds_);
+  ready.note(wave, clock_.elapsed());
   report();
   if (ready.tells()) tell(wave, ready);
 }

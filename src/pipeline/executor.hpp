@@ -45,10 +45,6 @@ class Executor {
   /// TransportError or TimeoutError.
   void run(Readiness& ready);
 
-  /// When the first wave that completes a tensor was finished, or a layer, by the clock.
-  double first_tensor_seconds() const noexcept { return first_tensor_seconds_; }
-  double first_layer_seconds() const noexcept { return first_layer_seconds_; }
-
   /// The first failure of this rank that was not thrown.
   const std::optional<ErrorRecord>& error() const noexcept { return error_; }
 
@@ -107,15 +103,12 @@ class Executor {
   QueueTrace queue_trace_;
   WaveReader reader_;
   plan::TransferPlanner planner_;
-  const std::uint32_t first_complete_;  // wave
-  const std::uint64_t planned_bytes_;   // to be read by all ranks
-  std::uint64_t read_bytes_ = 0;        // of these, in finished waves
-  std::uint32_t dropped_waves_ = 0;     // from the page cache
-  std::deque<Transfers> transfers_;     // of the current wave and those read ahead
+  const std::uint64_t planned_bytes_;  // to be read by all ranks
+  std::uint64_t read_bytes_ = 0;       // of these, in finished waves
+  std::uint32_t dropped_waves_ = 0;    // from the page cache
+  std::deque<Transfers> transfers_;    // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
   Progress progress_;
-  double first_tensor_seconds_ = 0;
-  double first_layer_seconds_ = 0;
   core::Clock::time_point last_report_;
 };
 

@@ -169,7 +169,7 @@ TensorSet LoadJob::finish() {
         // Unless the caller had to be told of them, when there is nothing left to read.
         if (!tensors_) comm::beat_during(beat, [&] { make_tensors(); });
         return core::to_wire(
-            rank_report(plan_->ranks()[comm.rank()], *workspace_, *executor_, clock_));
+            rank_report(plan_->ranks()[comm.rank()], *workspace_, *executor_, ready, clock_));
       });
   tensors_->report = make_report(*plan_, origin_, comm, reports);
   return TensorSet(std::move(tensors_));

@@ -14,7 +14,7 @@
 namespace safeshuffle::pipeline {
 
 RankReport rank_report(const RankSummary& planned, const Workspace& workspace,
-                       const Executor& executor, PhaseClock& clock) {
+                       const Executor& executor, const Readiness& ready, PhaseClock& clock) {
   const Communicator& comm = workspace.comm();
   RankReport report;
   report.rank = planned.rank;
@@ -24,8 +24,8 @@ RankReport rank_report(const RankSummary& planned, const Workspace& workspace,
   report.phases = clock.read();
   report.total_seconds = std::accumulate(report.phases.begin(), report.phases.end(), 0.0);
   report.cpu_seconds = clock.cpu_seconds();
-  report.first_tensor_seconds = executor.first_tensor_seconds();
-  report.first_layer_seconds = executor.first_layer_seconds();
+  report.first_tensor_seconds = ready.first_tensor_seconds();
+  report.first_layer_seconds = ready.first_layer_seconds();
   report.read_busy_seconds = workspace.reader()->busy_seconds();
   report.read_hidden_seconds = std::max(
       0.0, report.read_busy_seconds - report.phases[static_cast<std::size_t>(Phase::read)]);
@@ -66,6 +66,7 @@ Report make_report(const Plan& plan, const Origin& origin, const Communicator& c
   report.transport = comm.transport_name();
   report.assignment = plan.assignment();
   report.assignment_reason = plan.assignment_reason();
+  report.order = plan.order();
   report.replicas = plan.replicas();
   report.plan_hash = plan.hash();
   report.waves = plan.waves();

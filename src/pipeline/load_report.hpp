@@ -11,13 +11,14 @@
 #include "pipeline/executor.hpp"
 #include "pipeline/load_job.hpp"
 #include "pipeline/phase_clock.hpp"
+#include "pipeline/readiness.hpp"
 #include "pipeline/workspace.hpp"
 
 namespace safeshuffle::pipeline {
 
 /// Of this rank, once its executor has run.
 RankReport rank_report(const RankSummary& planned, const Workspace& workspace,
-                       const Executor& executor, PhaseClock& clock);
+                       const Executor& executor, const Readiness& ready, PhaseClock& clock);
 
 /// `rank_reports`: encoded, by rank.
 Report make_report(const Plan& plan, const Origin& origin, const Communicator& comm,

@@ -11,9 +11,9 @@
 #include "safeshuffle/error.hpp"
 
 #include "comm/collective_call.hpp"
+#include "core/page.hpp"
 #include "core/tensor_bytes.hpp"
 #include "core/text.hpp"
-#include "device/device.hpp"
 #include "pipeline/open_session.hpp"
 #include "pipeline/sub_catalog.hpp"
 #include "pipeline/tensor_state.hpp"
@@ -85,7 +85,6 @@ TensorSet OpenSession::fetch(const std::string& function, const std::vector<std:
 // All ranks need the same, so nothing is gathered.
 TensorSet OpenSession::get_slice(const std::string& name, const std::vector<Interval>& ranges) {
   Binding slice;
-  std::shared_ptr<std::byte> memory;
   const auto job = [&] {
     const Communicator& comm = workspace_->comm();
     const comm::CollectiveCall call(comm, options().cancel);
@@ -93,14 +92,14 @@ TensorSet OpenSession::get_slice(const std::string& name, const std::vector<Inte
     const auto make = [&] {
       const Catalog some = of_names(opened_.checkpoint, {name});
       const TensorInfo& tensor = some.tensors().front();
-      slice = {
-          slice_of(tensor, ranges), nullptr, plan::loaded_dtype(tensor, options().plan), {}, name};
+      slice = {slice_of(tensor, ranges),
+               reinterpret_cast<std::byte*>(core::page_bytes),
+               plan::loaded_dtype(tensor, options().plan),
+               {},
+               name};
       slice.strides = dense_strides(slice.box.sizes);
-      const std::uint64_t bytes = core::tensor_bytes(slice.box.sizes, slice.dtype);
-      if (bytes != 0) memory = comm.device_handle()->allocate(bytes);
-      slice.data = memory.get();
       *lent = plan::lend(some, {&slice, 1});
-      lent->owner = memory;
+      lent->new_bytes = core::tensor_bytes(slice.box.sizes, slice.dtype);
       const std::vector<std::vector<plan::Need>> needs(comm.size(), plan::needs_of(*lent));
       return plan(some, plan::bound_targets(some, needs));
     };
@@ -108,8 +107,7 @@ TensorSet OpenSession::get_slice(const std::string& name, const std::vector<Inte
                                      PhaseClock(Phase::plan, options().trace), lent);
   };
   const TensorSet filled = job()->run();
-  return with_tensor(filled, workspace_->comm().device_handle(), std::move(memory), slice.dtype,
-                     slice.box.sizes);
+  return with_tensor(filled, slice.dtype, slice.box.sizes);
 }
 
 }  // namespace safeshuffle::pipeline

@@ -2,14 +2,26 @@
 
 #include <utility>
 
+#include "plan/waves.hpp"
+
 namespace safeshuffle::pipeline {
 
 Readiness::Readiness(const Plan& plan, std::uint32_t rank,
                      std::shared_ptr<const TensorSet::State> tensors,
                      const std::function<void(const Ready&)>& tell)
-    : completion_(plan.schedule(), rank), tell_(tell), tensors_(std::move(tensors)) {
+    : completion_(plan.schedule(), rank),
+      first_complete_(plan::first_complete_wave(plan.schedule())),
+      tell_(tell),
+      tensors_(std::move(tensors)) {
   if (!tell_ || !tensors_) return;
   for (const TensorView& view : tensors_->views) views_.emplace(view.index, &view);
+}
+
+void Readiness::note(std::uint32_t wave, double seconds) {
+  if (wave == first_complete_) first_tensor_seconds_ = seconds;
+  if (first_layer_seconds_ == 0 && !completion_.layers(wave).empty()) {
+    first_layer_seconds_ = seconds;
+  }
 }
 
 void Readiness::is_here(std::uint32_t wave) {

@@ -23,8 +23,12 @@ class Readiness {
   Readiness(const Plan& plan, std::uint32_t rank, std::shared_ptr<const TensorSet::State> tensors,
             const std::function<void(const Ready&)>& tell);
 
-  /// Whether a layer is complete after this wave.
-  bool completes_layer(std::uint32_t wave) const { return !completion_.layers(wave).empty(); }
+  /// A wave was finished, so many seconds after the load began.
+  void note(std::uint32_t wave, double seconds);
+
+  /// When the first wave was finished that completes a tensor with bytes, or a layer.
+  double first_tensor_seconds() const noexcept { return first_tensor_seconds_; }
+  double first_layer_seconds() const noexcept { return first_layer_seconds_; }
 
   bool tells() const noexcept { return static_cast<bool>(tell_); }
 
@@ -38,10 +42,13 @@ class Readiness {
   void tell_layer(Ready::What what, std::uint64_t layer) const;
 
   const plan::Completion completion_;
+  const std::uint32_t first_complete_;  // wave
   const std::function<void(const Ready&)>& tell_;
   const std::shared_ptr<const TensorSet::State> tensors_;
   std::multimap<std::uint32_t, const TensorView*> views_;  // by target
   std::uint32_t everywhere_ = 0;                           // waves
+  double first_tensor_seconds_ = 0;
+  double first_layer_seconds_ = 0;
 };
 
 }  // namespace safeshuffle::pipeline

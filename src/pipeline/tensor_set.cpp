@@ -95,18 +95,13 @@ std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t ran
   return state;
 }
 
-TensorSet with_tensor(const TensorSet& filled, std::shared_ptr<device::Device> device,
-                      std::shared_ptr<std::byte> memory, DType dtype, const Shape& shape) {
-  auto state = std::make_shared<TensorSet::State>(TensorSet::State{filled.plan(),
-                                                                   filled.rank(),
-                                                                   std::move(device),
-                                                                   std::move(memory),
-                                                                   shape,
-                                                                   {},
-                                                                   filled.report()});
+TensorSet with_tensor(const TensorSet& filled, DType dtype, const Shape& shape) {
+  const auto owner = std::static_pointer_cast<const TensorSet::State>(filled.owner());
+  auto state = std::make_shared<TensorSet::State>(*owner);
+  state->extents = shape;
   const std::string& name = state->plan.catalog().tensors().front().name;
-  state->views.push_back(
-      {name, dtype, state->extents, state->arena.get(), core::tensor_bytes(shape, dtype), 0});
+  state->views.assign(
+      1, {name, dtype, state->extents, state->arena.get(), core::tensor_bytes(shape, dtype), 0});
   return TensorSet(std::move(state));
 }
 

@@ -30,10 +30,9 @@ std::shared_ptr<TensorSet::State> make_state(const Plan& plan, std::uint32_t ran
                                              std::shared_ptr<device::Device> device,
                                              std::shared_ptr<std::byte> arena);
 
-/// The same as `filled`, which has no tensors, with the first one of its catalog: a load has filled
-/// `memory` of the device with that, or a part of it, in this dtype and shape.
-TensorSet with_tensor(const TensorSet& filled, std::shared_ptr<device::Device> device,
-                      std::shared_ptr<std::byte> memory, DType dtype, const Shape& shape);
+/// The same as `filled`, which has no tensors, with one: a part of the first one of its catalog, in
+/// this dtype and shape, is all that its arena has.
+TensorSet with_tensor(const TensorSet& filled, DType dtype, const Shape& shape);
 
 /// Throws ConfigError unless `comm` has the same size and rank as the one that loaded the model.
 void check_group(const TensorSet& model, const Communicator& comm);

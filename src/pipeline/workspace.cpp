@@ -37,7 +37,8 @@ void Workspace::reserve() {
 }
 
 // Locking the pages of the ring takes milliseconds, in which the rest is allocated.
-std::shared_ptr<Buffers> Workspace::prepare(const Plan& plan, unsigned sharers) {
+std::shared_ptr<Buffers> Workspace::prepare(const Plan& plan, const plan::LentMemory* lent,
+                                            unsigned sharers) {
   if (packer_) {
     queue_->follow_caller();
   } else {
@@ -59,7 +60,11 @@ std::shared_ptr<Buffers> Workspace::prepare(const Plan& plan, unsigned sharers) 
     ring = core::start_async([&] { return make_ring(); });
   }
   const auto buffers = std::make_shared<Buffers>();
-  buffers->arena = allocate(*device_, rank.arena_bytes);
+  if (lent != nullptr && !lent->new_bytes) {
+    buffers->arena = {std::shared_ptr<void>(), lent->base};
+  } else {
+    buffers->arena = allocate(*device_, lent == nullptr ? rank.arena_bytes : *lent->new_bytes);
+  }
   if (!is_enough) allocate_scratch(plan.schedule().slabs);
   if (is_enough) {
     reader_->start_over(files_of(plan.catalog()));

@@ -18,6 +18,7 @@
 #include "device/device.hpp"
 #include "io/policy.hpp"
 #include "io/reader.hpp"
+#include "plan/lent_memory.hpp"
 #include "source/source.hpp"
 
 namespace safeshuffle::pipeline {
@@ -46,9 +47,11 @@ class Workspace {
   void reserve();
   void end_reservation() noexcept { is_reserved_ = false; }
 
-  /// Makes what a load takes, as far as loads before it have not left it. `sharers`: see
-  /// io::ReadingPlace. Throws MemoryError, TransportError; ConfigError as Queue::follow_caller.
-  std::shared_ptr<Buffers> prepare(const Plan& plan, unsigned sharers);
+  /// Makes what a load takes, as far as loads before it have not left it. `lent`: what takes the
+  /// place of the arena, or null. `sharers`: see io::ReadingPlace. Throws MemoryError,
+  /// TransportError; ConfigError as Queue::follow_caller.
+  std::shared_ptr<Buffers> prepare(const Plan& plan, const plan::LentMemory* lent,
+                                   unsigned sharers);
 
   /// Gives everything back, as after a load that failed. Nothing may use it any more.
   void release() noexcept;

@@ -18,6 +18,10 @@
 
 namespace safeshuffle {
 
+std::string_view name(Order order) noexcept {
+  return order == Order::file ? "file" : "layer";
+}
+
 std::string_view name(Assignment assignment) noexcept {
   switch (assignment) {
     case Assignment::round_robin:

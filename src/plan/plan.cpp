@@ -173,6 +173,10 @@ std::uint32_t Plan::waves() const noexcept {
 std::uint64_t Plan::window() const noexcept {
   return schedule_->window;
 }
+Order Plan::order() const noexcept {
+  return schedule_->order;
+}
+
 Assignment Plan::assignment() const noexcept {
   return schedule_->assignment;
 }
