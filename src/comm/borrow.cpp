@@ -9,6 +9,7 @@
 #include "comm/control/interfaces.hpp"
 #include "comm/control/tcp_control.hpp"
 #include "comm/exchange/nccl_call.hpp"
+#include "comm/exchange/nccl_library.hpp"
 #include "comm/exchange/nccl_operation.hpp"
 #include "comm/exchange/nccl_transport.hpp"
 #include "core/error_wire.hpp"
@@ -112,7 +113,7 @@ Communicator borrow(ncclComm_t comm, cudaStream_t stream, std::chrono::milliseco
     throw ConfigError("the NCCL communicator has an operation in progress");
   }
   int ordinal = 0;
-  comm::check_nccl(ncclCommCuDevice(comm, &ordinal), "ncclCommCuDevice", comm);
+  comm::check_nccl(comm::nccl().comm_cu_device(comm, &ordinal), "ncclCommCuDevice", comm);
   const auto device = std::make_shared<device::CudaDevice>(ordinal, stream);
   const auto group = comm::NcclGroup::borrow(comm, device->session()->shared_gpu());
   auto transport = comm::make_nccl_transport(group, comm::NcclBuffers(device, group->size()));

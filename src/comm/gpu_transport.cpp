@@ -3,6 +3,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "comm/control/agreement.hpp"
+#include "comm/exchange/nccl_library.hpp"
 #include "comm/exchange/nccl_transport.hpp"
 
 namespace safeshuffle::comm {
@@ -21,8 +22,11 @@ std::string common_id(Control& control, std::chrono::milliseconds timeout) {
 
 }  // namespace
 
-std::string gpu_transport_obstacle() {
+std::string gpu_transport_obstacle() try {
+  nccl();
   return {};
+} catch (const ConfigError& error) {
+  return error.record().cause;
 }
 
 std::unique_ptr<Transport> make_gpu_transport(Control& control,

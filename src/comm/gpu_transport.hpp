@@ -15,7 +15,7 @@ namespace safeshuffle::comm {
 std::string gpu_transport_obstacle();
 
 /// A transport between the GPUs of the ranks of `control`. NCCL's set-up is begun and not waited
-/// for. Collective: what one rank throws, all throw; ConfigError in a build without NCCL.
+/// for. Collective: what one rank throws, all throw; ConfigError without NCCL.
 std::unique_ptr<Transport> make_gpu_transport(Control& control,
                                               const std::shared_ptr<device::Device>& device,
                                               std::chrono::milliseconds timeout);

@@ -5,6 +5,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "comm/exchange/nccl_call.hpp"
+#include "comm/exchange/nccl_library.hpp"
 #include "core/backoff.hpp"
 #include "core/bounded_call.hpp"
 #include "core/deadline.hpp"
@@ -35,15 +36,15 @@ ncclUniqueId decode_id(const std::string& bytes) {
 
 std::string make_nccl_id() {
   ncclUniqueId id{};
-  check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  check_nccl(nccl().get_unique_id(&id), "ncclGetUniqueId");
   return {reinterpret_cast<const char*>(&id), sizeof id};
 }
 
 std::shared_ptr<NcclGroup> NcclGroup::borrow(ncclComm_t comm, SharedGpu gpu) {
   int rank = 0;
   int size = 0;
-  check_nccl(ncclCommUserRank(comm, &rank), "ncclCommUserRank", comm);
-  check_nccl(ncclCommCount(comm, &size), "ncclCommCount", comm);
+  check_nccl(nccl().comm_user_rank(comm, &rank), "ncclCommUserRank", comm);
+  check_nccl(nccl().comm_count(comm, &size), "ncclCommCount", comm);
   return std::make_shared<NcclGroup>(comm, static_cast<std::uint32_t>(rank),
                                      static_cast<std::uint32_t>(size), std::move(gpu), false);
 }
@@ -54,8 +55,8 @@ std::shared_ptr<NcclGroup> NcclGroup::create(const std::string& id_bytes, std::u
   const ncclUniqueId id = decode_id(id_bytes);
   ncclConfig_t config = own_config();
   ncclComm_t comm = nullptr;
-  const ncclResult_t begun =
-      ncclCommInitRankConfig(&comm, static_cast<int>(size), id, static_cast<int>(rank), &config);
+  const ncclResult_t begun = nccl().comm_init_rank_config(&comm, static_cast<int>(size), id,
+                                                          static_cast<int>(rank), &config);
   if (comm == nullptr) check_nccl(begun, "ncclCommInitRankConfig");  // else `ready` says it
   return std::make_shared<NcclGroup>(comm, rank, size, std::move(gpu), true);
 }
@@ -63,7 +64,7 @@ std::shared_ptr<NcclGroup> NcclGroup::create(const std::string& id_bytes, std::u
 // There is nobody to report errors to: the group may be destroyed because its peers were lost.
 NcclGroup::~NcclGroup() {
   if (!owned_ || broken_) return;
-  close(finalize() ? ncclCommDestroy : ncclCommAbort);
+  close(finalize() ? nccl().comm_destroy : nccl().comm_abort);
 }
 
 // Both block until the peers on this node, which have our buffers mapped, do the same: for ever, if
@@ -83,7 +84,7 @@ bool NcclGroup::finalize() const {
   try {
     const device::GpuScope scope(*gpu_);
     if (!becomes_ready(closing_patience)) return false;
-    check_nccl(ncclCommFinalize(comm_), "ncclCommFinalize", comm_);
+    check_nccl(nccl().comm_finalize(comm_), "ncclCommFinalize", comm_);
     return becomes_ready(closing_patience);
   } catch (...) {  // after any error, an orderly shutdown is impossible
     return false;
@@ -107,7 +108,7 @@ bool NcclGroup::ready() const {
 bool NcclGroup::break_off() noexcept {
   const bool intact = !broken_;
   broken_ = true;
-  return intact && owned_ && close(ncclCommAbort);
+  return intact && owned_ && close(nccl().comm_abort);
 }
 
 void NcclGroup::require_usable() const {

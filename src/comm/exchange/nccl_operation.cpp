@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "comm/exchange/nccl_call.hpp"
+#include "comm/exchange/nccl_library.hpp"
 #include "core/arithmetic.hpp"
 #include "core/backoff.hpp"
 #include "core/deadline.hpp"
@@ -43,14 +44,14 @@ std::uint64_t nccl_piece_bytes(std::uint64_t bytes) noexcept {
 
 void NcclCalls::send(std::uint32_t peer, const std::byte* data, std::uint64_t bytes) const {
   for_each_piece(bytes, [&](std::uint64_t begin, std::uint64_t length) {
-    check_nccl(ncclSend(data + begin, length, ncclUint8, static_cast<int>(peer), comm_, stream_),
+    check_nccl(nccl().send(data + begin, length, ncclUint8, static_cast<int>(peer), comm_, stream_),
                "ncclSend", comm_);
   });
 }
 
 void NcclCalls::receive(std::uint32_t peer, std::byte* data, std::uint64_t bytes) const {
   for_each_piece(bytes, [&](std::uint64_t begin, std::uint64_t length) {
-    check_nccl(ncclRecv(data + begin, length, ncclUint8, static_cast<int>(peer), comm_, stream_),
+    check_nccl(nccl().recv(data + begin, length, ncclUint8, static_cast<int>(peer), comm_, stream_),
                "ncclRecv", comm_);
   });
 }
@@ -59,7 +60,7 @@ void NcclCalls::broadcast(std::uint32_t root, std::byte* data, std::uint64_t byt
   for_each_piece(bytes, [&](std::uint64_t begin, std::uint64_t length) {
     std::byte* const piece = data + begin;
     check_nccl(
-        ncclBroadcast(piece, piece, length, ncclUint8, static_cast<int>(root), comm_, stream_),
+        nccl().broadcast(piece, piece, length, ncclUint8, static_cast<int>(root), comm_, stream_),
         "ncclBroadcast", comm_);
   });
 }
@@ -68,8 +69,8 @@ void NcclCalls::broadcast(std::uint32_t root, std::byte* data, std::uint64_t byt
 // buffers of their own.
 void NcclCalls::barrier(std::uint32_t rank, std::byte* tokens) const {
   const std::byte* const mine = tokens + rank * token_bytes;
-  check_nccl(ncclAllGather(mine, tokens, token_bytes, ncclUint8, comm_, stream_), "ncclAllGather",
-             comm_);
+  check_nccl(nccl().all_gather(mine, tokens, token_bytes, ncclUint8, comm_, stream_),
+             "ncclAllGather", comm_);
 }
 
 void enqueue_copy(std::byte* destination, const std::byte* source, std::uint64_t bytes,
@@ -110,14 +111,14 @@ bool NcclOperation::done() {
 // A group must be ended even after an error, or the thread stays in it.
 void NcclOperation::begin() {
   begun_ = true;
-  check_nccl(ncclGroupStart(), "ncclGroupStart");
+  check_nccl(nccl().group_start(), "ncclGroupStart");
   try {
     enqueue_({group_->comm(), static_cast<cudaStream_t>(queue_.native_handle())});
   } catch (...) {
-    ncclGroupEnd();
+    nccl().group_end();
     throw;
   }
-  check_nccl(ncclGroupEnd(), "ncclGroupEnd", group_->comm());
+  check_nccl(nccl().group_end(), "ncclGroupEnd", group_->comm());
 }
 
 }  // namespace safeshuffle::comm
