@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "safeshuffle/options.hpp"
 
 #include "comm/control/agreement.hpp"
 #include "comm/control/control.hpp"
@@ -90,6 +94,29 @@ inline void waits_for_a_long_computation(comm::Control& control) {
   CHECK(all.back() == numbered("rank", control.size() - 1));
 }
 
+/// Neither the rank that is cancelled while it computes, nor the others, lose each other.
+inline void cancels_a_long_computation(comm::Control& control) {
+  constexpr std::chrono::milliseconds short_patience{1000};
+  const bool last = control.rank() + 1 == control.size();
+  const auto cancel = std::make_shared<CancelFlag>(0);
+  control.set_cancel(cancel);
+  std::optional<ErrorRecord> seen;
+  try {
+    comm::agree_on_computation(control, short_patience, [&]() -> std::string {
+      if (!last) return {};
+      *cancel = 5;
+      std::this_thread::sleep_for(short_patience * 2);
+      return {};
+    });
+  } catch (const CancelledError& error) {
+    seen = error.record();
+  }
+  control.set_cancel(nullptr);
+  REQUIRE(seen);
+  CHECK(seen->code == 5);
+  CHECK(seen->rank == static_cast<std::int32_t>(control.size() - 1));
+}
+
 /// Also if a rank is out of memory, or is still busy with its own part.
 inline void agrees_on_what_a_computation_throws(comm::Control& control) {
   std::optional<ErrorRecord> seen;
@@ -136,6 +163,7 @@ inline void check_control_contract(comm::Control& control) {
   agrees_on_success(control);
   waits_for_a_slow_rank(control);
   waits_for_a_long_computation(control);
+  cancels_a_long_computation(control);
   agrees_on_what_a_computation_throws(control);
   agrees_on_success(control);
   agrees_on_an_error_meanwhile(control);

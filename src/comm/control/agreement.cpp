@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <future>
 #include <thread>
 #include <utility>
@@ -40,6 +41,17 @@ std::vector<std::string> gather(Control& control, std::string_view mine,
       raise_from(control, rank, std::string_view(all[rank]).substr(1));
   }
   return all;
+}
+
+// Returns a request to cancel on this rank, of which no other knows yet.
+std::exception_ptr beat_or_cancel(const Heartbeat& beat) {
+  try {
+    beat();
+  } catch (const CancelledError& error) {
+    if (error.record().rank >= 0) throw;
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 bool is_any(const std::vector<std::string>& contributions, char state) {
@@ -90,19 +102,25 @@ std::vector<std::string> agree_with_heartbeat(
   return agree(control, mine, error, timeout);
 }
 
+// A request to cancel on this rank waits for the computation: if this rank did not beat meanwhile,
+// the others would take it for lost.
 void beat_during(const Heartbeat& beat, const std::function<void()>& computation) {
   constexpr std::chrono::milliseconds between{20};
   std::packaged_task<void()> task(computation);
   std::future<void> result = task.get_future();
   std::thread thread = core::start_thread(std::move(task));
+  std::exception_ptr cancelled;
   try {
-    while (result.wait_for(between) != std::future_status::ready) beat();
+    while (result.wait_for(between) != std::future_status::ready) {
+      if (const auto request = beat_or_cancel(beat)) cancelled = request;
+    }
   } catch (...) {
     thread.join();
     throw;
   }
   thread.join();
   result.get();
+  if (cancelled) std::rethrow_exception(cancelled);
 }
 
 std::vector<std::string> agree_on_computation(Control& control, std::chrono::milliseconds timeout,
