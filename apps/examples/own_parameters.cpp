@@ -22,9 +22,11 @@ std::vector<Parameter> fused_qkv(const safeshuffle::Catalog& catalog, std::uint3
                                  Memory& memory) {
   std::vector<Parameter> parts;
   for (const std::string part : {"q", "k", "v"}) {
-    const auto* stored = catalog.find("model.layers.0.self_attn." + part + "_proj.weight");
+    const std::string name = "model.layers.0.self_attn." + part + "_proj.weight";
+    const auto* stored = catalog.find(name);
+    if (stored == nullptr) throw safeshuffle::ConfigError("the checkpoint has no " + name);
     const safeshuffle::Shape rows{stored->shape[0] / ranks, stored->shape[1]};
-    parts.push_back({.name = stored->name, .dtype = stored->dtype, .shape = rows});
+    parts.push_back({.name = name, .dtype = stored->dtype, .shape = rows});
     memory.resize(memory.size() + bytes(parts.back()));
   }
   std::byte* next = memory.data();

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <future>
 #include <string>
+#include <utility>
 
 #include <safeshuffle/loader.hpp>
 
 #include "mpi_program.hpp"
 
-using safeshuffle::Ready;
-using safeshuffle::Span;
+using namespace safeshuffle;
 using Step = std::shared_future<Span>;
 
 /// Stands for the kernels of a layer, which need those of the one before: reads all weights.
@@ -25,35 +25,35 @@ Span compute(const std::vector<Ready>& weights, const Step& before, double start
   return span;
 }
 
-void draw(const Span& span, double total) {
-  const auto columns = [&](double seconds) { return std::size_t(50 * seconds / total); };
-  std::cout << std::string(columns(span.begin), ' ') << std::string(columns(span.seconds) + 1, '#')
-            << ' ' << span.name << ": " << span.begin << " + " << span.seconds << " s\n";
+void draw(const Span& span, double columns) {  // per second
+  std::cout << std::string(std::size_t(columns * span.begin), ' ')
+            << std::string(std::size_t(columns * span.seconds) + 1, '#') << ' ' << span.name << ": "
+            << span.begin << " + " << span.seconds << " s\n";
 }
 
-void load_and_compute(const safeshuffle::Communicator& comm, int argc, char** argv) {
+void load_and_compute(const Communicator& comm, int argc, char** argv) {
   const double start = MPI_Wtime();
   std::vector<Ready> weights;  // of the layer that is about to be complete
-  std::vector<Step> steps = {Step()};
-  safeshuffle::Options options;
+  std::vector<Step> steps;
+  Options options;
   options.trace = true;
-  options.plan.order = safeshuffle::Order::layer;
+  options.plan.order = Order::layer;
   if (argc > 2) options.plan.window = std::stoull(argv[2]);
   options.on_ready = [&](const Ready& ready) {
     if (ready.what == Ready::What::tensor) weights.push_back(ready);
     if (ready.what != Ready::What::layer) return;
-    steps.push_back(
-        std::async(std::launch::async, compute, std::exchange(weights, {}), steps.back(), start));
+    steps.push_back(std::async(std::launch::async, compute, std::exchange(weights, {}),
+                               steps.empty() ? Step() : steps.back(), start));
   };
-  const auto model = safeshuffle::load(argv[1], comm, options);
+  const auto model = load(argv[1], comm, options);
   if (comm.rank() != 0) return;
   auto spans = model.report().ranks[0].spans;
   std::erase_if(spans, [](const auto& span) { return span.name != "read"; });
-  for (const Step& step : std::span(steps).subspan(1)) spans.push_back(step.get());
+  for (const Step& step : steps) spans.push_back(step.get());
   std::ranges::sort(spans, {}, &Span::begin);
-  for (const Span& span : spans) draw(span, model.report().seconds);
+  for (const Span& span : spans) draw(span, 50 / model.report().seconds);
 }
 
 int main(int argc, char** argv) {
-  return run_with_mpi(load_and_compute, safeshuffle::Device::host(), argc, argv);
+  return run_with_mpi(load_and_compute, Device::host(), argc, argv);
 }

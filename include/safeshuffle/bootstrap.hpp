@@ -57,16 +57,17 @@ struct Bootstrap {
   static Bootstrap from_environment();
 };
 
-/// A communicator over the ranks that join with `bootstrap`, each with a GPU (`automatic` means the
-/// same); a group of one may also use the host. Collective: waits up to `bootstrap.timeout` until
-/// all ranks have joined. Then each opens its GPU: what one throws, all throw. Starts to initialise
+/// A communicator over the ranks that join with `bootstrap`. On GPUs, data is sent over NCCL. On
+/// the host, ranks cannot send each other any: each reads all that it keeps (Assignment::sliced,
+/// which is then what `automatic` chooses). Collective: waits up to `bootstrap.timeout` until all
+/// ranks have joined. Then each opens its device: what one throws, all throw. Starts to initialise
 /// NCCL without waiting for it; the first load waits, within Options::timeout.
 ///
 /// A rank whose address is invalid (ConfigError), or a rank 0 that cannot listen (TransportError),
 /// throws at once and alone; the others time out.
 ///
-/// Throws ConfigError (invalid address, the host device, a build without NCCL), MemoryError,
-/// TimeoutError, TransportError.
+/// Throws ConfigError (invalid address; GPUs, but no NCCL), MemoryError, TimeoutError,
+/// TransportError.
 Communicator from_bootstrap(const Bootstrap& bootstrap, Device device = Device::cuda());
 
 }  // namespace safeshuffle

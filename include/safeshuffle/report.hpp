@@ -76,7 +76,7 @@ struct RankReport {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t kept_bytes = 0;
-  std::uint64_t peak_device_bytes = 0;       ///< as planned, including the next two
+  std::uint64_t peak_device_bytes = 0;       ///< with what a session has kept, and the next two
   std::uint64_t transport_device_bytes = 0;  ///< transport buffers: an upper bound
   std::uint64_t packer_device_bytes = 0;     ///< pack tables
   std::uint64_t peak_pinned_bytes = 0;

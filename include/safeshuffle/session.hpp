@@ -57,8 +57,8 @@ class PlannedLoad {
   /// Those of the session, and Plan::warnings. The same on all ranks.
   const std::vector<std::string>& warnings() const noexcept;
 
-  /// Loads. Collective; callable once. The time between planning and this call is in no phase of
-  /// the report.
+  /// Loads. Collective; callable once, or again if it threw before it allocated anything. The time
+  /// between planning and this call is in no phase of the report.
   TensorSet run();
 
  private:
@@ -73,7 +73,7 @@ struct StreamOptions {
 
 /// Tensors in model order, in groups of bounded size; see Session::stream. Movable; not
 /// thread-safe. Between calls, storage is read ahead into the slabs of the session, which can load
-/// nothing else until the stream has ended or is destroyed.
+/// nothing else until the stream has ended or is destroyed. May outlive its session.
 class Stream {
  public:
   /// For internal use.
@@ -160,23 +160,29 @@ class Session {
   /// is theirs, joined by "+".
   TensorSet get_columns(const std::vector<std::string>& names, std::uint32_t dim);
 
-  /// Indices of each dimension, on every rank; of dimensions without an interval, all.
+  /// Indices of each dimension, on every rank; of dimensions without an interval, all. Replicas are
+  /// not possible (ConfigError).
   TensorSet get_slice(const std::string& name, const std::vector<Interval>& ranges);
 
   /// Fills memory of the caller, as this rank's bindings say, which may differ from those of other
   /// ranks: any parts of any tensors, converted to each binding's dtype (Options do not matter).
   /// Each stored byte is read once, however many ranks need it, or by each of them if that is
   /// faster. Beyond the memory itself, this takes what the session keeps (above), and each call
-  /// uses that again. Collective. Replicas are not possible. Throws PlanError, before anything is
-  /// written, naming the tensor and the destination of a binding that cannot be, or both
-  /// destinations if two overlap. If it throws later, what the memory holds is unspecified. On a
-  /// GPU, the memory is written after what the communicator's stream (nccl.hpp) has got before the
-  /// call; what uses it on other streams must have ended.
-  Report load_into(std::span<const Binding> bindings);
+  /// uses that again. Collective. Throws PlanError, before anything is written, naming the tensor
+  /// and the destination of a binding that cannot be, or both destinations if two overlap;
+  /// ConfigError if there are replicas. If it throws later, what the memory holds is unspecified.
+  ///
+  /// After a TimeoutError or TransportError, reads or messages that hang may write to the memory at
+  /// any later time: it must stay as long as the process. `owner`, which owns it, is kept for that
+  /// long if need be, and otherwise until the call returns.
+  ///
+  /// On a GPU, the memory is written after what the communicator's stream (nccl.hpp) has got before
+  /// the call; what uses it on other streams must have ended.
+  Report load_into(std::span<const Binding> bindings, std::shared_ptr<void> owner = nullptr);
 
   /// The same, by names of targets, placed by the rules, on ranks that hold them. Throws
   /// ConfigError if this rank holds none of that name, PlanError if its shape is another.
-  Report load_into(std::span<const Parameter> parameters);
+  Report load_into(std::span<const Parameter> parameters, std::shared_ptr<void> owner = nullptr);
 
   /// Sets Options::cancel, whether or not the caller has given one. May be called at any time, by
   /// any thread, callback or signal handler. `code`: not 0.

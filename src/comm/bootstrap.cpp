@@ -8,6 +8,7 @@
 #include "comm/control/tcp_control.hpp"
 #include "comm/exchange/transport.hpp"
 #include "comm/gpu_transport.hpp"
+#include "comm/no_transport.hpp"
 #include "comm/open_together.hpp"
 #include "core/launcher.hpp"
 
@@ -43,15 +44,12 @@ Communicator from_bootstrap(const Bootstrap& bootstrap, Device device) {
     return {comm::make_self_control(), comm::make_self_transport(),
             device::open_device(device, bootstrap.local_rank)};
   }
-  if (device.kind == DeviceKind::host) {
-    throw ConfigError(
-        "without MPI, several ranks need GPUs: host memory can only be exchanged over MPI");
-  }
   const auto control = join(bootstrap);
-  auto gpu = comm::open_together(*control, Device::cuda(device.ordinal), bootstrap.local_rank,
-                                 bootstrap.timeout);
-  auto transport = comm::make_gpu_transport(*control, gpu, bootstrap.timeout);
-  return {control, std::move(transport), std::move(gpu)};
+  auto opened = comm::open_together(*control, device, bootstrap.local_rank, bootstrap.timeout);
+  auto transport = opened->kind() == DeviceKind::host
+                       ? comm::make_no_transport(control)
+                       : comm::make_gpu_transport(*control, opened, bootstrap.timeout);
+  return {control, std::move(transport), std::move(opened)};
 }
 
 }  // namespace safeshuffle

@@ -197,6 +197,10 @@ class Device {
   /// handle it was allocated through. Throws MemoryError.
   virtual std::shared_ptr<std::byte> allocate(std::uint64_t bytes) = 0;
 
+  /// Whether memory of a caller is memory of this device, as far as can be known. Throws
+  /// TransportError.
+  virtual bool holds(const std::byte* /*memory*/) const { return true; }
+
   /// Throws MemoryError; otherwise as Queue::follow_caller.
   virtual std::unique_ptr<Queue> make_queue() = 0;
 

@@ -123,7 +123,7 @@ class BatchReader final : public Reader {
     hand_out();  // fails what waits for a slot
   }
 
-  void start_over(std::vector<FileInfo> files) override {
+  void start_over(std::vector<FileInfo> files) noexcept override {
     files_.start_over(std::move(files));
     const std::scoped_lock lock(mutex_);
     cancelled_ = false;

@@ -115,7 +115,7 @@ class Reader {
   virtual void cancel() noexcept = 0;
 
   /// As if it had just been made, with these files. No batch may be in progress.
-  virtual void start_over(std::vector<FileInfo> files) = 0;
+  virtual void start_over(std::vector<FileInfo> files) noexcept = 0;
 
   /// Total time during which at least one read was in progress, in seconds.
   virtual double busy_seconds() const = 0;

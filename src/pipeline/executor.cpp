@@ -236,6 +236,7 @@ bool Executor::exchange(Transfers& transfers, std::uint32_t wave) {
 bool Executor::exchange(comm::Exchange exchange, const std::string& what,
                         std::chrono::milliseconds timeout) {
   exchange.failed = error_.has_value();
+  exchange.timeout = timeout;
   const auto pending = transport_.exchange(std::move(exchange), queue_);
   comm::await(*pending, control_, what, timeout, [this] { meanwhile(); });
   return !pending->failed();

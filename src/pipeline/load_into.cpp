@@ -16,6 +16,7 @@
 #include "comm/collective_call.hpp"
 #include "core/text.hpp"
 #include "core/wire.hpp"
+#include "device/device.hpp"
 #include "pipeline/open_session.hpp"
 #include "plan/bindings.hpp"
 #include "plan/lent_memory.hpp"
@@ -29,6 +30,16 @@ struct Needs {
 
 auto fields(core::As<Needs> auto& needs) {
   return std::tie(needs.list);
+}
+
+void check_memory(const std::vector<Binding>& bindings, const device::Device& device) {
+  for (const Binding& binding : bindings) {
+    if (binding.data == nullptr || device.holds(binding.data)) continue;
+    throw PlanError(ErrorRecord{
+        .tensor = binding.box.tensor,
+        .cause = "'" + binding.name + "' cannot be filled: its memory is not that of this rank's " +
+                 device.description()});
+  }
 }
 
 // The target of that name, which the rank must hold.
@@ -80,7 +91,8 @@ std::vector<Binding> bindings_by_name(std::span<const Parameter> parameters,
 }  // namespace
 
 // What each rank needs is gathered, so that all make the same plan.
-std::unique_ptr<LoadJob> OpenSession::bind(const std::function<std::vector<Binding>()>& bindings) {
+std::unique_ptr<LoadJob> OpenSession::bind(const std::function<std::vector<Binding>()>& bindings,
+                                           std::shared_ptr<void> owner) {
   const Communicator& comm = workspace_->comm();
   const comm::CollectiveCall call(comm, options().cancel);
   PhaseClock clock(Phase::plan, options().trace);
@@ -89,7 +101,10 @@ std::unique_ptr<LoadJob> OpenSession::bind(const std::function<std::vector<Bindi
     if (opened_.checkpoint.sharded_state) {
       throw ConfigError("a sharded state cannot be loaded into memory of the caller");
     }
-    *lent = plan::lend(catalog(), bindings());
+    const std::vector<Binding> list = bindings();
+    check_memory(list, *comm.device_handle());
+    *lent = plan::lend(catalog(), list);
+    lent->owner = std::move(owner);
     return core::to_wire(Needs{plan::needs_of(*lent)});
   });
   const auto make = [&] {
@@ -100,20 +115,21 @@ std::unique_ptr<LoadJob> OpenSession::bind(const std::function<std::vector<Bindi
   return std::make_unique<LoadJob>(workspace_, make, Origin{"load_into"}, std::move(clock), lent);
 }
 
-Report OpenSession::load_into(std::span<const Binding> bindings) {
-  return bind([&] { return std::vector<Binding>(bindings.begin(), bindings.end()); })
+Report OpenSession::load_into(std::span<const Binding> bindings, std::shared_ptr<void> owner) {
+  return bind([&] { return std::vector<Binding>(bindings.begin(), bindings.end()); },
+              std::move(owner))
       ->run()
       .report();
 }
 
-Report OpenSession::load_into(std::span<const Parameter> parameters) {
+Report OpenSession::load_into(std::span<const Parameter> parameters, std::shared_ptr<void> owner) {
   const auto bindings = [&] {
     const Communicator& comm = workspace_->comm();
     const auto targets =
         select_targets(opened_.checkpoint, opened_.tp_plan, options(), comm.size());
     return bindings_by_name(parameters, targets, catalog(), comm);
   };
-  return bind(bindings)->run().report();
+  return bind(bindings, std::move(owner))->run().report();
 }
 
 }  // namespace safeshuffle::pipeline

@@ -13,6 +13,7 @@
 
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
+#include "comm/exchange/transport.hpp"
 #include "core/wire.hpp"
 #include "device/device.hpp"
 #include "io/policy.hpp"
@@ -49,12 +50,20 @@ auto fields(core::As<Outcome> auto& outcome) {
   return std::tie(outcome.call, outcome.result);
 }
 
+void check_exchanges(const Plan& plan, const Communicator& comm) {
+  if (plan.schedule().exchanged_waves == 0 || comm.transport().moves_data()) return;
+  throw ConfigError("with the assignment " + std::string(name(plan.assignment())) +
+                    ", ranks send each other data, which those on the host can only over MPI: use "
+                    "sliced (--assign sliced)");
+}
+
 // Every plan is proved before it is used.
 std::string prove(const Plan& plan, const plan::LentMemory* lent, const Communicator& comm) {
   if (plan.world() != comm.size()) {
     throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
                       std::to_string(comm.size()));
   }
+  check_exchanges(plan, comm);
   plan.prove();
   if (lent != nullptr) plan::prove_destinations(plan.schedule(), comm.rank(), *lent);
   return core::to_wire(Intent{plan.hash(), io::shared_cpus(comm.device())});
@@ -125,7 +134,7 @@ void LoadJob::start() {
 }
 
 TensorSet LoadJob::run() {
-  if (std::exchange(ran_, true)) throw ConfigError("a planned load can run only once");
+  if (has_begun_ && !executor_) throw ConfigError("a planned load can run only once");
   const comm::CollectiveCall call(workspace_->comm(), workspace_->options().cancel);
   clock_.resume();
   std::optional<TensorSet> loaded;
@@ -147,6 +156,7 @@ void LoadJob::begin() {
     if (workspace_->options().on_ready) make_tensors();
     return {};
   });
+  has_begun_ = true;
   executor_->start();
 }
 
@@ -210,8 +220,8 @@ std::vector<std::string> agree_on_call(const std::string& call, const Communicat
 }
 
 // Collective, because a rank that threw alone would leave the others waiting.
-void check_together(const Options& options, const Communicator& comm) {
-  comm::agree_on(comm.control(), timeout_of(options), [&]() -> std::string {
+void check_together(const std::string& call, const Options& options, const Communicator& comm) {
+  agree_on_call(call, comm, options, [&]() -> std::string {
     check_options(options);
     return {};
   });
@@ -221,7 +231,7 @@ std::unique_ptr<LoadJob> planned_load(const source::Source& source, const Plan& 
                                       const Communicator& comm, const Options& options) {
   const comm::CollectiveCall call(comm, options.cancel);
   PhaseClock clock(Phase::plan, options.trace);
-  check_together(options, comm);
+  check_together("load", options, comm);
   return std::make_unique<LoadJob>(
       std::make_shared<Workspace>(source, comm, options), [&] { return plan; }, Origin{"load"},
       std::move(clock));

@@ -70,7 +70,7 @@ class LoadJob {
   bool has_workspace_ = false;
   std::unique_ptr<Executor> executor_;
   std::shared_ptr<TensorSet::State> tensors_;
-  bool ran_ = false;
+  bool has_begun_ = false;
 };
 
 /// A load by an existing plan, as `load` (loader.hpp), from any source, which must outlive the
@@ -84,7 +84,8 @@ std::vector<std::string> agree_on_call(const std::string& call, const Communicat
                                        const Options& options,
                                        const std::function<std::string()>& computation);
 
-/// Throws ConfigError on all ranks if an option of any rank is wrong. Collective.
-void check_together(const Options& options, const Communicator& comm);
+/// At the beginning of a call: agree_on_call, and throws ConfigError on all ranks if an option of
+/// any rank is wrong. Collective.
+void check_together(const std::string& call, const Options& options, const Communicator& comm);
 
 }  // namespace safeshuffle::pipeline

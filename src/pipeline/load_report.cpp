@@ -35,7 +35,7 @@ RankReport rank_report(const RankSummary& planned, const Workspace& workspace,
   report.transport_device_bytes = comm.transport().device_bytes();
   report.packer_device_bytes = comm.device_handle()->packer_bytes();
   report.peak_device_bytes =
-      planned.peak_device_bytes + report.transport_device_bytes + report.packer_device_bytes;
+      workspace.device_bytes() + report.transport_device_bytes + report.packer_device_bytes;
   report.peak_pinned_bytes = workspace.pinned_bytes() + report.packer_device_bytes;
   report.peak_resident_bytes = core::peak_resident_bytes();
   const io::IoPath path = workspace.reader()->path();

@@ -101,7 +101,7 @@ TensorSet OpenSession::get_slice(const std::string& name, const std::vector<Inte
       *lent = plan::lend(some, {&slice, 1});
       lent->new_bytes = core::tensor_bytes(slice.box.sizes, slice.dtype);
       const std::vector<std::vector<plan::Need>> needs(comm.size(), plan::needs_of(*lent));
-      return plan(some, plan::bound_targets(some, needs));
+      return plan(some, plan::bound_targets(some, needs), *lent->new_bytes);
     };
     return std::make_unique<LoadJob>(workspace_, make, Origin{"get_slice"},
                                      PhaseClock(Phase::plan, options().trace), lent);

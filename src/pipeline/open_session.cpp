@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "safeshuffle/error.hpp"
 #include "safeshuffle/loader.hpp"
 
 #include "comm/collective_call.hpp"
@@ -17,6 +18,9 @@ namespace {
 
 // Fills in the site, and adds the memory of transport and packer to what the caller has reserved.
 PlanOptions on_device(PlanOptions options, const Communicator& comm, const Site& site) {
+  if (options.assignment == Assignment::automatic && !comm.transport().moves_data()) {
+    options.assignment = Assignment::sliced;
+  }
   options.site = site;
   options.reserved_bytes += comm.transport().device_bytes() + comm.device_handle()->packer_bytes();
   return options;
@@ -26,7 +30,7 @@ Opened open(const Workspace& workspace, const std::vector<std::string>& paths) {
   const Communicator& comm = workspace.comm();
   const Options& options = workspace.options();
   const comm::CollectiveCall call(comm, options.cancel);
-  check_together(options, comm);
+  check_together("open", options, comm);
   return open_together(workspace.source(), paths, options, comm.device(), comm.control());
 }
 
@@ -62,12 +66,12 @@ std::unique_ptr<LoadJob> OpenSession::plan(const Selection& selection) {
                                    std::move(clock));
 }
 
-void OpenSession::together(const std::string& function, const std::function<void()>& step) {
+void OpenSession::together(const std::string& function, const std::function<std::string()>& step) {
   const comm::CollectiveCall call(workspace_->comm(), options().cancel);
-  agree_on_call(function, workspace_->comm(), options(), [&]() -> std::string {
-    step();
-    return {};
-  });
+  const auto results = agree_on_call(function, workspace_->comm(), options(), step);
+  if (std::ranges::all_of(results, [&](const auto& result) { return result == results.front(); }))
+    return;
+  throw PlanError(function + " was called with different arguments on the ranks");
 }
 
 std::vector<Target> OpenSession::in_model_order(const Selection& selection) const {
@@ -107,10 +111,12 @@ std::unique_ptr<LoadJob> OpenSession::plan_group(const std::string& function,
                                    PhaseClock(Phase::plan, options().trace));
 }
 
-Plan OpenSession::plan(const Catalog& catalog, std::vector<Target> targets) const {
+Plan OpenSession::plan(const Catalog& catalog, std::vector<Target> targets,
+                       std::uint64_t beside) const {
   const Communicator& comm = workspace_->comm();
-  return make_plan(catalog, std::move(targets), comm.size(),
-                   on_device(options().plan, comm, opened_.site));
+  PlanOptions options = on_device(workspace_->options().plan, comm, opened_.site);
+  options.reserved_bytes += beside;
+  return make_plan(catalog, std::move(targets), comm.size(), options);
 }
 
 }  // namespace safeshuffle::pipeline

@@ -1,6 +1,7 @@
 // An opened checkpoint, and the loads from it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -53,21 +54,24 @@ class OpenSession {
   std::unique_ptr<LoadJob> plan_group(const std::string& function,
                                       const std::vector<Target>& group);
 
-  /// Collective: a step of this function of a Session that all ranks take, or none.
-  void together(const std::string& function, const std::function<void()>& step);
+  /// Collective: a step of this function of a Session that all ranks take, or none. Throws
+  /// PlanError if it does not return the same on all.
+  void together(const std::string& function, const std::function<std::string()>& step);
 
   std::uint32_t world() const noexcept { return workspace_->comm().size(); }
 
   /// Session::load_into.
-  Report load_into(std::span<const Binding> bindings);
-  Report load_into(std::span<const Parameter> parameters);
+  Report load_into(std::span<const Binding> bindings, std::shared_ptr<void> owner);
+  Report load_into(std::span<const Parameter> parameters, std::shared_ptr<void> owner);
 
   /// Session::get_slice.
   TensorSet get_slice(const std::string& name, const std::vector<Interval>& ranges);
 
  private:
-  std::unique_ptr<LoadJob> bind(const std::function<std::vector<Binding>()>& bindings);
-  Plan plan(const Catalog& catalog, std::vector<Target> targets) const;
+  std::unique_ptr<LoadJob> bind(const std::function<std::vector<Binding>()>& bindings,
+                                std::shared_ptr<void> owner);
+  /// `beside`: what the load takes of the budget besides what is planned.
+  Plan plan(const Catalog& catalog, std::vector<Target> targets, std::uint64_t beside = 0) const;
 
   std::shared_ptr<Workspace> workspace_;
   std::optional<PhaseClock> opening_;  // until the first plan: its load tells how long this took

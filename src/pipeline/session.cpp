@@ -180,12 +180,12 @@ TensorSet Session::get_slice(const std::string& name, const std::vector<Interval
   return session_->get_slice(name, ranges);
 }
 
-Report Session::load_into(std::span<const Binding> bindings) {
-  return session_->load_into(bindings);
+Report Session::load_into(std::span<const Binding> bindings, std::shared_ptr<void> owner) {
+  return session_->load_into(bindings, std::move(owner));
 }
 
-Report Session::load_into(std::span<const Parameter> parameters) {
-  return session_->load_into(parameters);
+Report Session::load_into(std::span<const Parameter> parameters, std::shared_ptr<void> owner) {
+  return session_->load_into(parameters, std::move(owner));
 }
 
 void Session::cancel(std::int32_t code) noexcept {

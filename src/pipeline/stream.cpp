@@ -1,6 +1,7 @@
 #include "pipeline/stream.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -77,6 +78,16 @@ class Grouping {
   std::vector<std::vector<Target>> groups_;
 };
 
+// The same on ranks whose groups have the same names.
+std::string digest(const std::vector<std::vector<Target>>& groups, const Catalog& catalog) {
+  std::string names;
+  for (const std::vector<Target>& group : groups) {
+    for (const Target& target : group) names += name_of(target, catalog) + '\n';
+    names += '\n';
+  }
+  return std::to_string(std::hash<std::string>{}(names));
+}
+
 }  // namespace
 
 GroupStream::GroupStream(std::shared_ptr<OpenSession> session, const Selection& selection,
@@ -88,12 +99,16 @@ GroupStream::GroupStream(std::shared_ptr<OpenSession> session, const Selection& 
                       options_.group_bytes);
     for (Target& target : session_->in_model_order(selection)) grouping.add(std::move(target));
     groups_ = grouping.take();
+    return digest(groups_, session_->catalog());
   });
   start_next();
 }
 
 std::optional<TensorSet> GroupStream::next() {
-  session_->together("next", [&] { check_usable(); });
+  session_->together("next", [&] {
+    check_usable();
+    return std::string();
+  });
   if (!ahead_) return {};
   has_failed_ = true;
   const TensorSet group = std::exchange(ahead_, {})->run();

@@ -32,8 +32,13 @@ Workspace::Workspace(const source::Source& source, Communicator comm, Options op
 
 void Workspace::reserve() {
   if (std::exchange(is_reserved_, true)) {
-    throw ConfigError("a load of this session has begun and is not at its end");
+    throw ConfigError("a load or stream of this session has begun and is not at its end");
   }
+}
+
+void Workspace::end_reservation() noexcept {
+  is_reserved_ = false;
+  if (reader_) reader_->start_over({});
 }
 
 // Locking the pages of the ring takes milliseconds, in which the rest is allocated.
@@ -60,11 +65,9 @@ std::shared_ptr<Buffers> Workspace::prepare(const Plan& plan, const plan::LentMe
     ring = core::start_async([&] { return make_ring(); });
   }
   const auto buffers = std::make_shared<Buffers>();
-  if (lent != nullptr && !lent->new_bytes) {
-    buffers->arena = {std::shared_ptr<void>(), lent->base};
-  } else {
-    buffers->arena = allocate(*device_, lent == nullptr ? rank.arena_bytes : *lent->new_bytes);
-  }
+  arena_bytes_ = lent == nullptr ? rank.arena_bytes : lent->new_bytes.value_or(0);
+  buffers->arena = allocate(*device_, arena_bytes_);
+  if (lent != nullptr && !lent->new_bytes) buffers->arena = {lent->owner, lent->base};
   if (!is_enough) allocate_scratch(plan.schedule().slabs);
   if (is_enough) {
     reader_->start_over(files_of(plan.catalog()));

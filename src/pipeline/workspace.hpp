@@ -43,9 +43,10 @@ class Workspace {
   /// Makes nothing yet. `source` must outlive the process' reads, also those that hang.
   Workspace(const source::Source& source, Communicator comm, Options options);
 
-  /// For one load at a time. Throws ConfigError if another one has it.
+  /// For one load at a time. Throws ConfigError if another one has it. At the end, files are
+  /// closed.
   void reserve();
-  void end_reservation() noexcept { is_reserved_ = false; }
+  void end_reservation() noexcept;
 
   /// Makes what a load takes, as far as loads before it have not left it. `lent`: what takes the
   /// place of the arena, or null. `sharers`: see io::ReadingPlace. Throws MemoryError,
@@ -71,6 +72,11 @@ class Workspace {
   const Reading& reading() const noexcept { return reading_; }
   std::uint64_t pinned_bytes() const { return staging_->pinned_bytes(); }
 
+  /// Of the load's arena, and of all that is kept.
+  std::uint64_t device_bytes() const noexcept {
+    return arena_bytes_ + slabs_.size() * slab_bytes_ + pack_bytes_;
+  }
+
  private:
   /// Whatever a reader thread that hangs may still use.
   struct Abandoned {
@@ -94,6 +100,7 @@ class Workspace {
   bool is_reserved_ = false;
   std::unique_ptr<device::Queue> queue_;
   std::unique_ptr<device::Packer> packer_;
+  std::uint64_t arena_bytes_ = 0;
   std::uint64_t slab_bytes_ = 0;
   std::uint64_t pack_bytes_ = 0;
   std::vector<std::shared_ptr<std::byte>> slabs_;

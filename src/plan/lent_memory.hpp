@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -20,6 +21,7 @@ namespace safeshuffle::plan {
 /// before the first byte lent.
 struct LentMemory {
   std::byte* base = nullptr;
+  std::shared_ptr<void> owner;  ///< kept as long as anything may still write to it; or null
   std::optional<std::uint64_t> new_bytes;  ///< not lent, but to be allocated: `base` is invented
   std::vector<StridedCopy> copies;         ///< ordered by (tensor, source)
   std::vector<Zeros> zeros;

@@ -46,7 +46,7 @@ void check_arguments(const Schedule& schedule, const PlanOptions& options) {
   }
   check_order(options);
   if (plan::fills_lent_memory(schedule) && schedule.replicas != 1) {
-    throw ConfigError("replicas cannot be loaded into memory that callers lend");
+    throw ConfigError("with replicas, neither slices nor memory of the caller can be loaded");
   }
   plan::check_site(options.site);
   plan::check_targets(schedule.catalog, schedule.targets, schedule.replica_size);

@@ -175,10 +175,46 @@ class LostRank(WithoutMpi):
         self.assertLess(result.seconds, TIMEOUT_SECONDS + job.SLACK_SECONDS)
 
 
+class OnTheHost(WithoutMpi):
+    """Where every rank reads all that it keeps."""
+
+    OPTIONS = "--device", "host", "--verify", "full"
+
+    def test_loads(self):
+        for ranks in (1, 2, 4):
+            with self.subTest(ranks=ranks):
+                self.saved = self.work / f"saved by {ranks} over MPI"
+                expected = Loads.save_over_mpi_on_the_host(self, ranks)
+                self.saved = self.work / f"saved by {ranks} without MPI"
+                results = self.load_plainly(ranks, *self.OPTIONS, "--save-sharded", self.saved)
+                self.assertEqual([result.code for result in results.values()], [0] * ranks)
+                self.assertEqual(self.saved_files(), expected)
+                transport = "self" if ranks == 1 else "none+tcp"
+                self.assertIn(f"device host, transport {transport},", results[0].output)
+
+    def test_streams(self):
+        for result in self.load_plainly(RANKS, *self.OPTIONS, "--stream", "1MiB").values():
+            self.assertEqual(result.code, 0, result.errors)
+
+    def test_nothing_can_be_exchanged(self):
+        results = self.load_plainly(RANKS, *self.OPTIONS, "--assign", "round-robin")
+        self.assertEqual([result.code for result in results.values()], [2] * RANKS)
+        self.assert_failed(results[0], {2}, "round-robin", "--assign sliced")
+
+    def test_lost_rank(self):
+        for action in ("kill", "stop"):
+            with self.subTest(action=action):
+                fault = PHASES["exchange"] | {"rank": LOST, "action": action, "times": 1}
+                results = self.load_plainly(
+                    RANKS, *self.OPTIONS, "--direct", "on", faults=[fault], lost=[LOST]
+                )
+                results.pop(LOST)
+                for result in results.values():
+                    self.assert_failed(result, {9}, f"rank {LOST}: ")
+                self.assert_nobody_left()
+
+
 class Usage(WithoutMpi):
-    def test_host_memory_has_no_transport(self):
-        for result in self.load_plainly(RANKS, "--device", "host").values():
-            self.assert_failed(result, {2}, "without MPI", "host memory")
 
     def test_directories_are_no_rendezvous(self):
         address = f"file://{self.work}/meeting"

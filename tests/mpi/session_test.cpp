@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "safeshuffle/loader.hpp"
+#include "safeshuffle/mpi.hpp"
 
 #include "core/error_wire.hpp"
 #include "device/device.hpp"
+#include "support/bindings.hpp"
 #include "support/catalogs.hpp"
 #include "support/catch.hpp"
 #include "support/device_memory.hpp"
@@ -23,6 +25,7 @@
 #include "support/pseudo_random.hpp"
 #include "support/random_bindings.hpp"
 #include "support/random_targets.hpp"
+#include "support/sanitizers.hpp"
 #include "support/shared_model.hpp"
 
 using namespace safeshuffle;
@@ -183,7 +186,7 @@ TEST_CASE("cancelled at any moment, by any rank, a session goes on and leaks not
   const std::ptrdiff_t threads = running_threads();
   const std::ptrdiff_t descriptors = open_descriptors();
 
-  const int cancels = shared_group().device() == DeviceKind::host ? 200 : 20;
+  const int cancels = shared_group().device() == DeviceKind::host ? testing::cases(200) : 20;
   PseudoRandom random(world_size());  // the same on all ranks
   int cancelled = 0;
   for (int i = 0; i < cancels; ++i) {
@@ -284,6 +287,7 @@ TEST_CASE("slices of any dimensions are had on demand", "[load][session]") {
   CHECK(is_one(both, "cut1", columns(rows, row, 12, 32)));
   CHECK(std::ranges::equal(both.begin()->shape, Shape{12, 5}));
   CHECK(session.get_slice("cut1", {{80, 0}}).begin()->bytes == 0);
+  CHECK(both.report().ranks[0].peak_device_bytes >= both.begin()->bytes);
   CHECK(common_error([&] { verify(both, shared_group()); }));
   const auto error = common_error([&] { session.get_slice("cut1", {{0, 80}, {100, 29}}); });
   REQUIRE(error);
@@ -344,6 +348,30 @@ TEST_CASE("who holds too many groups of a stream is told", "[load][session][stre
   CHECK(large->kind == ErrorKind::memory);
   CHECK(large->tensor == "cut0");
   MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("streams of other tensors, and other calls, are errors on all ranks",
+          "[load][session][stream]") {
+  const SharedModel model(plain_model(2));
+  Session session(model.path(), shared_group(), replicated());
+  const Selection mine{.only = {world_rank() == 0 ? "cut*" : "*"}, .skip = {}};
+  if (world_size() > 1) {
+    const auto other = common_error([&] { session.stream(mine); });
+    REQUIRE(other);
+    CHECK(other->kind == ErrorKind::plan);
+    const auto call = common_error([&] {
+      world_rank() == 0 ? session.reopen(model.path()) : static_cast<void>(session.load());
+    });
+    REQUIRE(call);
+    CHECK_THAT(call->cause, Catch::Contains("while rank 0 called open"));
+  }
+  PlannedLoad planned = session.plan();
+  {
+    const Stream stream = session.stream({});
+    CHECK(common_error([&] { planned.run(); }));
+  }
+  CHECK(has(planned.run(), 4));  // has not been used up
+  CHECK(common_error([&] { planned.run(); }));
 }
 
 namespace {
@@ -474,6 +502,40 @@ bool are_filled(const std::vector<std::byte>& bytes, const FilledMemory& expecte
 }
 
 }  // namespace
+
+TEST_CASE("memory that may still be written to is kept, and let go otherwise",
+          "[load][session][bindings][host]") {
+  const SharedModel model(plain_model(2));
+  const Catalog& catalog = model.catalog;
+  const auto lend = [&](Session& session, std::weak_ptr<void>& kept) {
+    const auto memory = std::make_shared<std::vector<std::byte>>(catalog.tensor_bytes());
+    kept = memory;
+    session.load_into(whole_tensors(catalog, memory->data()), memory);
+  };
+  Options options = exchanging_whole();
+  options.plan.window = 8 << 10;
+  options.timeout = std::chrono::seconds(1);
+  std::weak_ptr<void> kept;
+  bool is_late = false;
+  options.on_progress = [&](const Progress& progress) {
+    if (!is_late || progress.wave == 0) return;
+    if (std::exchange(is_late, false)) std::this_thread::sleep_for(std::chrono::seconds(5));
+  };
+  {
+    const Communicator comm = from_mpi(MPI_COMM_WORLD, Device::host());
+    Session session(model.path(), comm, options);
+    lend(session, kept);
+    CHECK(kept.expired());
+    is_late = world_size() > 1 && is_last_rank();
+    if (world_size() > 1) {
+      const auto error = error_of([&] { lend(session, kept); });
+      REQUIRE(error);
+      if (!is_last_rank()) CHECK(error->kind == ErrorKind::timeout);
+    }
+  }
+  if (world_size() > 1 && !is_last_rank()) CHECK_FALSE(kept.expired());
+  MPI_Barrier(MPI_COMM_WORLD);
+}
 
 TEST_CASE("ranks fill memory of their own from anything", "[load][session][bindings]") {
   const std::uint32_t seed = GENERATE(range(0U, 12U));

@@ -129,6 +129,13 @@ TEST_CASE("loads into memory of the caller that follow each other allocate nothi
   CHECK(simulated_gpu::allocations_so_far() == before);
 }
 
+TEST_CASE("memory of the caller must be that of the GPU", "[gpu][load]") {
+  const OwnModel model(3);
+  std::vector<std::byte> memory(model.catalog.tensor_bytes());  // of the host
+  Session session(model.directory.path(), self(Device::cuda()));
+  CHECK_THROWS_AS(session.load_into(whole_tensors(model.catalog, memory.data())), PlanError);
+}
+
 TEST_CASE("a packer takes as much memory as its device says, a queue none", "[gpu][device]") {
   const auto device = device::open_device(Device::cuda());
   const Resources before;

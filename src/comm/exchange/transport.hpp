@@ -1,6 +1,7 @@
 // The exchange of one wave between the devices of a group of ranks.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +32,9 @@ struct Exchange {
   /// This rank has failed, so the data it sends is useless. All ranks learn of this, see
   /// Pending::failed.
   bool failed = false;
+
+  /// For transports that block while others are late.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
 
   /// Keeps the memory behind all messages alive while they may be in flight, even if the exchange
   /// is abandoned after a time-out.
@@ -67,6 +71,9 @@ class Transport {
   /// Connects to all peers, so that the first exchange need not; reads may be in progress
   /// meanwhile. Collective. Null if there is nothing to do.
   virtual std::unique_ptr<Pending> connect(device::Queue& /*queue*/) { return nullptr; }
+
+  /// Otherwise no exchange may have messages.
+  virtual bool moves_data() const noexcept { return true; }
 
   /// Upper bound on the device memory that the transport itself takes on this rank, in bytes.
   virtual std::uint64_t device_bytes() const noexcept { return 0; }

@@ -24,6 +24,14 @@ std::shared_ptr<std::byte> CudaDevice::allocate(std::uint64_t bytes) {
   return allocate_on_gpu(session_, bytes);
 }
 
+bool CudaDevice::holds(const std::byte* memory) const {
+  const GpuScope scope(session_->gpu());
+  cudaPointerAttributes found{};
+  check_cuda(cudaPointerGetAttributes(&found, memory), "cudaPointerGetAttributes");
+  return found.type == cudaMemoryTypeManaged ||
+         (found.type == cudaMemoryTypeDevice && found.device == ordinal());
+}
+
 std::unique_ptr<Queue> CudaDevice::make_queue() {
   return std::make_unique<CudaQueue>(session_, after_);
 }

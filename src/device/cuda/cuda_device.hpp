@@ -30,6 +30,7 @@ class CudaDevice final : public Device {
   /// The CPUs of its NUMA node, which the kernel reports for its PCI address.
   core::CpuSet near_cpus(const core::CpuSet& cpus) const override;
   std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override;
+  bool holds(const std::byte* memory) const override;
   std::unique_ptr<Queue> make_queue() override;
   std::unique_ptr<Packer> make_packer(Queue& queue) override;
   std::uint64_t packer_bytes() const noexcept override;

@@ -119,6 +119,16 @@ cudaError_t cudaFreeHost(void* pointer) {
                      [&](Device&) { release(pointer, Allocation::Kind::pinned, "cudaFreeHost"); });
 }
 
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  return device_call("cudaPointerGetAttributes", [&](Device&) {
+    *attributes = {};
+    const auto region = find_region(pointer, 1, "pointer");
+    if (!region) return;
+    attributes->type = region->on_device() ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+    attributes->device = region->allocation->device.ordinal();
+  });
+}
+
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return device_call("cudaMemGetInfo", [&](Device& device) {
     *total = settings().memory;
