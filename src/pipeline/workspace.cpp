@@ -68,10 +68,10 @@ std::shared_ptr<Buffers> Workspace::prepare(const Plan& plan, const plan::LentMe
   arena_bytes_ = lent == nullptr ? rank.arena_bytes : lent->new_bytes.value_or(0);
   buffers->arena = allocate(*device_, arena_bytes_);
   if (lent != nullptr && !lent->new_bytes) buffers->arena = {lent->owner, lent->base};
-  if (!is_enough) allocate_scratch(plan.schedule().slabs);
   if (is_enough) {
     reader_->start_over(files_of(plan.catalog()));
   } else {
+    allocate_scratch(plan.schedule().slabs);
     staging_ = ring.get();
     make_reader(plan.catalog());
   }
