@@ -1,11 +1,17 @@
 // What the examples have in common: MPI, arguments, errors, exit statuses.
 #pragma once
 
+#include <chrono>
 #include <iostream>
 
 #include <safeshuffle/communicator.hpp>
 #include <safeshuffle/error.hpp>
 #include <safeshuffle/mpi.hpp>
+
+/// On any thread; where only the main thread may call MPI, that is not true of MPI_Wtime.
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// What one rank does with the arguments, of which argv[1] is a checkpoint.
 using Work = void(const safeshuffle::Communicator& comm, int argc, char** argv);

@@ -1,6 +1,7 @@
 // An engine with parameters of its own: each rank has its rows of q, k and v in one matrix. It is
 // filled twice, the second time as after a sleep in which its memory was given up.
 //   mpirun -np 2 example_own_parameters CHECKPOINT
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -37,12 +38,12 @@ std::vector<Parameter> fused_qkv(const safeshuffle::Catalog& catalog, std::uint3
 void serve(const safeshuffle::Communicator& comm, int /*argc*/, char** argv) {
   safeshuffle::Session session(argv[1], comm);
   for (const char* const when : {"at the start", "after a sleep"}) {
-    Memory memory;
-    session.load_into(fused_qkv(session.catalog(), comm.size(), memory));
+    const auto memory = std::make_shared<Memory>();  // shared, in case a failed load must keep it
+    session.load_into(fused_qkv(session.catalog(), comm.size(), *memory), memory);
     const auto add = [](std::uint64_t sum, std::byte byte) {
       return sum + std::to_integer<unsigned>(byte);
     };
-    const auto sum = std::accumulate(memory.begin(), memory.end(), std::uint64_t{0}, add);
+    const auto sum = std::accumulate(memory->begin(), memory->end(), std::uint64_t{0}, add);
     std::cout << "rank " + std::to_string(comm.rank()) + ", " + when + ": sum " +
                      std::to_string(sum) + '\n';
   }

@@ -15,13 +15,13 @@ using Step = std::shared_future<Span>;
 /// Stands for the kernels of a layer, which need those of the one before: reads all weights.
 Span compute(const std::vector<Ready>& weights, const Step& before, double start) {
   if (before.valid()) before.wait();
-  Span span{.name = "computed", .begin = MPI_Wtime() - start};
+  Span span{.name = "computed", .begin = now() - start};
   std::int64_t zeros = 0;
   for (const Ready& ready : weights) {
     zeros += std::count(ready.tensor->data, ready.tensor->data + ready.tensor->bytes, std::byte{0});
   }
   span.name += ": " + std::to_string(zeros) + " zeros";
-  span.seconds = MPI_Wtime() - start - span.begin;
+  span.seconds = now() - start - span.begin;
   return span;
 }
 
@@ -32,7 +32,7 @@ void draw(const Span& span, double columns) {  // per second
 }
 
 void load_and_compute(const Communicator& comm, int argc, char** argv) {
-  const double start = MPI_Wtime();
+  const double start = now();
   std::vector<Ready> weights;  // of the layer that is about to be complete
   std::vector<Step> steps;
   Options options;

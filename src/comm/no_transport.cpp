@@ -41,7 +41,7 @@ class NoTransport final : public Transport {
 
   std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) override {
     if (!exchange.sends.empty() || !exchange.receives.empty() || !exchange.broadcasts.empty()) {
-      throw ConfigError("these ranks cannot send each other data");
+      throw ConfigError("these ranks cannot send each other data: on the host, that takes MPI");
     }
     return std::make_unique<Step>(*control_, std::move(exchange), queue);
   }
