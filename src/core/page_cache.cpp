@@ -80,16 +80,19 @@ std::optional<std::uint64_t> count_by_cachestat(int descriptor, CachestatRange r
 }
 
 // Where a range begins within a large block of cached pages, the kernel (6.18, for one) misses
-// pages behind that block if the scheduler interrupts the call. So a count that falls short of the
-// range is taken again, and the larger one is used.
+// pages behind that block if the scheduler interrupts the call. So the count begins with the block,
+// and what lies before the range is subtracted.
 std::optional<std::uint64_t> pages_by_cachestat(int descriptor, CachestatRange range) {
-  const auto pages = count_by_cachestat(descriptor, range);
+  const std::uint64_t begin = align_down(range.offset, most_cached_block);
+  const std::uint64_t before = align_down(range.offset - begin, system_page());
+  const auto pages = count_by_cachestat(descriptor, {begin, range.offset - begin + range.bytes});
   if (!pages) return {};
   // An overlay, as in containers, has no pages of its own; a mapping shows those of the file below.
   if (*pages == 0 && filesystem_type(descriptor) == overlayfs) return {};
-  const bool is_sure =
-      range.offset % most_cached_block == 0 || *pages == 0 || *pages * system_page() >= range.bytes;
-  return is_sure ? pages : std::max(pages, count_by_cachestat(descriptor, range));
+  if (before == 0) return pages;  // no bytes would mean all up to the end
+  const auto others = count_by_cachestat(descriptor, {begin, before});
+  if (!others) return {};
+  return *pages - std::min(*pages, *others);
 }
 
 /// Whether mincore tells the truth: of a file that the caller neither owns nor may write to, it
