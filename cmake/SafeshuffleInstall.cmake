@@ -11,8 +11,8 @@ install(TARGETS safeshuffle EXPORT safeshuffleTargets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/safeshuffle
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
-  PATTERN dlpack.hpp EXCLUDE PATTERN mpi.hpp EXCLUDE PATTERN nccl.hpp EXCLUDE)
-foreach(interop IN ITEMS DLPACK MPI NCCL)
+  PATTERN mpi.hpp EXCLUDE PATTERN nccl.hpp EXCLUDE)
+foreach(interop IN ITEMS MPI NCCL)
   if(SAFESHUFFLE_WITH_${interop})
     string(TOLOWER ${interop} header)
     install(FILES ${PROJECT_SOURCE_DIR}/include/safeshuffle/${header}.hpp

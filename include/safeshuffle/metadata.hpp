@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "safeshuffle/dtype.hpp"
@@ -49,6 +50,9 @@ struct FileInfo {
   std::uint64_t inode = 0;         ///< likewise, if this process has read the header; else 0
   std::uint32_t first_tensor = 0;  ///< index into Catalog::tensors()
   std::uint32_t tensor_count = 0;
+
+  /// `__metadata__` of its header, by key, but for a record of shards (sharded_state.hpp).
+  std::vector<std::pair<std::string, std::string>> metadata = {};
 };
 
 /// Every tensor of every file, ordered by (file, file_offset). Immutable, so safe to share between

@@ -151,16 +151,22 @@ FileHeader parse_file_header(const RawHeader& raw, const std::string& path) {
                   raw.cached_share,
                   std::move(header.tensors),
                   {},
+                  {},
                   std::move(aliases)};
-  const auto record = header.metadata.find(std::string(shard_record_key));
-  if (record != header.metadata.end()) file.shard_record = std::move(record->second);
+  for (auto& [key, value] : header.metadata) {
+    if (key == shard_record_key) {
+      file.shard_record = std::move(value);
+    } else {
+      file.metadata.emplace_back(key, std::move(value));
+    }
+  }
   return file;
 }
 
 // Offsets and sizes follow from types and shapes, for tensors lie one after the other.
 void encode(const FileHeader& header, core::WireWriter& out) {
   put(out, std::tie(header.file_size, header.data_start, header.modified_ns, header.cached_share,
-                    header.shard_record, header.aliases));
+                    header.metadata, header.shard_record, header.aliases));
   out.put(std::uint64_t{header.tensors.size()});
   for (const TensorInfo& tensor : header.tensors) {
     put(out, std::tie(tensor.name, tensor.dtype, tensor.shape));
@@ -170,7 +176,7 @@ void encode(const FileHeader& header, core::WireWriter& out) {
 FileHeader decode_file_header(core::WireReader& in) {
   FileHeader header;
   auto values = std::tie(header.file_size, header.data_start, header.modified_ns,
-                         header.cached_share, header.shard_record, header.aliases);
+                         header.cached_share, header.metadata, header.shard_record, header.aliases);
   get(in, values);
   header.tensors.resize(in.number());
   std::uint64_t offset = header.data_start;
@@ -195,7 +201,8 @@ Contents join_headers(const Listing& listing, const std::function<FileHeader()>&
                      .size = header.file_size,
                      .data_start = header.data_start,
                      .modified_ns = header.modified_ns,
-                     .inode = header.inode});
+                     .inode = header.inode,
+                     .metadata = std::move(header.metadata)});
     if (sharded) records.push_back(std::move(header.shard_record));
     for (auto& [name, tensor] : header.aliases) {
       aliases.push_back({std::move(name), header.tensors[tensor].name});

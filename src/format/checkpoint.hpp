@@ -43,9 +43,10 @@ struct FileHeader {
   std::uint64_t file_size = 0;
   std::uint64_t data_start = 0;
   std::int64_t modified_ns = 0;
-  std::uint64_t inode = 0;                  ///< as in RawHeader
-  std::optional<double> cached_share = {};  ///< as in RawHeader
-  std::vector<TensorInfo> tensors;          ///< as in Header
+  std::uint64_t inode = 0;                                    ///< as in RawHeader
+  std::optional<double> cached_share = {};                    ///< as in RawHeader
+  std::vector<TensorInfo> tensors;                            ///< as in Header
+  std::vector<std::pair<std::string, std::string>> metadata;  ///< by key, but for `shard_record`
   std::string shard_record;  ///< what it has under `shard_record_key`; empty if nothing
 
   /// Names that its metadata gives to its tensors, which are indices into `tensors`.

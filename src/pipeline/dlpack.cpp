@@ -3,26 +3,32 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
 
+#include "pipeline/dlpack_abi.hpp"
+
 namespace safeshuffle {
 namespace {
 
+constexpr DLPackVersion version{1, 1};
+constexpr DLDataTypeCode last_before_versions = kDLBool;
+
 /// What an exported tensor needs until its deleter is called.
+template <class Managed>
 struct Export {
-  DLManagedTensor managed{};
+  Managed managed{};
   std::shared_ptr<const void> owner;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
 };
 
-/// Types with a code in all versions of DLPack.
-std::optional<DLDataTypeCode> basic_code(DType dtype) {
+DLDataTypeCode code_of(DType dtype) {
   switch (dtype) {
+    case DType::BOOL:
+      return kDLBool;
     case DType::I8:
     case DType::I16:
     case DType::I32:
@@ -41,19 +47,6 @@ std::optional<DLDataTypeCode> basic_code(DType dtype) {
       return kDLBfloat;
     case DType::C64:
       return kDLComplex;
-    default:
-      return std::nullopt;
-  }
-}
-
-/// Types whose code was added later.
-std::optional<DLDataTypeCode> newer_code(DType dtype) {
-  switch (dtype) {
-#if DLPACK_VERSION >= 80 || DLPACK_MAJOR_VERSION >= 1
-    case DType::BOOL:
-      return kDLBool;
-#endif
-#if DLPACK_MAJOR_VERSION > 1 || (DLPACK_MAJOR_VERSION == 1 && DLPACK_MINOR_VERSION >= 1)
     case DType::F8_E5M2:
       return kDLFloat8_e5m2;
     case DType::F8_E4M3:
@@ -64,22 +57,14 @@ std::optional<DLDataTypeCode> newer_code(DType dtype) {
       return kDLFloat8_e4m3fnuz;
     case DType::F8_E5M2FNUZ:
       return kDLFloat8_e5m2fnuz;
-#endif
-    default:
-      return std::nullopt;
+    case DType::F6_E2M3:
+      return kDLFloat6_e2m3fn;
+    case DType::F6_E3M2:
+      return kDLFloat6_e3m2fn;
+    case DType::F4:
+      return kDLFloat4_e2m1fn;
   }
-}
-
-DLDataType dtype_of(const TensorView& view) {
-  auto code = basic_code(view.dtype);
-  if (!code) code = newer_code(view.dtype);
-  if (!code) {
-    throw ConfigError(
-        ErrorRecord{.tensor = std::string(view.name),
-                    .cause = "the DLPack version that this library was built with has no " +
-                             std::string(name(view.dtype))});
-  }
-  return {static_cast<std::uint8_t>(*code), static_cast<std::uint8_t>(bits(view.dtype)), 1};
+  throw InternalError("a dtype without a name in DLPack");
 }
 
 DLDevice device_of(const TensorSet& model) {
@@ -97,28 +82,45 @@ std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
   return strides;
 }
 
-void release(DLManagedTensor* managed) {
-  delete static_cast<Export*>(managed->manager_ctx);
+template <class Managed>
+void release(Managed* managed) {
+  delete static_cast<Export<Managed>*>(managed->manager_ctx);
+}
+
+template <class Managed>
+Managed* export_as(const TensorSet& model, const TensorView& view) {
+  auto result = std::make_unique<Export<Managed>>();
+  result->owner = model.owner();
+  result->shape.assign(view.shape.begin(), view.shape.end());
+  result->strides = strides_of(result->shape);
+  result->managed.dl_tensor = {
+      view.bytes == 0 ? nullptr : view.data,
+      device_of(model),
+      static_cast<std::int32_t>(result->shape.size()),
+      {code_of(view.dtype), static_cast<std::uint8_t>(bits(view.dtype)), 1},
+      result->shape.data(),
+      result->strides.data(),
+      0};
+  result->managed.manager_ctx = result.get();
+  result->managed.deleter = &release<Managed>;
+  return &result.release()->managed;
 }
 
 }  // namespace
 
-DLManagedTensor* to_dlpack(const TensorSet& model, const TensorView& view) {
-  const DLDataType dtype = dtype_of(view);
-  auto result = std::make_unique<Export>();
-  result->owner = model.owner();
-  result->shape.assign(view.shape.begin(), view.shape.end());
-  result->strides = strides_of(result->shape);
-  result->managed.dl_tensor = {view.bytes == 0 ? nullptr : view.data,
-                               device_of(model),
-                               static_cast<std::int32_t>(result->shape.size()),
-                               dtype,
-                               result->shape.data(),
-                               result->strides.data(),
-                               0};
-  result->managed.manager_ctx = result.get();
-  result->managed.deleter = &release;
-  return &result.release()->managed;
+DLManagedTensorVersioned* to_dlpack(const TensorSet& model, const TensorView& view) {
+  auto* const exported = export_as<DLManagedTensorVersioned>(model, view);
+  exported->version = version;
+  return exported;
+}
+
+DLManagedTensor* to_unversioned_dlpack(const TensorSet& model, const TensorView& view) {
+  if (code_of(view.dtype) > last_before_versions) {
+    throw ConfigError(
+        ErrorRecord{.tensor = std::string(view.name),
+                    .cause = "DLPack before 1.0 has no " + std::string(name(view.dtype))});
+  }
+  return export_as<DLManagedTensor>(model, view);
 }
 
 }  // namespace safeshuffle

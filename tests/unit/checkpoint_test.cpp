@@ -663,6 +663,7 @@ TEST_CASE("a header arrives at other ranks as it was sent, but for the inode", "
                           .inode = 7,
                           .cached_share = 0.25,
                           .tensors = {},
+                          .metadata = {{"format", "pt"}, {"", ""}},
                           .shard_record = "{}",
                           .aliases = {{"alias", 1}, {"", 0}}};
   const std::vector<Shape> shapes{{}, {0, 127}, {128, 1, 1}, {std::uint64_t{1} << 33}, {3, 0}};
@@ -688,6 +689,7 @@ TEST_CASE("a header arrives at other ranks as it was sent, but for the inode", "
   CHECK(received.modified_ns == sent.modified_ns);
   CHECK(received.inode == 0);
   CHECK(received.cached_share == sent.cached_share);
+  CHECK(received.metadata == sent.metadata);
   CHECK(received.shard_record == sent.shard_record);
   CHECK(received.aliases == sent.aliases);
   REQUIRE(received.tensors.size() == sent.tensors.size());

@@ -10,6 +10,7 @@
 #include "safeshuffle/loader.hpp"
 
 #include "output/file_writer.hpp"
+#include "pipeline/dlpack_abi.hpp"
 #include "support/catch.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_directory.hpp"
@@ -19,9 +20,10 @@ using namespace safeshuffle;
 namespace {
 
 struct Deleter {
-  void operator()(DLManagedTensor* tensor) const { tensor->deleter(tensor); }
+  void operator()(auto* tensor) const { tensor->deleter(tensor); }
 };
-using Exported = std::unique_ptr<DLManagedTensor, Deleter>;
+using Exported = std::unique_ptr<DLManagedTensorVersioned, Deleter>;
+using Unversioned = std::unique_ptr<DLManagedTensor, Deleter>;
 
 /// One file of these tensors, of which the bytes count up from 1; loaded on the host.
 TensorSet load_model(const std::vector<format::TensorSpec>& specs) {
@@ -54,6 +56,8 @@ std::vector<std::int64_t> values(const std::int64_t* first, int count) {
 TEST_CASE("an exported tensor is the tensor itself", "[dlpack]") {
   const TensorSet model = load_model({{"w", DType::BF16, {2, 3, 4}}});
   const Exported tensor = exported(model, "w");
+  CHECK(tensor->version.major == 1);
+  CHECK(tensor->flags == 0);
   const DLTensor& seen = tensor->dl_tensor;
   CHECK(seen.data == model.at("w").data);
   CHECK(seen.byte_offset == 0);
@@ -76,19 +80,25 @@ TEST_CASE("scalars and tensors without elements are exported", "[dlpack]") {
 }
 
 TEST_CASE("types are said in DLPack's words", "[dlpack]") {
-  const auto& [dtype, code] = GENERATE(table<DType, DLDataTypeCode>({{DType::U8, kDLUInt},
-                                                                     {DType::U16, kDLUInt},
-                                                                     {DType::U32, kDLUInt},
-                                                                     {DType::U64, kDLUInt},
-                                                                     {DType::I8, kDLInt},
-                                                                     {DType::I16, kDLInt},
-                                                                     {DType::I32, kDLInt},
-                                                                     {DType::I64, kDLInt},
-                                                                     {DType::F16, kDLFloat},
-                                                                     {DType::F32, kDLFloat},
-                                                                     {DType::F64, kDLFloat},
-                                                                     {DType::BF16, kDLBfloat},
-                                                                     {DType::C64, kDLComplex}}));
+  const auto& [dtype, code] =
+      GENERATE(table<DType, DLDataTypeCode>({{DType::U8, kDLUInt},
+                                             {DType::U16, kDLUInt},
+                                             {DType::U32, kDLUInt},
+                                             {DType::U64, kDLUInt},
+                                             {DType::I8, kDLInt},
+                                             {DType::I16, kDLInt},
+                                             {DType::I32, kDLInt},
+                                             {DType::I64, kDLInt},
+                                             {DType::F16, kDLFloat},
+                                             {DType::F32, kDLFloat},
+                                             {DType::F64, kDLFloat},
+                                             {DType::BF16, kDLBfloat},
+                                             {DType::C64, kDLComplex},
+                                             {DType::BOOL, kDLBool},
+                                             {DType::F8_E4M3, kDLFloat8_e4m3fn},
+                                             {DType::F8_E8M0, kDLFloat8_e8m0fnu},
+                                             {DType::F6_E3M2, kDLFloat6_e3m2fn},
+                                             {DType::F4, kDLFloat4_e2m1fn}}));
   const TensorSet model = load_model({{"w", dtype, {8}}});
   const Exported tensor = exported(model, "w");
   CHECK(tensor->dl_tensor.dtype.code == code);
@@ -96,12 +106,15 @@ TEST_CASE("types are said in DLPack's words", "[dlpack]") {
   CHECK(tensor->dl_tensor.dtype.lanes == 1);
 }
 
-TEST_CASE("types that DLPack does not have are refused", "[dlpack]") {
-  const DType dtype = GENERATE(DType::F4, DType::F6_E2M3, DType::F6_E3M2);
-  const TensorSet model = load_model({{"odd", dtype, {8}}});
-  const auto error = testing::failure<ConfigError>([&] { exported(model, "odd"); });
-  CHECK(error.tensor == "odd");
-  CHECK(error.cause.find(name(dtype)) != std::string::npos);
+TEST_CASE("consumers of DLPack before 1.0 get what it had", "[dlpack]") {
+  const TensorSet model = load_model({{"old", DType::BOOL, {8}}, {"new", DType::F8_E4M3, {8}}});
+  const Unversioned old(to_unversioned_dlpack(model, model.at("old")));
+  CHECK(old->dl_tensor.data == model.at("old").data);
+  CHECK(old->dl_tensor.dtype.code == kDLBool);
+  const auto error =
+      testing::failure<ConfigError>([&] { to_unversioned_dlpack(model, model.at("new")); });
+  CHECK(error.tensor == "new");
+  CHECK(error.cause.find("F8_E4M3") != std::string::npos);
 }
 
 TEST_CASE("an exported tensor outlives the model, and may be deleted anywhere", "[dlpack]") {

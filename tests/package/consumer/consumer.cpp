@@ -16,15 +16,6 @@ safeshuffle::Communicator world() {
   return safeshuffle::from_mpi(MPI_COMM_WORLD);
 }
 #endif
-#ifdef CONSUMER_HAS_DLPACK
-#include <safeshuffle/dlpack.hpp>
-
-// Likewise.
-DLManagedTensor* exported(const safeshuffle::TensorSet& model) {
-  return safeshuffle::to_dlpack(model, *model.begin());
-}
-#endif
-
 #ifdef CONSUMER_HAS_NCCL
 #include <safeshuffle/nccl.hpp>
 
