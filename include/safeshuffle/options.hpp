@@ -158,8 +158,8 @@ struct Ready {
 struct Options {
   PlanOptions plan;
 
-  /// Placement rules: "auto" (from config.json's model_type), "replicate", or the path of a rule
-  /// file, which rank 0 reads.
+  /// Placement rules: "auto" (from config.json's model_type), "replicate", the path of a rule file,
+  /// which rank 0 reads, or its text, which begins with a brace.
   std::string tp_plan = "auto";
 
   /// Whether experts are split or dealt whole.

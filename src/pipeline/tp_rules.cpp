@@ -17,6 +17,10 @@ bool is_builtin(std::string_view tp_plan) {
   return tp_plan == "auto" || tp_plan == "replicate";
 }
 
+bool is_text(std::string_view tp_plan) {
+  return tp_plan.starts_with('{');
+}
+
 // A single rank keeps everything, whatever the model, so it needs no config.json, unless the rules
 // say which tensors it loads.
 bool needs_no_rules(const Options& options, const Checkpoint& checkpoint, std::uint32_t world) {
@@ -36,16 +40,18 @@ TpPlan choose_rules(const Options& options, std::string_view rules_json,
     return rules;
   }
   if (is_builtin(options.tp_plan)) return TpPlan::replicate_all();
-  return TpPlan::from_json(rules_json, checkpoint.config_json, options.tp_plan);
+  return TpPlan::from_json(rules_json, checkpoint.config_json,
+                           is_text(options.tp_plan) ? "the given rules" : options.tp_plan);
 }
 
 }  // namespace
 
 std::string rules_path(std::string_view tp_plan) {
-  return is_builtin(tp_plan) ? std::string() : std::string(tp_plan);
+  return is_builtin(tp_plan) || is_text(tp_plan) ? std::string() : std::string(tp_plan);
 }
 
 std::string read_rules(std::string_view tp_plan) {
+  if (is_text(tp_plan)) return std::string(tp_plan);
   const std::string path = rules_path(tp_plan);
   return path.empty() ? std::string() : core::read_text(path, largest_rules);
 }

@@ -9,10 +9,11 @@
 
 namespace safeshuffle::pipeline {
 
-/// The rule file that `tp_plan` names; empty for the built-in choices.
+/// The rule file that `tp_plan` names; empty if it is none.
 std::string rules_path(std::string_view tp_plan);
 
-/// The text of the rule file that `tp_plan` names; empty for the built-in choices. Throws IoError.
+/// The text of the rules that `tp_plan` is, or of the file that it names; empty for the built-in
+/// choices. Throws IoError.
 std::string read_rules(std::string_view tp_plan);
 
 /// select_tp_plan (loader.hpp), if `options.tp_plan` names a file, with that file's text. Throws

@@ -1,0 +1,67 @@
+#include "c_api/set.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "safeshuffle/dlpack.hpp"
+#include "safeshuffle/error.hpp"
+#include "safeshuffle/report.hpp"
+
+#include "c_api/error.hpp"
+
+using namespace safeshuffle;
+using c_api::guarded;
+
+namespace safeshuffle::c_api {
+
+// Names are those of std::string, and of literals: a zero follows.
+safeshuffle_tensor describe(const TensorView& view) {
+  return {.name = view.name.data(),
+          .dtype = name(view.dtype).data(),
+          .dims = view.shape.size(),
+          .shape = view.shape.data(),
+          .bytes = view.bytes,
+          .data = view.data,
+          .file = nullptr,
+          .order = view.index};
+}
+
+}  // namespace safeshuffle::c_api
+
+safeshuffle_set::safeshuffle_set(TensorSet loaded)
+    : set(std::move(loaded)), report(to_json(set.report())) {
+  tensors.reserve(set.size());
+  for (const TensorView& view : set) tensors.push_back(c_api::describe(view));
+}
+
+void safeshuffle_set_free(safeshuffle_set* set) {
+  delete set;
+}
+
+const safeshuffle_tensor* safeshuffle_set_tensors(const safeshuffle_set* set, size_t* count) {
+  *count = set->tensors.size();
+  return set->tensors.data();
+}
+
+const char* safeshuffle_set_report(const safeshuffle_set* set) {
+  return set->report.c_str();
+}
+
+safeshuffle_error* safeshuffle_set_to_dlpack(const safeshuffle_set* set, size_t index,
+                                             int32_t versioned, int32_t as_bytes, void** managed) {
+  return guarded([&] {
+    if (index >= set->set.size()) {
+      throw ConfigError("there is no tensor " + std::to_string(index) + " in a set of " +
+                        std::to_string(set->set.size()));
+    }
+    TensorView view = set->set.begin()[index];
+    if (as_bytes != 0) {
+      view.dtype = DType::U8;
+      view.shape = std::span(&view.bytes, 1);
+    }
+    *managed = versioned != 0 ? static_cast<void*>(to_dlpack(set->set, view))
+                              : static_cast<void*>(to_unversioned_dlpack(set->set, view));
+  });
+}
