@@ -38,6 +38,13 @@ if(TARGET safeshuffle_command)
     FILES_MATCHING PATTERN "*.json")
 endif()
 
+# What the Python package has of it: by their plain names, because a wheel has no links.
+if(TARGET safeshuffle_command)
+  install(PROGRAMS $<TARGET_FILE:safeshuffle_c> RENAME libsafeshuffle_c.so DESTINATION safeshuffle
+    COMPONENT python EXCLUDE_FROM_ALL)
+  install(PROGRAMS $<TARGET_FILE:safeshuffle_command> DESTINATION safeshuffle/bin COMPONENT python EXCLUDE_FROM_ALL)
+endif()
+
 install(EXPORT safeshuffleTargets NAMESPACE safeshuffle:: DESTINATION ${package_dir})
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/safeshuffleConfig.cmake.in

@@ -190,8 +190,8 @@ SAFESHUFFLE_EXPORT const char* const* safeshuffle_session_warnings(
     const safeshuffle_session* session, size_t* count);
 
 /* Ends the collective call that is in progress, or else the next one, on all ranks, with
- * SAFESHUFFLE_CANCELLED and this code, which is not 0. Any thread and signal handlers may call it
- * at any time. */
+ * SAFESHUFFLE_CANCELLED and this code; with 0, takes back a cancel that no call has obeyed. Any
+ * thread and signal handlers may call it at any time. */
 SAFESHUFFLE_EXPORT void safeshuffle_session_cancel(safeshuffle_session* session, int32_t code);
 
 /* ---- Loads ---- */
@@ -203,6 +203,9 @@ SAFESHUFFLE_EXPORT void safeshuffle_set_free(safeshuffle_set* set);
 /* By name. Their memory is valid until the set and all tensors exported from it are freed. */
 SAFESHUFFLE_EXPORT const safeshuffle_tensor* safeshuffle_set_tensors(const safeshuffle_set* set,
                                                                      size_t* count);
+
+/* Where the tensors are: DLPack's type of device (1: CPU, 2: CUDA), and which one. */
+SAFESHUFFLE_EXPORT int32_t safeshuffle_set_device(const safeshuffle_set* set, int32_t* ordinal);
 
 /* The report of the load as JSON (docs/report.md). */
 SAFESHUFFLE_EXPORT const char* safeshuffle_set_report(const safeshuffle_set* set);

@@ -10,6 +10,7 @@
 #include "safeshuffle/report.hpp"
 
 #include "c_api/error.hpp"
+#include "pipeline/dlpack_abi.hpp"
 
 using namespace safeshuffle;
 using c_api::guarded;
@@ -43,6 +44,11 @@ void safeshuffle_set_free(safeshuffle_set* set) {
 const safeshuffle_tensor* safeshuffle_set_tensors(const safeshuffle_set* set, size_t* count) {
   *count = set->tensors.size();
   return set->tensors.data();
+}
+
+int32_t safeshuffle_set_device(const safeshuffle_set* set, int32_t* ordinal) {
+  *ordinal = set->set.ordinal();
+  return set->set.device() == DeviceKind::cuda ? kDLCUDA : kDLCPU;
 }
 
 const char* safeshuffle_set_report(const safeshuffle_set* set) {

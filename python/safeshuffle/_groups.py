@@ -1,0 +1,174 @@
+"""Groups of ranks: process groups of PyTorch, communicators of mpi4py, or anything that can all-gather bytes."""
+
+import builtins
+import ctypes
+import sys
+import time
+
+from . import _native, errors
+
+_library = _native.library
+
+
+class Group:
+    """The ranks that load together, each with one device. For many loads by one group: it connects once.
+
+    group: a process group of torch.distributed (of any ranks, in any order), a communicator of mpi4py, or an
+        object with `rank`, `size` and `all_gather(data, timeout)`, which takes bytes and seconds and returns every
+        rank's bytes by rank; None: this process alone
+    device: "cpu", "cuda" (this process' current one in PyTorch, else by the rank's position on its node),
+        "cuda:1", "auto" (a GPU if every rank can have its own), or a torch.device
+    timeout: seconds for all ranks to join
+
+    Collective. Raises ConfigError, TimeoutError, TransportError.
+    """
+
+    def __init__(self, group=None, device="cpu", timeout=300.0):
+        self._gather = _gather_of(group)
+        kind, ordinal = _parse_device(device)
+        self.rank, self.size = self._gather.rank, self._gather.size
+        self.failure = None
+        self._callback = _native.AllGather(self._all_gather)
+        local_rank = self._local_rank(timeout) if kind != "host" and ordinal < 0 else 0
+        bootstrap = _native.Bootstrap(
+            rank=self.rank, size=self.size, local_rank=local_rank, device=kind.encode(), ordinal=ordinal,
+            all_gather=self._callback, timeout_seconds=timeout,
+        )  # fmt: skip
+        handle = self.explain(lambda: _native.new(_library.safeshuffle_group_open, ctypes.byref(bootstrap)))
+        self.handle = _native.Handle(handle, _library.safeshuffle_group_free)
+
+    def all_gather(self, data, timeout=300.0):
+        """Every rank's bytes, by rank. Collective."""
+        return self._gather.all_gather(data, timeout)
+
+    def explain(self, call):
+        """Runs a collective call; what the group's own communication raised is the cause of its error."""
+        self.failure = None
+        try:
+            return call()
+        except errors.Error as error:
+            if self.failure is None:
+                raise
+            raise error from self.failure
+
+    def _local_rank(self, timeout):
+        import socket  # noqa: PLC0415
+
+        hosts = self._gather.all_gather(socket.gethostname().encode(), timeout)
+        return hosts[: self.rank].count(hosts[self.rank])
+
+    # Exceptions must not leave a callback.
+    def _all_gather(self, _context, mine, size, timeout, gathered):
+        try:
+            for rank, data in enumerate(self._gather.all_gather(ctypes.string_at(mine, size), timeout)):
+                _library.safeshuffle_gathered_set(gathered, rank, bytes(data), len(data))
+        except BaseException as failure:  # noqa: BLE001
+            self.failure = failure
+            kind = errors.TimeoutError if isinstance(failure, builtins.TimeoutError) else errors.TransportError
+            number = _KINDS[kind]
+            _library.safeshuffle_gathered_fail(gathered, number, -1, str(failure).encode())
+
+
+_KINDS = {errors.TransportError: 6, errors.TimeoutError: 9}
+
+
+def _parse_device(device):
+    text = f"cuda:{device}" if isinstance(device, int) else str(device)
+    kind, _, ordinal = text.partition(":")
+    if kind in ("cpu", "host"):
+        return "host", -1
+    if kind == "auto" and not ordinal:
+        return "auto", -1
+    if kind != "cuda" or not (ordinal.isdecimal() or text == "cuda"):
+        raise errors.ConfigError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', not {device!r}")
+    return "cuda", int(ordinal) if ordinal else _current_gpu()
+
+
+def _current_gpu():
+    torch = sys.modules.get("torch")
+    return torch.cuda.current_device() if torch and torch.cuda.is_initialized() else -1
+
+
+def _gather_of(group):
+    if group is None:
+        return _Alone()
+    distributed = sys.modules.get("torch.distributed")
+    if distributed and isinstance(group, distributed.ProcessGroup):
+        return _TorchGroup(group)
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi and isinstance(group, mpi.Comm):
+        return _MpiGroup(group)
+    if all(hasattr(group, name) for name in ("rank", "size", "all_gather")):
+        return group
+    raise errors.ConfigError(f"{group!r} is no group: see safeshuffle.Group")
+
+
+class _Alone:
+    rank, size = 0, 1
+
+    def all_gather(self, data, _timeout):
+        return [data]
+
+
+class _TorchGroup:
+    """Sends sizes, then texts of the longest one's size, by the group's own all-gather."""
+
+    def __init__(self, group):
+        from datetime import timedelta  # noqa: PLC0415
+
+        import torch  # noqa: PLC0415 - only those who have a group have it
+        import torch.distributed as distributed  # noqa: PLC0415
+
+        self._torch, self._distributed, self._group, self._seconds = torch, distributed, group, timedelta
+        self.rank, self.size = distributed.get_rank(group), distributed.get_world_size(group)
+        if self.rank < 0:
+            raise errors.ConfigError("this process is not a member of the group")
+        backend = distributed.get_backend_config(group)
+        self._device = "cpu" if "cpu" in str(backend) else "cuda"
+
+    def all_gather(self, data, timeout):
+        end = time.monotonic() + timeout
+        sizes = [int(size[0]) for size in self._gather(self._torch.tensor([len(data)]), end)]
+        mine = self._torch.frombuffer(bytearray(data.ljust(max(*sizes, 1), b"\0")), dtype=self._torch.uint8)
+        return [
+            text[:size].cpu().numpy().tobytes() if size else b"" for text, size in zip(self._gather(mine, end), sizes)
+        ]
+
+    def _gather(self, mine, end):
+        mine = mine.to(self._device)
+        all_ranks = [self._torch.empty_like(mine) for _ in range(self.size)]
+        try:
+            work = self._distributed.all_gather(all_ranks, mine, group=self._group, async_op=True)
+            work.wait(self._seconds(seconds=max(end - time.monotonic(), 0.001)))
+        except RuntimeError as error:  # a peer was lost, or did not come in time
+            raise builtins.TimeoutError(str(error)) from error
+        return all_ranks
+
+
+class _MpiGroup:
+    """Likewise, by MPI, on a duplicate of the communicator; tests for completion, so that a lost rank is noticed."""
+
+    def __init__(self, comm):
+        from mpi4py import MPI  # noqa: PLC0415
+
+        self._mpi = MPI
+        self._comm = comm.Dup()
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+
+    def all_gather(self, data, timeout):
+        end = time.monotonic() + timeout
+        sizes_out = bytearray(8 * self.size)
+        self._wait(self._comm.Iallgather([len(data).to_bytes(8, "little"), self._mpi.BYTE], [sizes_out, 8, self._mpi.BYTE]), end)
+        sizes = [int.from_bytes(sizes_out[8 * i : 8 * i + 8], "little") for i in range(self.size)]
+        width = max(sizes)
+        texts = bytearray(width * self.size)
+        self._wait(self._comm.Iallgather([data.ljust(width, b"\0"), self._mpi.BYTE], [texts, width, self._mpi.BYTE]), end)
+        return [bytes(texts[i * width : i * width + sizes[i]]) for i in range(self.size)]
+
+    def _wait(self, request, end):
+        pause = 1e-6
+        while not request.Test():
+            if time.monotonic() > end:
+                raise builtins.TimeoutError("a rank of the communicator did not come in time")
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)

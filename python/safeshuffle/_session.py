@@ -1,0 +1,387 @@
+"""Opened checkpoints."""
+
+import array
+import ctypes
+import itertools
+import os
+import threading
+
+from . import _native, _tensors, errors
+from ._groups import Group
+from ._interrupts import cancelling
+
+_library = _native.library
+
+
+class Tensors(dict):
+    """Loaded tensors by name. `report` is that of the load (docs/report.md)."""
+
+    report: dict
+
+
+class Binding:
+    """Elements of a stored tensor, as a strided view of it, and the tensor that they fill.
+
+    tensor: name of the stored tensor
+    offset: of the first element, in elements, row-major
+    strides: of the view, in elements; its sizes are those of `destination`
+    destination: tensor of PyTorch or NumPy, of the stored dtype, or both are of F16, BF16 and F32
+    name: of the destination, for errors
+    """
+
+    __slots__ = ("destination", "name", "offset", "strides", "tensor")
+
+    def __init__(self, tensor, offset, strides, destination, name=""):
+        self.tensor, self.offset, self.strides = tensor, offset, strides
+        self.destination, self.name = destination, name
+
+
+class Session:
+    """An opened checkpoint, from which any number of loads follow; see `safeshuffle.open`, which makes one.
+
+    All methods but those that tell of the checkpoint (`keys`, `metadata`, `get_slice` without indices) are
+    collective: all ranks call them in the same order with the same arguments, except where a method says otherwise.
+    They release the GIL, and Ctrl-C cancels them on all ranks. Threads take turns.
+    """
+
+    def __init__(self, paths, group, options, framework, progress):
+        self._convert = _tensors.conversion(framework)
+        self._group = group
+        self._lock = threading.RLock()
+        self._failure = None
+        self._progress = _native.Progress(self._report_progress) if progress else _native.Progress()
+        self._user_progress = progress
+        pairs = (_native.Pair * len(options))(*((name.encode(), value.encode()) for name, value in options))
+        callbacks = _native.Callbacks(None, self._progress, _native.Ready())
+        handle = _native.new(
+            _library.safeshuffle_session_new, group.handle, pairs, len(options), ctypes.byref(callbacks)
+        )
+        self._handle = _native.Handle(handle, _library.safeshuffle_session_free)
+        try:
+            self.reopen(paths)
+        except BaseException:
+            self.close()
+            raise
+
+    def reopen(self, path):
+        """Opens another checkpoint in place of this one, such as new weights for the same model, and keeps buffers
+        and threads. If it fails, nothing has changed."""
+        listed = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+        self._call(_library.safeshuffle_session_open, *_native.texts([os.fspath(each) for each in listed]))
+        stored = _native.listed(_library.safeshuffle_session_tensors, self._handle)
+        self._stored = {
+            each.name.decode(): (each.dtype.decode(), tuple(each.shape[: each.dims]), each.bytes, each.file.decode())
+            for each in stored
+        }
+        pairs = _native.listed(_library.safeshuffle_session_metadata, self._handle)
+        self._metadata = {pair.name.decode(): pair.value.decode() for pair in pairs}
+        warned = _native.listed(_library.safeshuffle_session_warnings, self._handle)
+        self.warnings = [warning.decode() for warning in warned]
+        for warning in self.warnings:
+            import logging  # noqa: PLC0415 - takes long, and is seldom needed
+
+            logging.getLogger("safeshuffle").warning("%s", warning)
+
+    def close(self):
+        """Gives up threads, buffers and files. Tensors stay."""
+        with self._lock:
+            self._handle.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @property
+    def rank(self):
+        """This process in the group."""
+        return self._group.rank
+
+    @property
+    def size(self):
+        """Ranks of the group."""
+        return self._group.size
+
+    def all_gather(self, data):
+        """Every rank's bytes, by rank, over the group. Collective."""
+        return self._group.all_gather(data)
+
+    def cancel(self):
+        """Ends the call in progress, or else the next one, on all ranks, with CancelledError. Any thread may call
+        it."""
+        _library.safeshuffle_session_cancel(self._handle, 1)
+
+    # What is stored.
+
+    def keys(self):
+        """Names of the stored tensors, sorted."""
+        return sorted(self._stored)
+
+    def offset_keys(self):
+        """Names of the stored tensors, by file and offset."""
+        return list(self._stored)
+
+    def __len__(self):
+        return len(self._stored)
+
+    def __contains__(self, name):
+        return name in self._stored
+
+    def metadata(self):
+        """The files' `__metadata__`; None if they have none. Where files differ, that of the first."""
+        return dict(self._metadata) or None
+
+    def get_dtype(self, name):
+        """Stored dtype: safetensors' name, such as "BF16"."""
+        return self._described(name)[0]
+
+    def get_shape(self, name):
+        """Stored shape, a list."""
+        return list(self._described(name)[1])
+
+    def _described(self, name):
+        try:
+            return self._stored[name]
+        except KeyError:
+            raise errors.ConfigError(f"the checkpoint has no tensor {name!r}") from None
+
+    # Loads.
+
+    def load(self):
+        """All selected tensors, this rank's parts of them by the rules: Tensors, a dict."""
+        handle = self._make(_library.safeshuffle_session_load)
+        loaded = _tensors.LoadedSet(handle)
+        tensors = Tensors((each.name, self._convert(each)) for each in loaded.tensors())
+        tensors.report = loaded.report()
+        return tensors
+
+    def get_tensor(self, name):
+        """A stored tensor, whole."""
+        return self._one(_library.safeshuffle_session_get, name.encode())
+
+    def get_slice(self, name):
+        """A stored tensor to take parts of: `get_slice(name)[:, :128]`."""
+        self._described(name)
+        return Slice(self, name)
+
+    def get_sharded(self, name, dim):
+        """Split along a dimension: ceil(extent / ranks) indices for each rank, fewer or none for the last ones."""
+        return self.get_columns([name], dim)
+
+    def get_columns(self, names, dim):
+        """Several, each split along a dimension as by `get_sharded`, and joined along it, as fused projections have
+        it."""
+        return self._one(_library.safeshuffle_session_get_sharded, *_native.texts(names), dim)
+
+    def push_tensor(self, name, rank):
+        """A stored tensor, whole, on one rank; None on the others."""
+        return self._one(_library.safeshuffle_session_push, name.encode(), rank)
+
+    def __iter__(self):
+        """(name, tensor) of the selected tensors, in the order of the model, in bounded memory; see `stream`."""
+        return self.stream()
+
+    def stream(self, names=None, group_bytes=256 << 20, alive=2):
+        """(name, tensor) in the order of the model, this rank's parts by the rules.
+
+        names: of these stored tensors only
+        group_bytes: memory of the tensors that are loaded at once, at least that of the largest one
+        alive: groups of that size that the caller may hold at once; MemoryError if it keeps more
+
+        All ranks iterate to the end, or stop at the same tensor. Meanwhile, the session can load nothing else.
+        """
+        only = [] if names is None else [escape(name) for name in names]
+        if names is not None and not only:
+            return
+        handle = self._make(_library.safeshuffle_session_stream, *_native.texts(only), group_bytes, alive)
+        stream = _native.Handle(handle, _library.safeshuffle_stream_free)
+        try:
+            while group := self._make(_library.safeshuffle_stream_next, of=stream):
+                # One reference at a time, so that a group goes with its last tensor.
+                tensors = _tensors.LoadedSet(group).in_order()[::-1]
+                while tensors:
+                    name, tensor = tensors[-1].name, self._convert(tensors.pop())
+                    yield name, tensor
+                    del tensor
+        finally:
+            with self._lock:
+                stream.close()
+
+    def load_into(self, tensors):
+        """Fills tensors of the caller (PyTorch's or NumPy's) with what this rank has, by the rules, of those of
+        their names; returns the report. Names may differ between ranks. Each stored byte is read once, and no
+        memory is taken for a second copy. Two names of one tensor (tied weights) need only one to be stored.
+
+        tensors: a mapping, such as `model.state_dict()`
+        """
+        memory = {name: _tensors.Memory(name, tensor) for name, tensor in tensors.items()}
+        wanted = self._without_aliases(memory)
+        numbers = _Numbers()
+        parameters = [
+            (name.encode(), each.address, each.dtype.encode(), len(each.shape), numbers(each.shape), numbers(each.strides))
+            for name, each in wanted.items()
+        ]
+        resolved = [(*row[:4], numbers.address(row[4]), numbers.address(row[5])) for row in parameters]
+        return self._load_into(_library.safeshuffle_session_load_parameters, _native.Parameter, resolved, tensors)
+
+    def load_bindings(self, bindings):
+        """Fills any parts of tensors of the caller with any parts of stored ones; returns the report. Bindings may
+        differ between ranks, and some ranks may have none.
+
+        bindings: a list of Binding
+        """
+        numbers = _Numbers()
+        rows = []
+        for each in bindings:
+            memory = _tensors.Memory(each.name, each.destination)
+            rows.append((
+                each.tensor.encode(), each.offset, len(memory.shape), numbers(memory.shape), numbers(each.strides),
+                memory.address, memory.dtype.encode(), numbers(memory.strides), each.name.encode(),
+            ))  # fmt: skip
+        resolved = [
+            (*row[:3], numbers.address(row[3]), numbers.address(row[4]), *row[5:7], numbers.address(row[7]), row[8])
+            for row in rows
+        ]
+        return self._load_into(_library.safeshuffle_session_load_into, _native.Binding, resolved, bindings)
+
+    def _load_into(self, function, kind, rows, owner):
+        lender = _lend(owner)
+        with self._lock:
+            self._call(function, (kind * len(rows))(*rows), len(rows), ctypes.byref(lender))
+            return _tensors.parse_report(_library.safeshuffle_session_report(self._handle))
+
+    def _without_aliases(self, memory):
+        """Without names that are not stored of memory that also has one that is."""
+        known = [each for name, each in memory.items() if name in self._stored]
+        return {
+            name: each for name, each in memory.items()
+            if name in self._stored or not any(each.same_as(other) for other in known)
+        }  # fmt: skip
+
+    def _slice(self, name, begins, lengths):
+        dims = len(begins)
+        numbers = ctypes.c_uint64 * dims
+        return self._one(
+            _library.safeshuffle_session_get_slice, name.encode(), dims, numbers(*begins), numbers(*lengths)
+        )
+
+    def _one(self, function, *arguments):
+        tensors = _tensors.LoadedSet(self._make(function, *arguments)).tensors()
+        return self._convert(tensors[0]) if tensors else None
+
+    def _make(self, function, *arguments, of=None):
+        result = ctypes.c_void_p()
+        self._call(function, *arguments, ctypes.byref(result), of=of)
+        return result.value
+
+    def _call(self, function, *arguments, of=None):
+        def cancel(code=2):
+            _library.safeshuffle_session_cancel(self._handle, code)
+
+        with self._lock, cancelling(cancel, lambda: cancel(0)):
+            self._failure = None
+            try:
+                self._group.explain(lambda: function(of or self._handle, *arguments))
+            except errors.CancelledError:
+                if self._failure is None:
+                    raise
+                raise self._failure from None
+
+    # Exceptions must not leave a callback.
+    def _report_progress(self, _context, done, total):
+        try:
+            self._user_progress(done, total)
+        except BaseException as failure:  # noqa: BLE001
+            self._failure = failure
+            return 1
+        return 0
+
+
+class Slice:
+    """A stored tensor of which parts can be taken, as safetensors has it."""
+
+    def __init__(self, session, name):
+        self._session = session
+        self._name = name
+
+    def get_shape(self):
+        return self._session.get_shape(self._name)
+
+    def get_dtype(self):
+        return self._session.get_dtype(self._name)
+
+    def __getitem__(self, indices):
+        """Integers, slices of step 1, and one Ellipsis; only what they select is read. Collective."""
+        shape = self.get_shape()
+        parts = _expand(indices, len(shape))
+        begins, lengths, kept = [], [], []
+        for dim, (part, extent) in enumerate(zip(parts, shape)):
+            begin, end = _interval(part, extent, self._name, dim)
+            begins.append(begin)
+            lengths.append(end - begin)
+            if isinstance(part, slice):
+                kept.append(end - begin)
+        tensor = self._session._slice(self._name, begins, lengths)
+        return tensor if len(kept) == len(shape) else tensor.reshape(kept)
+
+
+def _expand(indices, dims):
+    """One for each dimension."""
+    parts = list(indices) if isinstance(indices, tuple) else [indices]
+    dots = [i for i, part in enumerate(parts) if part is Ellipsis]
+    at = dots[0] if dots else len(parts)
+    missing = dims - (len(parts) - len(dots))
+    if len(dots) > 1 or missing < 0:
+        raise IndexError(f"{indices!r} are too many indices for {dims} dimensions")
+    return parts[:at] + [slice(None)] * missing + parts[at + len(dots) :]
+
+
+def _interval(part, extent, name, dim):
+    if isinstance(part, slice):
+        begin, end, step = part.indices(extent)
+        if step != 1:
+            raise errors.ConfigError(f"'{name}': slices of step {step} are not possible: take a step of the result")
+        return begin, max(begin, end)
+    if not hasattr(part, "__index__"):
+        raise TypeError(f"'{name}' is sliced by integers, slices and an Ellipsis, not by {part!r}")
+    index = part.__index__()
+    if not -extent <= index < extent:
+        raise IndexError(f"index {index} is out of range for dimension {dim} of '{name}', of {extent}")
+    return index % extent, index % extent + 1
+
+
+def escape(name):
+    """A pattern that only this name matches."""
+    return "".join("\\" + letter if letter in "*?[]\\" else letter for letter in name)
+
+
+class _Numbers:
+    """Many short lists of numbers in one memory. Addresses are valid once all have been added."""
+
+    def __init__(self):
+        self._all = array.array("Q")
+
+    def __call__(self, numbers):
+        at = len(self._all)
+        self._all.extend(numbers)
+        return at
+
+    def address(self, at):
+        return self._all.buffer_info()[0] + at * self._all.itemsize
+
+
+# What calls have borrowed, by a number that serves as the address of the context.
+_lent = {}
+_next_lender = itertools.count(1)
+
+
+@_native.Release
+def _give_back(context):
+    _lent.pop(context, None)
+
+
+def _lend(owner):
+    number = next(_next_lender)
+    _lent[number] = owner
+    return _native.Lender(number, _give_back)

@@ -1,0 +1,221 @@
+"""Loaded tensors as NumPy, PyTorch and DLPack have them, and theirs as safetensors has them."""
+
+import ctypes
+import importlib
+import math
+
+from . import _native, errors
+
+_library = _native.library
+
+# Names of dtypes in NumPy and PyTorch. Those that NumPy lacks come from ml_dtypes, if that is installed.
+_NUMPY = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
+    "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16", "F32": "float32", "F64": "float64",
+    "C64": "complex64",
+}  # fmt: skip
+_ML_DTYPES = {
+    "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
+}  # fmt: skip
+_TORCH = {**_NUMPY, **_ML_DTYPES, "F4": "float4_e2m1fn_x2"}
+_STORED = {name: dtype for dtype, name in _TORCH.items()}
+
+# Policies of conversion by what users call them.
+_POLICIES = {"keep": "keep", "f16": "f16", "bf16": "bf16", "f32": "f32",
+             "float16": "f16", "half": "f16", "bfloat16": "bf16", "float32": "f32", "float": "f32"}  # fmt: skip
+
+
+def policy(dtype):
+    """The option `dtype` for None, a name, or a dtype of NumPy or PyTorch."""
+    if dtype is None:
+        return "keep"
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+    try:
+        return _POLICIES[name.rpartition(".")[2].lower()]
+    except KeyError:
+        raise errors.ConfigError(f"dtype must be one of {', '.join(_POLICIES)}, not {dtype!r}") from None
+
+
+class Tensor:
+    """A loaded tensor for any framework that knows DLPack: `jax.numpy.from_dlpack(tensor)`. Its memory is shared
+    with all that is made of it, and outlives the session.
+
+    name, shape (a tuple; of this rank's part), dtype (safetensors' name), nbytes
+    """
+
+    def __init__(self, owner, index, described):
+        self._owner = owner
+        self._index = index
+        self._data = described.data
+        self.name = described.name.decode()
+        self.dtype = described.dtype.decode()
+        self.shape = tuple(described.shape[: described.dims])
+        self.nbytes = described.bytes
+
+    def __repr__(self):
+        return f"Tensor({self.name!r}, {self.dtype}, {list(self.shape)})"
+
+    def __dlpack_device__(self):
+        return self._owner.dlpack_device
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """The data is there on every stream."""
+        if copy or dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError("the tensor is exported where it is, without a copy")
+        return self.capsule(versioned=max_version is not None and max_version[0] >= 1)
+
+    def capsule(self, versioned=False, as_bytes=False):
+        """A capsule of DLPack, which owns the tensor until a framework takes it."""
+        try:
+            managed = _native.new(_library.safeshuffle_set_to_dlpack, self._owner.handle, self._index, versioned, as_bytes)
+        except errors.ConfigError as error:
+            raise BufferError(str(error)) from None
+        return _capsule(managed, _VERSIONED if versioned else _UNVERSIONED)
+
+    def numpy(self):
+        """A numpy.ndarray of the same memory. BF16 and F8 need the package ml_dtypes."""
+        self._require_whole_bytes()
+        numpy = importlib.import_module("numpy")
+        if self._owner.dlpack_device[0] != _CPU:
+            raise errors.ConfigError(f"'{self.name}' is on a GPU: NumPy's arrays are not")
+        if self.dtype in _NUMPY:
+            dtype = numpy.dtype(_NUMPY[self.dtype])
+        else:
+            dtype = numpy.dtype(getattr(self._module("ml_dtypes"), _ML_DTYPES[self.dtype]))
+        if self.nbytes == 0:
+            return numpy.empty(self.shape, dtype)
+        memory = (ctypes.c_byte * self.nbytes).from_address(self._data)
+        memory.owner = self._owner
+        return numpy.frombuffer(memory, dtype).reshape(self.shape)
+
+    def torch(self):
+        """A torch.Tensor of the same memory. F4 is float4_e2m1fn_x2: two elements in each of its own."""
+        torch = self._module("torch")
+        name = _TORCH.get(self.dtype)
+        if name is None or not hasattr(torch, name):
+            raise errors.ConfigError(f"'{self.name}' is {self.dtype}, which PyTorch {torch.__version__} does not have")
+        dtype = getattr(torch, name)
+        shape = self.shape if self.dtype != "F4" else (*self.shape[:-1], self.shape[-1] // 2)
+        if self.nbytes == 0:
+            return torch.empty(shape, dtype=dtype, device=self._owner.torch_device)
+        # All of PyTorch's versions take bytes.
+        return torch.utils.dlpack.from_dlpack(self.capsule(as_bytes=True)).view(dtype).view(shape)
+
+    def _module(self, name):
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            raise errors.ConfigError(f"'{self.name}' is {self.dtype}: the package {name} is needed for it") from None
+
+    def _require_whole_bytes(self):
+        if self.dtype not in _NUMPY and self.dtype not in _ML_DTYPES:
+            raise errors.ConfigError(f"'{self.name}' is {self.dtype}, which NumPy does not have")
+
+
+class LoadedSet:
+    """Owns a set of the C interface."""
+
+    def __init__(self, handle):
+        self.handle = _native.Handle(handle, _library.safeshuffle_set_free)
+        ordinal = ctypes.c_int32()
+        kind = _library.safeshuffle_set_device(self.handle, ctypes.byref(ordinal))
+        self.dlpack_device = (kind, ordinal.value)
+        self.torch_device = "cpu" if kind == _CPU else f"cuda:{ordinal.value}"
+
+    def tensors(self):
+        """By name."""
+        described = _native.listed(_library.safeshuffle_set_tensors, self.handle)
+        return [Tensor(self, i, each) for i, each in enumerate(described)]
+
+    def in_order(self):
+        """In the order of the model."""
+        described = _native.listed(_library.safeshuffle_set_tensors, self.handle)
+        order = sorted(range(len(described)), key=lambda i: described[i].order)
+        return [Tensor(self, i, described[i]) for i in order]
+
+    def report(self):
+        return parse_report(_library.safeshuffle_set_report(self.handle))
+
+
+def parse_report(text):
+    import json  # noqa: PLC0415 - `import safeshuffle` shall be quick
+
+    return json.loads(text)
+
+
+CONVERSIONS = {"pt": Tensor.torch, "np": Tensor.numpy, None: lambda tensor: tensor}
+
+
+def conversion(framework):
+    """What makes tensors of the framework."""
+    aliases = {"torch": "pt", "pytorch": "pt", "numpy": "np"}
+    try:
+        return CONVERSIONS[aliases.get(framework, framework)]
+    except KeyError:
+        raise errors.ConfigError(f"framework must be 'pt', 'np' or None (DLPack), not {framework!r}") from None
+
+
+class Memory:
+    """Where a tensor of NumPy or PyTorch lies: address, safetensors' dtype, shape and strides in elements."""
+
+    def __init__(self, name, tensor):
+        if hasattr(tensor, "data_ptr"):
+            self.address, self.strides = tensor.data_ptr(), tensor.stride()
+            dtype = str(tensor.dtype)
+        else:
+            interface = tensor.__array_interface__
+            address, read_only = interface["data"]
+            if read_only:
+                raise errors.ConfigError(f"'{name}' is read-only")
+            self.address, self.strides = address, [stride // tensor.itemsize for stride in tensor.strides]
+            dtype = tensor.dtype.name
+        self.shape = tuple(tensor.shape)
+        self.dtype = _STORED.get(dtype.rpartition(".")[2])
+        if self.dtype is None or self.dtype == "F4":
+            raise errors.ConfigError(f"'{name}' is {dtype}, which cannot be loaded into")
+        if any(stride < 0 for stride in self.strides):
+            raise errors.ConfigError(f"'{name}' has negative strides")
+
+    def same_as(self, other):
+        return (self.address, self.shape, self.dtype, tuple(self.strides)) == (
+            other.address, other.shape, other.dtype, tuple(other.strides))  # fmt: skip
+
+    def empty(self):
+        return math.prod(self.shape) == 0
+
+
+# DLPack's number of that type of device.
+_CPU = 1
+
+_VERSIONED, _UNVERSIONED = b"dltensor_versioned", b"dltensor"
+
+
+def _functions_of_capsules():
+    api = ctypes.pythonapi
+    destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+    api.PyCapsule_New.restype = ctypes.py_object
+    api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, destructor]
+    api.PyCapsule_IsValid.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    return api, destructor
+
+
+_api, _Destructor = _functions_of_capsules()
+
+# Where the two forms keep their deleters, in bytes.
+_DELETERS = {_VERSIONED: 16, _UNVERSIONED: 56}
+
+
+@_Destructor
+def _discard(capsule):
+    """A capsule that was not consumed still owns its tensor; a consumer renames it."""
+    for name, offset in _DELETERS.items():
+        if _api.PyCapsule_IsValid(capsule, name):
+            managed = _api.PyCapsule_GetPointer(capsule, name)
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p).from_address(managed + offset)(managed)
+
+
+def _capsule(managed, name):
+    return _api.PyCapsule_New(managed, name, _discard)
