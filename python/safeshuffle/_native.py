@@ -133,7 +133,7 @@ def new(function, *arguments):
 def listed(function, handle):
     """What a function returns that also stores a count."""
     count = c_size_t()
-    first = function(handle, ctypes.byref(count))
+    first = function(handle.pointer(), ctypes.byref(count))
     return first[: count.value] if count.value else []
 
 
@@ -151,13 +151,13 @@ class Handle:
         self._free = free
         self._process = os.getpid()
 
-    @property
-    def _as_parameter_(self):
+    def pointer(self):
+        """For functions. Raises ValueError after close(), RuntimeError in a forked process."""
         if self.value is None:
             raise ValueError("it is closed")
         if self._process != os.getpid():
             raise RuntimeError("it belongs to the parent process: open it again in this one")
-        return c_void_p(self.value)
+        return self.value
 
     def close(self):
         value, self.value = self.value, None

@@ -54,7 +54,7 @@ class Session:
         pairs = (_native.Pair * len(options))(*((name.encode(), value.encode()) for name, value in options))
         callbacks = _native.Callbacks(None, self._progress, _native.Ready())
         handle = _native.new(
-            _library.safeshuffle_session_new, group.handle, pairs, len(options), ctypes.byref(callbacks)
+            _library.safeshuffle_session_new, group.handle.pointer(), pairs, len(options), ctypes.byref(callbacks)
         )
         self._handle = _native.Handle(handle, _library.safeshuffle_session_free)
         try:
@@ -110,7 +110,7 @@ class Session:
     def cancel(self):
         """Ends the call in progress, or else the next one, on all ranks, with CancelledError. Any thread may call
         it."""
-        _library.safeshuffle_session_cancel(self._handle, 1)
+        _library.safeshuffle_session_cancel(self._handle.pointer(), 1)
 
     # What is stored.
 
@@ -249,7 +249,7 @@ class Session:
         lender = _lend(owner)
         with self._lock:
             self._call(function, (kind * len(rows))(*rows), len(rows), ctypes.byref(lender))
-            return _tensors.parse_report(_library.safeshuffle_session_report(self._handle))
+            return _tensors.parse_report(_library.safeshuffle_session_report(self._handle.pointer()))
 
     def _without_aliases(self, memory):
         """Without names that are not stored of memory that also has one that is."""
@@ -277,12 +277,13 @@ class Session:
 
     def _call(self, function, *arguments, of=None):
         def cancel(code=2):
-            _library.safeshuffle_session_cancel(self._handle, code)
+            _library.safeshuffle_session_cancel(handle, code)
 
         with self._lock, cancelling(cancel, lambda: cancel(0)):
+            handle = self._handle.pointer()
             self._failure = None
             try:
-                self._group.explain(lambda: function(of or self._handle, *arguments))
+                self._group.explain(lambda: function(of.pointer() if of else handle, *arguments))
             except errors.CancelledError:
                 if self._failure is None:
                     raise

@@ -68,7 +68,7 @@ class Tensor:
     def capsule(self, versioned=False, as_bytes=False):
         """A capsule of DLPack, which owns the tensor until a framework takes it."""
         try:
-            managed = _native.new(_library.safeshuffle_set_to_dlpack, self._owner.handle, self._index, versioned, as_bytes)
+            managed = _native.new(_library.safeshuffle_set_to_dlpack, self._owner.handle.pointer(), self._index, versioned, as_bytes)
         except errors.ConfigError as error:
             raise BufferError(str(error)) from None
         return _capsule(managed, _VERSIONED if versioned else _UNVERSIONED)
@@ -119,7 +119,7 @@ class LoadedSet:
     def __init__(self, handle):
         self.handle = _native.Handle(handle, _library.safeshuffle_set_free)
         ordinal = ctypes.c_int32()
-        kind = _library.safeshuffle_set_device(self.handle, ctypes.byref(ordinal))
+        kind = _library.safeshuffle_set_device(self.handle.pointer(), ctypes.byref(ordinal))
         self.dlpack_device = (kind, ordinal.value)
         self.torch_device = "cpu" if kind == _CPU else f"cuda:{ordinal.value}"
 
@@ -135,7 +135,7 @@ class LoadedSet:
         return [Tensor(self, i, described[i]) for i in order]
 
     def report(self):
-        return parse_report(_library.safeshuffle_set_report(self.handle))
+        return parse_report(_library.safeshuffle_set_report(self.handle.pointer()))
 
 
 def parse_report(text):

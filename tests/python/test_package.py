@@ -1,0 +1,421 @@
+"""The Python package with NumPy, against the reference library.
+
+Environment: SAFESHUFFLE_LIBRARY, the library of the C interface; PYTHONPATH, the package and tests/oracle.
+"""
+
+import gc
+import os
+import random
+import signal
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+import checkpoint
+import safeshuffle
+from ranks import run_ranks
+
+SHAPES = [(), (1,), (4, 6), (3, 0, 2), (2, 3, 2, 2)]
+NUMPY_DTYPES = [dtype for dtype in checkpoint.BITS if dtype not in ("F4", "F6_E2M3", "F6_E3M2")]
+
+
+def resident_bytes():
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGESIZE")
+
+
+def llama(directory, layers=2, hidden=64):
+    """A Llama of random weights, in two files; {name: array}."""
+    rng = np.random.default_rng(1)
+    arrays = {"model.embed_tokens.weight": rng.random((32, hidden), np.float32)}
+    for layer in range(layers):
+        prefix = f"model.layers.{layer}."
+        for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"):
+            arrays[f"{prefix}{name}.weight"] = rng.random((hidden, hidden), np.float32)
+        for name, shape in (("gate", (128, hidden)), ("up", (128, hidden)), ("down", (hidden, 128))):
+            arrays[f"{prefix}mlp.{name}_proj.weight"] = rng.random(shape, np.float32)
+        arrays[f"{prefix}input_layernorm.weight"] = rng.random(hidden, np.float32)
+    names = list(arrays)
+    files = {"a.safetensors": names[:9], "b.safetensors": names[9:]}
+    tensors = {name: checkpoint.Tensor("F32", array.shape, array.tobytes()) for name, array in arrays.items()}
+    for file, held in files.items():
+        checkpoint.write_by_reference(directory / file, {name: tensors[name] for name in held})
+    config = '{"model_type": "llama", "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 8}'
+    checkpoint.write_index(directory, {f: {n: tensors[n] for n in held} for f, held in files.items()}, config)
+    return arrays
+
+
+class Package(unittest.TestCase):
+    def setUp(self):
+        self.enterContext(directory := tempfile.TemporaryDirectory())
+        self.directory = Path(directory.name)
+
+    def write(self, tensors, name="model.safetensors"):
+        checkpoint.write_by_reference(self.directory / name, tensors)
+        return self.directory / name
+
+    def write_arrays(self, **arrays):
+        names = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16"}
+        return self.write({k: checkpoint.Tensor(names[a.dtype], a.shape, a.tobytes()) for k, a in arrays.items()})
+
+
+class Contents(Package):
+    def test_every_dtype(self):
+        rng = np.random.default_rng(17)
+        path = self.write({
+            f"{dtype}.{i}": checkpoint.random_tensor(rng, dtype, shape)
+            for dtype in NUMPY_DTYPES for i, shape in enumerate(SHAPES)
+        })  # fmt: skip
+        tensors = safeshuffle.load(path, framework="np")
+        expected = checkpoint.read(path)
+        self.assertEqual(tensors.keys(), expected.keys())
+        for name, tensor in expected.items():
+            self.assertEqual((tensors[name].shape, tensors[name].tobytes()), (tensor.shape, tensor.data), name)
+
+    def test_dtypes_that_numpy_lacks(self):
+        tensors = {"packed": checkpoint.random_tensor(np.random.default_rng(1), "F4", (4, 6))}
+        path = self.write(tensors)
+        with self.assertRaisesRegex(safeshuffle.ConfigError, "'packed' is F4, which NumPy does not have"):
+            safeshuffle.load(path, framework="np")
+        tensor = safeshuffle.load(path, framework=None)["packed"]
+        self.assertEqual((tensor.dtype, tensor.shape, tensor.nbytes), ("F4", (4, 6), 12))
+
+    def test_dlpack_shares_memory_with_any_framework(self):
+        path = self.write_arrays(w=np.arange(6, dtype=np.float32).reshape(2, 3))
+        tensor = safeshuffle.load(path, framework=None)["w"]
+        first, second = np.from_dlpack(tensor), tensor.numpy()
+        self.assertEqual(first.ctypes.data, second.ctypes.data)
+        second[0, 0] = 7
+        self.assertEqual(first.tolist(), [[7, 1, 2], [3, 4, 5]])
+        for request in ({"copy": True}, {"dl_device": (2, 0)}):
+            with self.assertRaises(BufferError):
+                tensor.__dlpack__(**request)
+
+    def test_conversion(self):
+        weights = np.array([1, 1e-3, 65504, 1e9], np.float32)
+        loaded = safeshuffle.load(self.write_arrays(w=weights), framework="np", dtype=np.float16)
+        with np.errstate(over="ignore"):
+            self.assertEqual(loaded["w"].tolist(), weights.astype(np.float16).tolist())
+
+    def test_what_is_stored(self):
+        rng = np.random.default_rng(1)
+        path = self.directory / "m.safetensors"
+        tensors = {"b": checkpoint.random_tensor(rng, "BF16", (2, 3)), "a": checkpoint.random_tensor(rng, "U8", ())}
+        checkpoint.write_by_reference(path, tensors, {"key": "värde"})
+        with safeshuffle.safe_open(path, framework="np") as file:
+            self.assertEqual(file.keys(), ["a", "b"])
+            self.assertEqual(file.metadata(), {"format": "pt", "key": "värde"})
+            self.assertEqual((file.get_dtype("b"), file.get_shape("b")), ("BF16", [2, 3]))
+            self.assertIn("a", file)
+            self.assertEqual(len(file), 2)
+        with self.assertRaisesRegex(ValueError, "closed"):
+            file.get_tensor("a")
+
+
+class OnDemand(Package):
+    def test_slices(self):
+        array = np.arange(2 * 5 * 7, dtype=np.float32).reshape(2, 5, 7)
+        generator = random.Random(3)
+        with safeshuffle.open(self.write_arrays(w=array), framework="np") as file:
+            part = file.get_slice("w")
+            self.assertEqual((part.get_shape(), part.get_dtype()), ([2, 5, 7], "F32"))
+            for index in (..., 0, (0, ..., -1), slice(1, None), (slice(None), slice(0, 3)), (1, 4, 6), (..., slice(2, 2))):
+                self.assertEqual(part[index].tolist(), array[index].tolist(), index)
+            for _ in range(200):
+                index = tuple(slice(*sorted(generator.choices(range(-9, 10), k=2))) for _ in range(generator.randint(1, 3)))
+                np.testing.assert_array_equal(part[index], array[index], str(index))
+            with self.assertRaisesRegex(ValueError, "slices of step 2"):
+                part[::2]
+            with self.assertRaises(IndexError):
+                part[2]
+            with self.assertRaises(IndexError):
+                part[0, 0, 0, 0]
+            with self.assertRaises(TypeError):
+                part[[0, 1]]
+
+    def test_selected_tensors(self):
+        path = self.write_arrays(**{f"layers.{i}.w": np.full(3, i, np.float32) for i in range(12)})
+        loaded = safeshuffle.load(path, framework="np", only=["layers.1.*", "layers.2.*"], skip="*.2.w")
+        self.assertEqual(list(loaded), ["layers.1.w"])
+        self.assertEqual(loaded.report["tensor_bytes"], 12)
+
+    def test_stream_is_in_order_and_bounded(self):
+        arrays = {f"w{i}": np.full(1 << 18, i, np.float32) for i in range(40)}
+        path = self.write_arrays(**arrays)
+        with safeshuffle.open(path, framework="np", window=1 << 20) as file:
+            before, most, names = resident_bytes(), 0, []
+            for name, tensor in file.stream(group_bytes=2 << 20):
+                self.assertEqual(tensor[0], arrays[name][0])
+                most, names = max(most, resident_bytes() - before), [*names, name]
+            self.assertEqual(names, file.offset_keys())
+            self.assertLess(most, 24 << 20)
+            with self.assertRaises(MemoryError):
+                list(file.stream(group_bytes=2 << 20))
+            self.assertEqual([name for name, _ in file.stream(["w3", "w11"])], ["w11", "w3"] if names.index("w11") < names.index("w3") else ["w3", "w11"])
+
+    def test_names_are_no_patterns(self):
+        path = self.write_arrays(**{"w[0]": np.zeros(1, np.float32), "w0": np.ones(1, np.float32), "w*": np.ones(1, np.float32)})
+        with safeshuffle.open(path, framework="np") as file:
+            self.assertEqual([name for name, _ in file.stream(["w[0]"])], ["w[0]"])
+            self.assertEqual([name for name, _ in file.stream(["w*"])], ["w*"])
+
+
+class OwnMemory(Package):
+    def test_by_name(self):
+        arrays = llama(self.directory)
+        memory = {name: np.zeros_like(array) for name, array in arrays.items()}
+        with safeshuffle.open(self.directory, framework="np") as file:
+            report = file.load_into(memory)
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(memory[name], array)
+                memory[name][...] = 0
+            file.load_into(memory)
+            np.testing.assert_array_equal(memory["model.embed_tokens.weight"], arrays["model.embed_tokens.weight"])
+        self.assertEqual(report["tensor_bytes"], sum(array.nbytes for array in arrays.values()))
+
+    def test_views_and_conversion(self):
+        w = np.arange(6, dtype=np.float32).reshape(2, 3)
+        memory = np.full((3, 4), 9, np.float16)
+        with safeshuffle.open(self.write_arrays(w=w), framework="np") as file:
+            file.load_into({"w": memory[:, :2].T})
+        self.assertEqual(memory.tolist(), [[0, 3, 9, 9], [1, 4, 9, 9], [2, 5, 9, 9]])
+
+    def test_second_names(self):
+        path = self.write_arrays(embed=np.ones((4, 2), np.float32))
+        shared = np.zeros((4, 2), np.float32)
+        with safeshuffle.open(path, framework="np") as file:
+            file.load_into({"embed": shared, "head": shared})
+            self.assertEqual(shared.sum(), 8)
+            with self.assertRaisesRegex(ValueError, "'head'"):
+                file.load_into({"embed": shared, "head": shared.copy()})
+
+    def test_bindings(self):
+        w = np.arange(12, dtype=np.float32).reshape(3, 4)
+        column, corner = np.zeros(3, np.float32), np.zeros((2, 2), np.float32)
+        with safeshuffle.open(self.write_arrays(w=w), framework="np") as file:
+            report = file.load_bindings([
+                safeshuffle.Binding("w", 1, [4], column, "column"),
+                safeshuffle.Binding("w", 6, [4, 1], corner, "corner"),
+            ])  # fmt: skip
+            with self.assertRaisesRegex(safeshuffle.PlanError, "too far"):
+                file.load_bindings([safeshuffle.Binding("w", 12, [4], column, "too far")])
+            self.assertEqual(file.load_bindings([])["tensor_bytes"], 0)
+        self.assertEqual((column.tolist(), corner.tolist()), ([1, 5, 9], [[6, 7], [10, 11]]))
+        self.assertEqual(report["ranks"][0]["read_bytes"], 48)
+
+    def test_what_cannot_be_filled(self):
+        path = self.write_arrays(w=np.zeros((2, 3), np.float32))
+        read_only = np.zeros((2, 3), np.float32)
+        read_only.flags.writeable = False
+        with safeshuffle.open(path, framework="np") as file:
+            for memory, reason in (
+                (read_only, "'w' is read-only"), (np.zeros((3, 2), np.float32), "shape"),
+                (np.zeros((2, 3), np.float32)[::-1], "negative strides"), (np.zeros((2, 3), np.int32), "w"),
+                (np.zeros((2, 3), object), "object"),
+            ):  # fmt: skip
+                with self.assertRaisesRegex(ValueError, reason):
+                    file.load_into({"w": memory})
+
+
+class Failures(Package):
+    def test_classes(self):
+        with self.assertRaises(FileNotFoundError) as caught:
+            safeshuffle.load(self.directory / "nowhere.safetensors")
+        self.assertIsInstance(caught.exception, safeshuffle.IoError)
+        self.assertEqual(caught.exception.file, str(self.directory / "nowhere.safetensors"))
+        (self.directory / "bad.safetensors").write_bytes(b"\2\0\0\0\0\0\0\0[]")
+        with self.assertRaises(safeshuffle.FormatError) as caught:
+            safeshuffle.load(self.directory / "bad.safetensors")
+        self.assertEqual((caught.exception.offset, caught.exception.kind), (8, 4))
+        path = self.write_arrays(w=np.zeros(1 << 20, np.float32))
+        with self.assertRaises(MemoryError):
+            safeshuffle.load(path, memory_budget=1 << 20)
+        for arguments in ({"device": "tpu"}, {"dtype": "f8"}, {"framework": "tf"}, {"no_such": 1}, {"group": 3},
+                          {"tp_plan": {"no": "rule"}}):  # fmt: skip
+            with self.assertRaises(ValueError):
+                safeshuffle.load(path, **arguments)
+
+    def test_progress(self):
+        path = self.write_arrays(w=np.zeros(1 << 20, np.float32))
+        seen = []
+        safeshuffle.load(path, framework="np", progress=lambda done, total: seen.append((done, total)))
+        self.assertEqual(seen[-1], (4 << 20, 4 << 20))
+
+        def fail(_done, _total):
+            raise LookupError("mine")
+
+        with self.assertRaisesRegex(LookupError, "mine"):
+            safeshuffle.load(path, framework="np", progress=fail)
+
+    def test_ctrl_c_cancels(self):
+        path = self.write_arrays(w=np.zeros(4 << 20, np.float32))
+        interrupts = iter([signal.SIGINT])
+        progress = lambda *_: [os.kill(os.getpid(), number) for number in interrupts]  # noqa: E731
+        with safeshuffle.open(path, framework="np", window=1 << 20, progress=progress) as file:
+            with self.assertRaises(KeyboardInterrupt):
+                file.load()
+            self.assertEqual(file.load()["w"].size, 4 << 20)
+
+    def test_cancel_from_a_thread(self):
+        path = self.write_arrays(w=np.zeros(1 << 20, np.float32))
+        with safeshuffle.open(path, framework="np") as file:
+            thread = threading.Thread(target=file.cancel)
+            thread.start()
+            thread.join()
+            with self.assertRaises(safeshuffle.CancelledError):
+                file.load()
+            file.load()
+
+
+class Lifetime(Package):
+    def test_tensors_outlive_everything_in_any_order(self):
+        arrays = {f"w{i}": np.full(1000, i, np.float32) for i in range(20)}
+        path = self.write_arrays(**arrays)
+        with safeshuffle.open(path, framework="np") as file:
+            alone, loaded = file.get_tensor("w3"), file.load()
+        names = list(arrays)
+        random.Random(1).shuffle(names)
+        while names:
+            name = names.pop()
+            kept = loaded.pop(name)
+            gc.collect()
+            self.assertEqual(kept[-1], arrays[name][0])
+        del loaded, file
+        self.assertEqual((kept[0], alone[0]), (arrays[name][0], 3))
+
+    def test_many_loads_leave_nothing(self):
+        path = self.write_arrays(w=np.zeros((64, 1024), np.float32))
+        def once():
+            with safeshuffle.open(path, framework=None) as file:
+                file.get_slice("w")[:2].numpy()
+                tensor = file.load()["w"]
+                tensor.__dlpack__(max_version=(1, 0))
+                np.from_dlpack(tensor)
+        for _ in range(20):
+            once()
+        before, descriptors = resident_bytes(), len(os.listdir("/proc/self/fd"))
+        for _ in range(1000):
+            once()
+        self.assertLess(resident_bytes() - before, 8 << 20)
+        self.assertEqual(len(os.listdir("/proc/self/fd")), descriptors)
+
+    def test_threads_take_turns(self):
+        path = self.write_arrays(**{f"w{i}": np.full(100, i, np.float32) for i in range(8)})
+        wrong = []
+        with safeshuffle.open(path, framework="np") as file:
+            def get(i):
+                for _ in range(50):
+                    if file.get_tensor(f"w{i}")[0] != i:
+                        wrong.append(i)
+            threads = [threading.Thread(target=get, args=(i,)) for i in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_forked_processes_have_tensors_but_no_sessions(self):
+        path = self.write_arrays(w=np.full(10, 5, np.float32))
+        file = safeshuffle.open(path, framework="np")
+        tensors = file.load()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                file.get_tensor("w")
+            except RuntimeError:
+                status = 0 if tensors["w"].sum() == 50 and safeshuffle.load(path, framework="np")["w"][0] == 5 else 2
+            finally:
+                file.close()
+                del file
+                gc.collect()
+                os._exit(status)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(file.get_tensor("w")[0], 5)
+
+
+class Groups(Package):
+    def test_by_rules_every_rank_reads_its_part(self):
+        arrays = llama(self.directory)
+        for size in (2, 4):
+            results = run_ranks(size, load_parts, self.directory)
+            for rank, (parts, report) in enumerate(results):
+                self.assertEqual(parts.keys(), arrays.keys())
+                for name, part in parts.items():
+                    np.testing.assert_array_equal(part, shard(name, arrays[name], rank, size), f"{name} {rank}")
+                self.assertEqual(report["assignment"], "sliced")
+
+    def test_on_demand(self):
+        arrays = llama(self.directory)
+        q, k = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
+        for rank, result in enumerate(run_ranks(2, get_parts, self.directory, q, k)):
+            half = slice(32 * rank, 32 * rank + 32)
+            np.testing.assert_array_equal(result["whole"], arrays[q])
+            np.testing.assert_array_equal(result["sharded"], arrays[q][:, half])
+            np.testing.assert_array_equal(result["columns"], np.concatenate([arrays[q][half], arrays[k][half]]))
+            np.testing.assert_array_equal(result["pushed"], arrays[q]) if rank else self.assertIsNone(result["pushed"])
+            np.testing.assert_array_equal(result["slice"], arrays[q][3:5])
+            np.testing.assert_array_equal(result["bound"], arrays[q].reshape(-1)[rank : rank + 8])
+            self.assertEqual(result["streamed"], sorted(arrays))
+
+    def test_the_groups_failure_is_the_cause(self):
+        llama(self.directory)
+        for error, cause in run_ranks(2, fail_to_gather, self.directory):
+            self.assertEqual((error, cause), ("TransportError", "LookupError('no network')"))
+
+    def test_wrong_on_one_rank(self):
+        llama(self.directory)
+        for error in run_ranks(2, differ, self.directory):
+            self.assertEqual(error, "PlanError")
+
+
+def shard(name, array, rank, size):
+    """What Llama's rules give a rank."""
+    if any(part in name for part in ("norm",)):
+        return array
+    axis = 1 if "o_proj" in name or "down_proj" in name else 0
+    return np.split(array, size, axis)[rank]
+
+
+def load_parts(group, path):
+    tensors = safeshuffle.load(path, group, framework="np")
+    return {name: np.array(tensor) for name, tensor in tensors.items()}, tensors.report
+
+
+def get_parts(group, path, q, k):
+    bound = np.zeros(8, np.float32)
+    with safeshuffle.open(path, group, framework="np") as file:
+        pushed = file.push_tensor(q, 1)
+        result = {
+            "whole": file.get_tensor(q), "sharded": file.get_sharded(q, 1), "columns": file.get_columns([q, k], 0),
+            "pushed": pushed, "slice": file.get_slice(q)[3:5], "streamed": sorted(name for name, _ in file),
+        }  # fmt: skip
+        file.load_bindings([safeshuffle.Binding(q, file.rank, [1], bound)])
+        return {**{name: np.array(v) if isinstance(v, np.ndarray) else v for name, v in result.items()}, "bound": bound}
+
+
+def fail_to_gather(group, path):
+    def fail(_data, _timeout):
+        raise LookupError("no network")
+
+    with safeshuffle.open(path, group, framework="np") as file:
+        group.all_gather = fail
+        try:
+            file.load()
+        except safeshuffle.Error as error:
+            return type(error).__name__, repr(error.__cause__)
+
+
+def differ(group, path):
+    with safeshuffle.open(path, group, framework="np") as file:
+        try:
+            file.get_tensor(file.keys()[group.rank])
+        except safeshuffle.Error as error:
+            return type(error).__name__
+
+
+if __name__ == "__main__":
+    unittest.main()
