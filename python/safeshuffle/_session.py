@@ -140,6 +140,10 @@ class Session:
         """Stored shape, a list."""
         return list(self._described(name)[1])
 
+    def nbytes(self, name):
+        """Stored size."""
+        return self._described(name)[2]
+
     def _described(self, name):
         try:
             return self._stored[name]

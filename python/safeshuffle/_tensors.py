@@ -26,6 +26,13 @@ _POLICIES = {"keep": "keep", "f16": "f16", "bf16": "bf16", "f32": "f32",
              "float16": "f16", "half": "f16", "bfloat16": "bf16", "float32": "f32", "float": "f32"}  # fmt: skip
 
 
+def torch_dtype(stored):
+    """None if PyTorch has none, or one of several elements."""
+    import torch  # noqa: PLC0415 - optional
+
+    return None if stored == "F4" else getattr(torch, _TORCH.get(stored, ""), None)
+
+
 def policy(dtype):
     """The option `dtype` for None, a name, or a dtype of NumPy or PyTorch."""
     if dtype is None:

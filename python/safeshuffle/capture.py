@@ -1,0 +1,205 @@
+"""Loads a checkpoint into a model of PyTorch through the model's own weight loader, as engines have it.
+
+Tensors without data are passed to the loader. Views of them keep their offsets, sizes and strides, so each copy into
+a parameter tells which elements of which stored tensor go where. All ranks' copies become one load: each stored byte
+is read once for the group, only what a rank keeps is sent to it, and nothing is in memory twice. No placement rules
+are needed.
+
+    with safeshuffle.open(path, group, device) as session:
+        report = safeshuffle.capture.load(session, model, model.load_weights)
+
+Tensors that the loader computes with, instead of copying parts of them, are loaded whole and passed to it once more.
+"""
+
+import json
+import logging
+import re
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from . import _tensors
+from ._session import Binding
+
+_log = logging.getLogger("safeshuffle")
+_CONVERTIBLE = {torch.float16, torch.bfloat16, torch.float32}
+_MOST_ATTEMPTS = 16
+
+
+def load(session, model, load_weights, names=None):
+    """Captures and loads; returns what `Captured.load` returns. Collective."""
+    return Captured(session, model, load_weights, names).load(session)
+
+
+class Captured:
+    """What a model's weight loader copies where, on this rank. Can be loaded any number of times, also from other
+    checkpoints of the same tensors (`Session.reopen`), as long as the model's parameters stay where they are.
+
+    bindings: the copies, a list of Binding
+    computed: names of the stored tensors that are loaded whole, the same on all ranks
+    loaded: names that `load_weights` returned, if it did
+    """
+
+    def __init__(self, session, model, load_weights, names=None):
+        """Calls `load_weights` with an iterator of (name, tensor without data), until no tensor is left whose values
+        it needs. Collective.
+
+        session: opened with tp_plan="replicate"
+        names: of the stored tensors to be loaded; None: all
+        """
+        self._load_weights = load_weights
+        self._names = session.offset_keys() if names is None else list(names)
+        self.loaded = set()
+        copies, computed = self._attempt(session, model)
+        gathered = session.all_gather(json.dumps(sorted(computed)).encode())
+        self.computed = sorted(set().union(*(json.loads(each) for each in gathered)))
+        left_out = set(self.computed)
+        self.bindings = [copy for copy in copies if copy.tensor not in left_out]
+
+    def load(self, session):
+        """Loads; returns the report of the captured part (docs/report.md), with "computed", the names of the tensors
+        that were loaded whole, and "captured_share" of the bytes. Collective."""
+        report = session.load_bindings(self.bindings)
+        if self.computed:
+            largest = max(session.nbytes(name) for name in self.computed)
+            weights = session.stream(self.computed, group_bytes=max(256 << 20, 2 * largest), alive=4)
+            self.loaded |= set(self._load_weights(weights) or ())
+        whole, total = (sum(map(session.nbytes, names)) for names in (self.computed, self._names))
+        report["computed"] = self.computed
+        report["captured_share"] = 1 - whole / total if total else 1.0
+        _log.info("captured %.1f %% of the bytes; loaded whole: %s", 100 * report["captured_share"], self.computed)
+        return report
+
+    def _attempt(self, session, model):
+        """The copies, and the names of the tensors that are computed with."""
+        computed = set()
+        for _ in range(_MOST_ATTEMPTS):
+            recorder = _Recorder()
+            names = [name for name in self._names if name not in computed]
+            try:
+                with recorder:
+                    self.loaded = set(self._load_weights(recorder.stand_ins(session, names)) or ())
+            except Exception as error:  # noqa: BLE001 - whatever a loader does with a tensor that has no values
+                needed = recorder.computed or {recorder.last}
+                _log.debug("the loader needs the values of %s: %s", needed, error)
+                computed |= self._alike(needed)
+                continue
+            copies = recorder.copies_into(model)
+            return copies, computed | recorder.computed
+        return [], set(self._names)
+
+    def _alike(self, names):
+        """With those of other layers and experts."""
+        patterns = {re.sub(r"\d+", "#", name) for name in names if name}
+        alike = {name for name in self._names if re.sub(r"\d+", "#", name) in patterns}
+        return alike or set(self._names)
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes what happens to tensors without data."""
+
+    def __init__(self):
+        super().__init__()
+        self.computed = set()  # names of tensors of which the values matter
+        self.last = None  # name of the last tensor that the loader has taken
+        self._sources = {}  # by storage: the stored tensor of which this is, and what keeps the storage
+        self._derived = {}  # by storage: names of the tensors that it was computed from, and what keeps it
+        self._copies = []  # (destination, view of a stored tensor)
+
+    def stand_ins(self, session, names):
+        for name in names:
+            dtype = _tensors.torch_dtype(session.get_dtype(name))
+            self.last = name
+            if dtype is None:
+                self.computed.add(name)
+                continue
+            tensor = torch.empty(session.get_shape(name), dtype=dtype, device="meta")
+            self._sources[_storage(tensor)] = (name, tensor)
+            yield name, tensor
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        names = set().union(*(self._names_of(leaf) for leaf in tree_leaves((args, kwargs))))
+        if not names:
+            return func(*args, **kwargs)
+        if func is torch.ops.aten.copy_.default and self._note_copy(args[0], args[1]):
+            return args[0]
+        if func._schema.is_mutable:  # of a tensor of the model, by values that are not there
+            self.computed |= names
+            return args[0]
+        return self._without_data(func, args, kwargs, names)
+
+    def copies_into(self, model):
+        """Bindings of the copies whose destinations are of the model; others are noted as computed."""
+        held = [*model.parameters(), *model.buffers()]
+        for tensor in held:
+            self.computed |= self._names_of(tensor)  # it has become one of those without data
+        alive = {tensor.untyped_storage().data_ptr() for tensor in held if not tensor.is_meta}
+        labels = {tensor.untyped_storage().data_ptr(): name for name, tensor in model.named_parameters()}
+        last = {}  # of several copies to one place, the last counts
+        for destination, view in self._copies:
+            name, source = self._sources[_storage(view)]
+            place = destination.untyped_storage().data_ptr()
+            bound = _as_stored(destination, view, source.dtype) if place in alive else None
+            if bound is None:
+                self.computed.add(name)
+            elif bound.numel() != 0:
+                key = (bound.data_ptr(), tuple(bound.shape), bound.stride())
+                strides = view.expand(bound.shape).stride()
+                last[key] = Binding(name, view.storage_offset(), strides, bound, labels.get(place, ""))
+        return list(last.values())
+
+    def _note_copy(self, destination, source):
+        if destination.is_meta or _storage(source) not in self._sources:
+            return False
+        self._copies.append((destination, source))
+        return True
+
+    def _names_of(self, value):
+        if not isinstance(value, torch.Tensor) or not value.is_meta:
+            return frozenset()
+        storage = _storage(value)
+        if storage in self._sources:
+            return {self._sources[storage][0]}
+        return self._derived.get(storage, (frozenset(),))[0]
+
+    def _without_data(self, func, args, kwargs, names):
+        """What the operation returns: a view, or something computed."""
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": "meta"}
+        args, kwargs = tree_map(_to_meta, (args, kwargs))
+        try:
+            result = func(*args, **kwargs)
+        except Exception:
+            self.computed |= names
+            raise
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and not self._names_of(leaf):
+                self.computed |= names
+                self._derived[_storage(leaf)] = (names, leaf)
+        return result
+
+
+def _storage(tensor):
+    return tensor.untyped_storage()._cdata
+
+
+def _to_meta(value):
+    if not isinstance(value, torch.Tensor) or value.is_meta:
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+
+def _as_stored(destination, view, stored):
+    """The destination, of the stored dtype if both are read as another one of the same width; None if a copy to it
+    is more than a load can do."""
+    view = view.expand(destination.shape)
+    if any(stride == 0 and size > 1 for size, stride in zip(view.shape, view.stride())):
+        return None
+    if view.dtype == stored:
+        convertible = destination.dtype in _CONVERTIBLE and stored in _CONVERTIBLE
+        return destination if destination.dtype == stored or convertible else None
+    if destination.dtype == view.dtype and view.dtype.itemsize == stored.itemsize:
+        return destination.view(stored)
+    return None

@@ -1,0 +1,157 @@
+"""safeshuffle.capture, with loaders as engines write them. Skipped without PyTorch.
+
+Environment: SAFESHUFFLE_LIBRARY, the library of the C interface; PYTHONPATH, the package.
+"""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+try:
+    import torch
+    from safetensors.torch import save_file
+except ImportError as missing:
+    print(missing)
+    sys.exit(77)
+
+import safeshuffle
+import safeshuffle.capture
+from ranks import run_ranks
+
+
+class Fused(torch.nn.Module):
+    """q, k and v in one parameter, of which a rank has its heads; gate and up of each expert in another."""
+
+    def __init__(self, rank=0, size=1, dtype=torch.float32):
+        super().__init__()
+        self.rank, self.size = rank, size
+        self.qkv = torch.nn.Parameter(torch.zeros(3 * 16 // size, 8, dtype=dtype), requires_grad=False)
+        self.experts = torch.nn.Parameter(torch.zeros(2, 2 * 4, 8, dtype=dtype), requires_grad=False)
+        self.down = torch.nn.Parameter(torch.zeros(8, 16 // size, dtype=dtype), requires_grad=False)
+        self.register_buffer("scale", torch.zeros((), dtype=dtype))
+        self.register_buffer("ids", torch.zeros(4, dtype=torch.int64))
+
+    def load_weights(self, weights):
+        loaded = set()
+        for name, tensor in weights:
+            getattr(self, "load_" + name.split(".")[0])(name, tensor)
+            loaded.add(name)
+        return loaded
+
+    def load_qkv(self, name, tensor):
+        part = 16 // self.size
+        at = "qkv".index(name[-1]) * part
+        self.qkv.data.narrow(0, at, part).copy_(tensor.narrow(0, self.rank * part, part))
+
+    def load_experts(self, name, tensor):
+        _, expert, which = name.split(".")
+        self.experts.data[int(expert)].chunk(2)[which == "up"].copy_(tensor.t())
+
+    def load_down(self, _name, tensor):
+        part = 16 // self.size
+        self.down[:] = tensor[:, self.rank * part : (self.rank + 1) * part]
+
+    def load_scale(self, _name, tensor):
+        self.scale.fill_(tensor.item())
+
+    def load_ids(self, _name, tensor):
+        self.ids.copy_(tensor.to(torch.int64))
+
+
+def stored():
+    generator = torch.Generator().manual_seed(1)
+    tensors = {f"qkv.{c}": torch.randn(16, 8, generator=generator) for c in "qkv"}
+    tensors |= {f"experts.{i}.{w}": torch.randn(8, 4, generator=generator) for i in range(2) for w in ("gate", "up")}
+    return {**tensors, "down": torch.randn(8, 16, generator=generator), "scale": torch.tensor(3.5),
+            "ids": torch.arange(4, dtype=torch.int32)}  # fmt: skip
+
+
+def check(group, path, dtype, size):
+    rank = group.rank if group else 0
+    model, expected = Fused(rank, size, dtype), Fused(rank, size, dtype)
+    with safeshuffle.open(path, group) as session:
+        captured = safeshuffle.capture.Captured(session, model, model.load_weights)
+        report = captured.load(session)
+        expected.load_weights(stored().items())
+        wrong = [name for name, tensor in expected.state_dict().items() if not torch.equal(tensor, model.state_dict()[name])]
+        for tensor in model.state_dict().values():
+            tensor.zero_()
+        captured.load(session)
+        wrong += [name for name, tensor in expected.state_dict().items() if not torch.equal(tensor, model.state_dict()[name])]
+    return wrong, report, captured.loaded
+
+
+class Capture(unittest.TestCase):
+    def setUp(self):
+        self.enterContext(directory := tempfile.TemporaryDirectory())
+        self.path = Path(directory.name) / "model.safetensors"
+        save_file(stored(), self.path)
+
+    def test_parameters_are_what_the_loader_makes(self):
+        for size in (1, 2, 4):
+            for dtype in (torch.float32, torch.bfloat16):
+                results = run_ranks(size, check, self.path, dtype, size)
+                for wrong, report, loaded in results:
+                    self.assertEqual(wrong, [])
+                    self.assertEqual(report["computed"], ["ids", "scale"])
+                    self.assertGreater(report["captured_share"], 0.9)
+                    self.assertEqual(loaded, set(stored()))
+
+    def test_what_is_computed_with_is_loaded_whole(self):
+        def add(model, _name, tensor):
+            model.qkv.data[:16].add_(tensor)
+
+        def cat(model, _name, tensor):
+            model.qkv.data[:16].copy_(torch.cat([tensor[8:], tensor[:8]]))
+
+        def replace(model, _name, tensor):
+            model.qkv.data = tensor
+
+        def stage(model, _name, tensor):
+            staging = torch.empty(16, 8)
+            staging.copy_(tensor)
+            model.qkv.data[:16].copy_(staging)
+
+        def broadcast(model, _name, tensor):
+            model.qkv.data[:16].copy_(tensor[:1])
+
+        def ask(model, _name, tensor):
+            if tensor.abs().max() > 0:
+                model.qkv.data[:16].copy_(tensor)
+
+        for loader in (add, cat, replace, stage, broadcast, ask):
+            with self.subTest(loader.__name__), safeshuffle.open(self.path) as session:
+                model, expected = Fused(), Fused()
+                load = lambda of: lambda weights: [loader(of, *each) for each in weights] and None  # noqa: E731
+                report = safeshuffle.capture.load(session, model, load(model), ["qkv.q"])
+                load(expected)([("qkv.q", stored()["qkv.q"])])
+                self.assertEqual(report["computed"], ["qkv.q"])
+                self.assertTrue(torch.equal(model.qkv, expected.qkv))
+
+    def test_the_last_copy_to_a_place_counts(self):
+        model = Fused()
+
+        def load(weights):
+            for _, tensor in weights:
+                model.qkv.data[:16].copy_(tensor)
+
+        with safeshuffle.open(self.path) as session:
+            safeshuffle.capture.load(session, model, load, ["qkv.q", "qkv.v"])
+        self.assertTrue(torch.equal(model.qkv[:16], stored()["qkv.v"]))
+
+    def test_bits_of_another_dtype(self):
+        model = Fused()
+        model.bits = torch.nn.Parameter(torch.zeros(16, 8, dtype=torch.int32), requires_grad=False)
+
+        def load(weights):
+            for _, tensor in weights:
+                model.bits.data.copy_(tensor.view(torch.int32))
+
+        with safeshuffle.open(self.path) as session:
+            report = safeshuffle.capture.load(session, model, load, ["qkv.q"])
+        self.assertEqual((report["computed"], model.bits.view(torch.float32).tolist()), ([], stored()["qkv.q"].tolist()))
+
+
+if __name__ == "__main__":
+    unittest.main()
