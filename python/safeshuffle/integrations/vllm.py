@@ -1,0 +1,79 @@
+"""vLLM: `vllm serve MODEL --load-format safeshuffle`. Installed, it registers itself.
+
+vLLM's own weight loaders say what each rank needs (safeshuffle.capture), and the ranks of a tensor-parallel group
+load it together. `--model-loader-extra-config` takes options of safeshuffle.open, such as '{"threads": 8}'.
+"""
+
+import copy
+import functools
+import os
+import time
+
+from vllm.distributed import get_tp_group
+from vllm.logger import init_logger
+from vllm.model_executor.model_loader import register_model_loader
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+
+import safeshuffle
+import safeshuffle.capture
+
+# vLLM shows the messages of its own loggers.
+_log = init_logger("vllm.safeshuffle")
+
+# What DefaultModelLoader itself takes of the extra configuration.
+_OF_VLLM = {"enable_weights_track"}
+
+# A layer is computed with once all of its weights are there: vLLM decides how many it keeps.
+_ANY_NUMBER_OF_GROUPS = 1 << 20
+
+
+class SafeshuffleModelLoader(DefaultModelLoader):
+    def __init__(self, load_config):
+        extra = load_config.model_loader_extra_config or {}
+        self._options = {name: value for name, value in extra.items() if name not in _OF_VLLM}
+        own = copy.copy(load_config)
+        own.load_format = "safetensors"
+        own.model_loader_extra_config = {name: value for name, value in extra.items() if name in _OF_VLLM}
+        super().__init__(own)
+
+    def load_weights(self, model, model_config):
+        begin = time.perf_counter()
+        with self._open(model, model_config) as session:
+            captured = safeshuffle.capture.Captured(session, model, model.load_weights)
+            report = captured.load(session)
+        for source in getattr(model, "secondary_weights", ()):
+            captured.loaded |= model.load_weights(self._get_weights_iterator(source)) or set()
+        _log.info(
+            "Loading weights took %.2f seconds; %.1f %% of the bytes captured, read by rank: %s",
+            time.perf_counter() - begin, 100 * report["captured_share"],
+            [rank["read_bytes"] for rank in report["ranks"]],
+        )  # fmt: skip
+        quantized = model_config.quantization is not None
+        track = self.enable_weights_track
+        if captured.loaded and (not quantized if track is None else track):
+            self.track_weights_loading(model, captured.loaded, quantized=quantized)
+
+    def get_all_weights(self, model_config, model):
+        """Whole tensors, in bounded memory: for reload_weights."""
+        with self._open(model, model_config) as session:
+            yield from session.stream(alive=_ANY_NUMBER_OF_GROUPS)
+        for source in getattr(model, "secondary_weights", ()):
+            yield from self._get_weights_iterator(source)
+
+    def _open(self, model, model_config):
+        folder, files, _, index = self._prepare_weights(
+            model_config.model, None, model_config.revision, False, getattr(model, "allow_patterns_overrides", None)
+        )
+        path = os.path.join(folder, index)
+        chosen = getattr(model, "allow_patterns_overrides", None) is not None or not os.path.exists(path)
+        group = get_tp_group()
+        device = next(model.parameters()).device
+        return safeshuffle.open(
+            sorted(files) if chosen else path, group.cpu_group if group.world_size > 1 else None,
+            group.device if device.type == "meta" else device, **self._options,
+        )  # fmt: skip
+
+
+@functools.cache  # vLLM may call it several times in a process
+def register():
+    register_model_loader("safeshuffle")(SafeshuffleModelLoader)
