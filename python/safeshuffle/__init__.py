@@ -67,8 +67,10 @@ def open(  # noqa: A001
     return Session(path, members, texts, framework, progress)
 
 
-def safe_open(filename, framework="pt", device="cpu"):
-    """As safetensors.safe_open: a Session of one file, by this process alone."""
+def safe_open(filename, framework="pt", device="cpu", backend="mmap"):
+    """As safetensors.safe_open: a Session of one file, by this process alone. `backend` changes nothing."""
+    if backend not in ("mmap", "pread"):
+        raise ConfigError(f"backend must be 'mmap' or 'pread', not {backend!r}")
     return open(filename, framework=framework, device=device)
 
 

@@ -152,9 +152,9 @@ class Handle:
         self._process = os.getpid()
 
     def pointer(self):
-        """For functions. Raises ValueError after close(), RuntimeError in a forked process."""
+        """For functions. Raises ConfigError after close(), RuntimeError in a forked process."""
         if self.value is None:
-            raise ValueError("it is closed")
+            raise errors.ConfigError("it is closed")
         if self._process != os.getpid():
             raise RuntimeError("it belongs to the parent process: open it again in this one")
         return self.value

@@ -116,11 +116,11 @@ class Session:
 
     def keys(self):
         """Names of the stored tensors, sorted."""
-        return sorted(self._stored)
+        return sorted(self._catalog)
 
     def offset_keys(self):
         """Names of the stored tensors, by file and offset."""
-        return list(self._stored)
+        return list(self._catalog)
 
     def __len__(self):
         return len(self._stored)
@@ -144,9 +144,14 @@ class Session:
         """Stored size."""
         return self._described(name)[2]
 
+    @property
+    def _catalog(self):
+        self._handle.pointer()  # closed sessions tell nothing
+        return self._stored
+
     def _described(self, name):
         try:
-            return self._stored[name]
+            return self._catalog[name]
         except KeyError:
             raise errors.ConfigError(f"the checkpoint has no tensor {name!r}") from None
 
@@ -159,6 +164,10 @@ class Session:
         tensors = Tensors((each.name, self._convert(each)) for each in loaded.tensors())
         tensors.report = loaded.report()
         return tensors
+
+    def get_tensors(self):
+        """As safetensors': a dict of all stored tensors, without second names that the metadata gives them."""
+        return {name: tensor for name, tensor in self.load().items() if name in self._stored}
 
     def get_tensor(self, name):
         """A stored tensor, whole."""
@@ -317,7 +326,7 @@ class Slice:
         return self._session.get_dtype(self._name)
 
     def __getitem__(self, indices):
-        """Integers, slices of step 1, and one Ellipsis; only what they select is read. Collective."""
+        """Integers, slices of step 1, an empty list, and one Ellipsis; only what they select is read. Collective."""
         shape = self.get_shape()
         parts = _expand(indices, len(shape))
         begins, lengths, kept = [], [], []
@@ -325,7 +334,7 @@ class Slice:
             begin, end = _interval(part, extent, self._name, dim)
             begins.append(begin)
             lengths.append(end - begin)
-            if isinstance(part, slice):
+            if isinstance(part, (slice, list)):
                 kept.append(end - begin)
         tensor = self._session._slice(self._name, begins, lengths)
         return tensor if len(kept) == len(shape) else tensor.reshape(kept)
@@ -338,7 +347,7 @@ def _expand(indices, dims):
     at = dots[0] if dots else len(parts)
     missing = dims - (len(parts) - len(dots))
     if len(dots) > 1 or missing < 0:
-        raise IndexError(f"{indices!r} are too many indices for {dims} dimensions")
+        raise errors.OutOfRange(f"{indices!r} are too many indices for {dims} dimensions")
     return parts[:at] + [slice(None)] * missing + parts[at + len(dots) :]
 
 
@@ -348,11 +357,13 @@ def _interval(part, extent, name, dim):
         if step != 1:
             raise errors.ConfigError(f"'{name}': slices of step {step} are not possible: take a step of the result")
         return begin, max(begin, end)
+    if part == []:
+        return 0, 0
     if not hasattr(part, "__index__"):
         raise TypeError(f"'{name}' is sliced by integers, slices and an Ellipsis, not by {part!r}")
     index = part.__index__()
     if not -extent <= index < extent:
-        raise IndexError(f"index {index} is out of range for dimension {dim} of '{name}', of {extent}")
+        raise errors.OutOfRange(f"index {index} is out of range for dimension {dim} of '{name}', of {extent}")
     return index % extent, index % extent + 1
 
 

@@ -35,6 +35,10 @@ class ConfigError(Error, ValueError):
     """An argument, an option or a rule file is wrong."""
 
 
+class OutOfRange(ConfigError, IndexError):
+    """An index of a slice is not one of the tensor."""
+
+
 class IoError(Error, OSError):
     """A file cannot be opened, read or written; a checkpoint is incomplete. Has `errno` and `filename`."""
 
