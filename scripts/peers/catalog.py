@@ -94,4 +94,11 @@ PEERS = (
         needs_gpu=True,
         needs_group=True,
     ),
+    Peer(
+        "safeshuffle-python",
+        "safeshuffle_load",
+        ("torch",),
+        "this project's Python package: safeshuffle.load(directory, group, device, dtype=...)",
+        needs_group=True,
+    ),
 )

@@ -88,5 +88,6 @@ class Environment:
 
     def variables(self, peer):
         """Environment variables to run the peer's driver with."""
-        path = [str(safeshuffle.SCRIPTS)] + ([str(self.prerelease_directory)] if peer.prerelease else [])
-        return os.environ | {"PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
+        path = [str(safeshuffle.SCRIPTS), str(safeshuffle.ROOT / "python")] + ([str(self.prerelease_directory)] if peer.prerelease else [])
+        return os.environ | {"PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1",
+                             "SAFESHUFFLE_LIBRARY": str(safeshuffle.LIBRARY)}
