@@ -8,6 +8,7 @@ set_property(CACHE SAFESHUFFLE_MPI SAFESHUFFLE_CUDA SAFESHUFFLE_NCCL SAFESHUFFLE
 option(SAFESHUFFLE_APPS "Build the safeshuffle command and the examples" ${PROJECT_IS_TOP_LEVEL})
 option(SAFESHUFFLE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(SAFESHUFFLE_WERROR "Treat warnings in safeshuffle's own targets as errors" ${PROJECT_IS_TOP_LEVEL})
+option(SAFESHUFFLE_FETCH "Fetch the sources of libraries of headers that the system does not have" OFF)
 set(SAFESHUFFLE_SANITIZE "" CACHE STRING "Sanitizers for everything built here, such as address,undefined")
 
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
