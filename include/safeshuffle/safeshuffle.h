@@ -218,6 +218,10 @@ SAFESHUFFLE_EXPORT safeshuffle_error* safeshuffle_set_to_dlpack(const safeshuffl
                                                                 size_t index, int32_t versioned,
                                                                 int32_t as_bytes, void** managed);
 
+/* The destructor for a Python capsule that holds an exported tensor: frees it, unless a consumer
+ * has taken it and so renamed the capsule. Needs the interpreter's lock. */
+SAFESHUFFLE_EXPORT void safeshuffle_release_capsule(void* capsule);
+
 /* A load in two steps. */
 typedef struct safeshuffle_plan safeshuffle_plan;
 SAFESHUFFLE_EXPORT void safeshuffle_plan_free(safeshuffle_plan* plan);

@@ -1,6 +1,10 @@
 """Loads safetensors checkpoints, each rank of a tensor-parallel group its part: see `load` and `open`."""
 
+from __future__ import annotations
+
 import os
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from . import _native, _tensors
 from ._groups import Group
@@ -29,7 +33,9 @@ __all__ = [
 __version__ = _native.library.safeshuffle_version().decode()
 
 
-def load(path, group=None, device="cpu", tp_plan="auto", dtype=None, **options):
+def load(
+    path: Any, group: Any = None, device: Any = "cpu", tp_plan: Any = "auto", dtype: Any = None, **options: Any
+) -> Tensors:
     """All tensors of a checkpoint, this rank's parts of them: a dict with `report`. Collective.
 
     The arguments are those of `open`. Raises subclasses of Error.
@@ -39,9 +45,10 @@ def load(path, group=None, device="cpu", tp_plan="auto", dtype=None, **options):
 
 
 def open(  # noqa: A001
-    path, group=None, device="cpu", tp_plan="replicate", dtype=None,
-    only=None, skip=None, memory_budget=None, framework="pt", progress=None, **options,
-):  # fmt: skip
+    path: Any, group: Any = None, device: Any = "cpu", tp_plan: Any = "replicate", dtype: Any = None,
+    only: str | Iterable[str] | None = None, skip: str | Iterable[str] | None = None, memory_budget: int | None = None,
+    framework: str | None = "pt", progress: bool | Callable[[int, int], object] | None = None, **options: Any,
+) -> Session:  # fmt: skip
     """Opens a checkpoint: a Session, from which tensors are loaded on demand. Collective.
 
     path: directory, file, index, or a list of files; used on rank 0, others open the files that it finds
@@ -54,7 +61,7 @@ def open(  # noqa: A001
     memory_budget: most bytes of device memory per rank
     framework: of the tensors: "pt", "np", or None for safeshuffle.Tensor, which other frameworks take by DLPack
     progress: called with the bytes done and all bytes, or True for a bar by tqdm
-    options: those of the command (docs/command.md): window=64 << 20, threads=8, strict=True, ...
+    options: those of the command (docs/command.md): window=64 << 20, threads=8, timeout=60, strict=True, ...
     """
     if isinstance(progress, bool):
         progress = _progress_bar() if progress else None
@@ -63,11 +70,11 @@ def open(  # noqa: A001
         "dtype": _tensors.policy(dtype), "only": only, "skip": skip, "memory-budget": memory_budget,
         **{name.replace("_", "-"): value for name, value in options.items()},
     })  # fmt: skip
-    members = group if isinstance(group, Group) else Group(group, device)
+    members = group if isinstance(group, Group) else Group(group, device, options.get("timeout", 300.0))
     return Session(path, members, texts, framework, progress)
 
 
-def safe_open(filename, framework="pt", device="cpu", backend="mmap"):
+def safe_open(filename: Any, framework: str = "pt", device: Any = "cpu", backend: str = "mmap") -> Session:
     """As safetensors.safe_open: a Session of one file, by this process alone. `backend` changes nothing."""
     if backend not in ("mmap", "pread"):
         raise ConfigError(f"backend must be 'mmap' or 'pread', not {backend!r}")
@@ -75,8 +82,10 @@ def safe_open(filename, framework="pt", device="cpu", backend="mmap"):
 
 
 def _rules(tp_plan):
-    if not isinstance(tp_plan, dict):
+    if isinstance(tp_plan, (str, os.PathLike)):
         return os.fspath(tp_plan)
+    if not isinstance(tp_plan, dict):
+        raise ConfigError(f"tp_plan must be 'auto', 'replicate', a path or a dict, not {tp_plan!r}")
     import json  # noqa: PLC0415 - `import safeshuffle` shall be quick
 
     return json.dumps(tp_plan)
@@ -86,10 +95,15 @@ def _texts(options):
     """(name, text) of those that are given; several, if a value is a list."""
     texts = []
     for name, value in options.items():
-        for each in value if isinstance(value, (list, tuple)) else [value]:
-            if each is not None:
-                texts.append((name, str(each).lower() if isinstance(each, bool) else str(each)))
+        values = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+        if not values:
+            raise ConfigError(f"{name} is empty")
+        texts += [(name, _text(each)) for each in values if each is not None]
     return texts
+
+
+def _text(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _progress_bar():

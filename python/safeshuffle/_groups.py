@@ -1,9 +1,12 @@
 """Groups of ranks: process groups of PyTorch, communicators of mpi4py, or anything that can all-gather bytes."""
 
+from __future__ import annotations
+
 import builtins
 import ctypes
 import sys
 import time
+from typing import Any
 
 from . import _native, errors
 
@@ -11,7 +14,8 @@ _library = _native.library
 
 
 class Group:
-    """The ranks that load together, each with one device. For many loads by one group: it connects once.
+    """The ranks that load together, each with one device. For many loads by one group: it connects once. Its messages
+    are sent by the threads that load, which is never the main thread.
 
     group: a process group of torch.distributed (of any ranks, in any order), a communicator of mpi4py, or an
         object with `rank`, `size` and `all_gather(data, timeout)`, which takes bytes and seconds and returns every
@@ -23,10 +27,11 @@ class Group:
     Collective. Raises ConfigError, TimeoutError, TransportError.
     """
 
-    def __init__(self, group=None, device="cpu", timeout=300.0):
+    def __init__(self, group: Any = None, device: Any = "cpu", timeout: float = 300.0) -> None:
         self._gather = _gather_of(group)
         kind, ordinal = _parse_device(device)
-        self.rank, self.size = self._gather.rank, self._gather.size
+        self.size = _native.number(self._gather.size, "the size of a group", 1, 2**32 - 1)
+        self.rank = _native.number(self._gather.rank, "a rank of the group", 0, self.size - 1)
         self.failure = None
         self._callback = _native.AllGather(self._all_gather)
         local_rank = self._local_rank(timeout) if kind != "host" and ordinal < 0 else 0
@@ -37,9 +42,12 @@ class Group:
         handle = self.explain(lambda: _native.new(_library.safeshuffle_group_open, ctypes.byref(bootstrap)))
         self.handle = _native.Handle(handle, _library.safeshuffle_group_free)
 
-    def all_gather(self, data, timeout=300.0):
+    def all_gather(self, data: bytes, timeout: float = 300.0) -> list[bytes]:
         """Every rank's bytes, by rank. Collective."""
-        return self._gather.all_gather(data, timeout)
+        gathered = [bytes(each) for each in self._gather.all_gather(data, timeout)]
+        if len(gathered) != self.size:
+            raise errors.TransportError(f"the group returned {len(gathered)} texts for {self.size} ranks")
+        return gathered
 
     def explain(self, call):
         """Runs a collective call; what the group's own communication raised is the cause of its error."""
@@ -54,19 +62,19 @@ class Group:
     def _local_rank(self, timeout):
         import socket  # noqa: PLC0415
 
-        hosts = self._gather.all_gather(socket.gethostname().encode(), timeout)
+        hosts = self.all_gather(socket.gethostname().encode(), timeout)
         return hosts[: self.rank].count(hosts[self.rank])
 
     # Exceptions must not leave a callback.
     def _all_gather(self, _context, mine, size, timeout, gathered):
         try:
-            for rank, data in enumerate(self._gather.all_gather(ctypes.string_at(mine, size), timeout)):
-                _library.safeshuffle_gathered_set(gathered, rank, bytes(data), len(data))
+            for rank, data in enumerate(self.all_gather(ctypes.string_at(mine, size), timeout)):
+                _library.safeshuffle_gathered_set(gathered, rank, data, len(data))
         except BaseException as failure:  # noqa: BLE001
             self.failure = failure
             kind = errors.TimeoutError if isinstance(failure, builtins.TimeoutError) else errors.TransportError
-            number = _KINDS[kind]
-            _library.safeshuffle_gathered_fail(gathered, number, -1, str(failure).encode())
+            reason = str(failure) or repr(failure)
+            _library.safeshuffle_gathered_fail(gathered, _KINDS[kind], -1, reason.encode(errors="replace"))
 
 
 _KINDS = {errors.TransportError: 6, errors.TimeoutError: 9}
@@ -124,7 +132,7 @@ class _TorchGroup:
         if self.rank < 0:
             raise errors.ConfigError("this process is not a member of the group")
         backend = distributed.get_backend_config(group)
-        self._device = "cpu" if "cpu" in str(backend) else "cuda"
+        self._device = "cpu" if "cpu" in str(backend) else torch.device("cuda", torch.cuda.current_device())
 
     def all_gather(self, data, timeout):
         end = time.monotonic() + timeout
@@ -151,6 +159,8 @@ class _MpiGroup:
     def __init__(self, comm):
         from mpi4py import MPI  # noqa: PLC0415
 
+        if comm == MPI.COMM_NULL:
+            raise errors.ConfigError("this process is not a member of the communicator")
         self._mpi = MPI
         self._comm = comm.Dup()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
@@ -169,6 +179,7 @@ class _MpiGroup:
         pause = 1e-6
         while not request.Test():
             if time.monotonic() > end:
+                self._unfinished = request  # MPI may still write to what it keeps
                 raise builtins.TimeoutError("a rank of the communicator did not come in time")
             time.sleep(pause)
             pause = min(2 * pause, 1e-3)

@@ -97,6 +97,7 @@ def _open_library():
         ("set_device", c_int32, c_void_p, POINTER(c_int32)),
         ("set_report", c_char_p, c_void_p),
         ("stream_free", None, c_void_p),
+        ("release_capsule", None, c_void_p),
     ):
         function = getattr(opened, "safeshuffle_" + name)
         function.restype, function.argtypes = result, arguments
@@ -130,6 +131,22 @@ def new(function, *arguments):
     return result.value
 
 
+def text(value, what="text"):
+    """For the C interface, where a zero ends it."""
+    if not isinstance(value, str):
+        raise errors.ConfigError(f"{what} must be a str, not {value!r}")
+    if "\0" in value:
+        raise errors.ConfigError(f"{what} {value!r} has a zero byte")
+    return value.encode(errors="surrogateescape")
+
+
+def number(value, what, least=0, most=2**64 - 1):
+    """An integer that the C interface has room for."""
+    if not hasattr(value, "__index__") or not least <= value.__index__() <= most:
+        raise errors.ConfigError(f"{what} must be an integer from {least} to {most}, not {value!r}")
+    return value.__index__()
+
+
 def listed(function, handle):
     """What a function returns that also stores a count."""
     count = c_size_t()
@@ -137,9 +154,9 @@ def listed(function, handle):
     return first[: count.value] if count.value else []
 
 
-def texts(strings):
+def texts(strings, what="a name"):
     """An array of C strings, and its length."""
-    return (c_char_p * len(strings))(*(text.encode() for text in strings)), len(strings)
+    return (c_char_p * len(strings))(*(text(each, what) for each in strings)), len(strings)
 
 
 class Handle:
@@ -151,6 +168,9 @@ class Handle:
         self._free = free
         self._process = os.getpid()
 
+    def __bool__(self):
+        return self.value is not None
+
     def pointer(self):
         """For functions. Raises ConfigError after close(), RuntimeError in a forked process."""
         if self.value is None:
@@ -159,9 +179,9 @@ class Handle:
             raise RuntimeError("it belongs to the parent process: open it again in this one")
         return self.value
 
-    def close(self):
+    def close(self, _process=os.getpid):  # which is gone by the time that the last objects go
         value, self.value = self.value, None
-        if value is not None and self._process == os.getpid():
+        if value is not None and self._process == _process():
             self._free(value)
 
     def __del__(self):

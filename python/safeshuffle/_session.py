@@ -1,14 +1,17 @@
 """Opened checkpoints."""
 
+from __future__ import annotations
+
 import array
 import ctypes
 import itertools
 import os
 import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from . import _native, _tensors, errors
+from . import _calls, _native, _tensors, errors
 from ._groups import Group
-from ._interrupts import cancelling
 
 _library = _native.library
 
@@ -16,7 +19,7 @@ _library = _native.library
 class Tensors(dict):
     """Loaded tensors by name. `report` is that of the load (docs/report.md)."""
 
-    report: dict
+    report: dict[str, Any]
 
 
 class Binding:
@@ -31,7 +34,9 @@ class Binding:
 
     __slots__ = ("destination", "name", "offset", "strides", "tensor")
 
-    def __init__(self, tensor, offset, strides, destination, name=""):
+    def __init__(
+        self, tensor: str, offset: int, strides: Sequence[int], destination: Any, name: str = ""
+    ) -> None:
         self.tensor, self.offset, self.strides = tensor, offset, strides
         self.destination, self.name = destination, name
 
@@ -46,12 +51,16 @@ class Session:
 
     def __init__(self, paths, group, options, framework, progress):
         self._convert = _tensors.conversion(framework)
+        self.reshapes = framework is not None
         self._group = group
         self._lock = threading.RLock()
+        self._cancelling = threading.Lock()  # a handle is not freed while it is used to cancel
         self._failure = None
         self._progress = _native.Progress(self._report_progress) if progress else _native.Progress()
         self._user_progress = progress
-        pairs = (_native.Pair * len(options))(*((name.encode(), value.encode()) for name, value in options))
+        pairs = (_native.Pair * len(options))(
+            *((_native.text(name, "an option"), _native.text(value, name)) for name, value in options)
+        )
         callbacks = _native.Callbacks(None, self._progress, _native.Ready())
         handle = _native.new(
             _library.safeshuffle_session_new, group.handle.pointer(), pairs, len(options), ctypes.byref(callbacks)
@@ -63,14 +72,14 @@ class Session:
             self.close()
             raise
 
-    def reopen(self, path):
+    def reopen(self, path: Any) -> None:
         """Opens another checkpoint in place of this one, such as new weights for the same model, and keeps buffers
         and threads. If it fails, nothing has changed."""
-        listed = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-        self._call(_library.safeshuffle_session_open, *_native.texts([os.fspath(each) for each in listed]))
+        listed = [path] if isinstance(path, (str, bytes, os.PathLike)) else list(path)
+        self._call(_library.safeshuffle_session_open, *_native.texts([os.fsdecode(each) for each in listed], "a path"))
         stored = _native.listed(_library.safeshuffle_session_tensors, self._handle)
         self._stored = {
-            each.name.decode(): (each.dtype.decode(), tuple(each.shape[: each.dims]), each.bytes, each.file.decode())
+            each.name.decode(): (each.dtype.decode(), tuple(each.shape[: each.dims]), each.bytes, os.fsdecode(each.file))
             for each in stored
         }
         pairs = _native.listed(_library.safeshuffle_session_metadata, self._handle)
@@ -82,65 +91,72 @@ class Session:
 
             logging.getLogger("safeshuffle").warning("%s", warning)
 
-    def close(self):
+    def close(self) -> None:
         """Gives up threads, buffers and files. Tensors stay."""
-        with self._lock:
+        with self._lock, self._cancelling:
             self._handle.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Session:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """This process in the group."""
         return self._group.rank
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Ranks of the group."""
         return self._group.size
 
-    def all_gather(self, data):
+    def all_gather(self, data: bytes) -> list[bytes]:
         """Every rank's bytes, by rank, over the group. Collective."""
         return self._group.all_gather(data)
 
-    def cancel(self):
-        """Ends the call in progress, or else the next one, on all ranks, with CancelledError. Any thread may call
-        it."""
-        _library.safeshuffle_session_cancel(self._handle.pointer(), 1)
+    def cancel(self, code: int = 1) -> None:
+        """Ends the call in progress, or else the next one, on all ranks, with CancelledError and this code; 0 takes
+        that back. Any thread may call it."""
+        with self._cancelling:
+            if self._handle:
+                _library.safeshuffle_session_cancel(self._handle.pointer(), code)
+
+    def end_at_exit(self):
+        """Ends what other threads do with it, and leaves no time for more."""
+        self.cancel()
+        self._lock.acquire(timeout=5)
 
     # What is stored.
 
-    def keys(self):
+    def keys(self) -> list[str]:
         """Names of the stored tensors, sorted."""
         return sorted(self._catalog)
 
-    def offset_keys(self):
+    def offset_keys(self) -> list[str]:
         """Names of the stored tensors, by file and offset."""
         return list(self._catalog)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._stored)
 
-    def __contains__(self, name):
+    def __contains__(self, name: object) -> bool:
         return name in self._stored
 
-    def metadata(self):
+    def metadata(self) -> dict[str, str] | None:
         """The files' `__metadata__`; None if they have none. Where files differ, that of the first."""
         return dict(self._metadata) or None
 
-    def get_dtype(self, name):
+    def get_dtype(self, name: str) -> str:
         """Stored dtype: safetensors' name, such as "BF16"."""
         return self._described(name)[0]
 
-    def get_shape(self, name):
+    def get_shape(self, name: str) -> list[int]:
         """Stored shape, a list."""
         return list(self._described(name)[1])
 
-    def nbytes(self, name):
+    def nbytes(self, name: str) -> int:
         """Stored size."""
         return self._described(name)[2]
 
@@ -157,45 +173,49 @@ class Session:
 
     # Loads.
 
-    def load(self):
+    def load(self) -> Tensors:
         """All selected tensors, this rank's parts of them by the rules: Tensors, a dict."""
-        handle = self._make(_library.safeshuffle_session_load)
-        loaded = _tensors.LoadedSet(handle)
+        loaded = _tensors.LoadedSet(self._make_set(_library.safeshuffle_session_load))
         tensors = Tensors((each.name, self._convert(each)) for each in loaded.tensors())
         tensors.report = loaded.report()
         return tensors
 
-    def get_tensors(self):
+    def get_tensors(self) -> dict[str, Any]:
         """As safetensors': a dict of all stored tensors, without second names that the metadata gives them."""
         return {name: tensor for name, tensor in self.load().items() if name in self._stored}
 
-    def get_tensor(self, name):
+    def get_tensor(self, name: str) -> Any:
         """A stored tensor, whole."""
-        return self._one(_library.safeshuffle_session_get, name.encode())
+        return self._one(_library.safeshuffle_session_get, _native.text(name, "a name"))
 
-    def get_slice(self, name):
+    def get_slice(self, name: str) -> Slice:
         """A stored tensor to take parts of: `get_slice(name)[:, :128]`."""
         self._described(name)
         return Slice(self, name)
 
-    def get_sharded(self, name, dim):
+    def get_sharded(self, name: str, dim: int) -> Any:
         """Split along a dimension: ceil(extent / ranks) indices for each rank, fewer or none for the last ones."""
         return self.get_columns([name], dim)
 
-    def get_columns(self, names, dim):
+    def get_columns(self, names: Sequence[str], dim: int) -> Any:
         """Several, each split along a dimension as by `get_sharded`, and joined along it, as fused projections have
         it."""
+        names = [names] if isinstance(names, str) else list(names)
+        dim = _native.number(dim, "dim", most=2**32 - 1)
         return self._one(_library.safeshuffle_session_get_sharded, *_native.texts(names), dim)
 
-    def push_tensor(self, name, rank):
+    def push_tensor(self, name: str, rank: int) -> Any:
         """A stored tensor, whole, on one rank; None on the others."""
-        return self._one(_library.safeshuffle_session_push, name.encode(), rank)
+        rank = _native.number(rank, "rank", most=2**32 - 1)
+        return self._one(_library.safeshuffle_session_push, _native.text(name, "a name"), rank)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
         """(name, tensor) of the selected tensors, in the order of the model, in bounded memory; see `stream`."""
         return self.stream()
 
-    def stream(self, names=None, group_bytes=256 << 20, alive=2):
+    def stream(
+        self, names: Iterable[str] | None = None, group_bytes: int = 256 << 20, alive: int = 2
+    ) -> Iterator[tuple[str, Any]]:
         """(name, tensor) in the order of the model, this rank's parts by the rules.
 
         names: of these stored tensors only
@@ -204,15 +224,19 @@ class Session:
 
         All ranks iterate to the end, or stop at the same tensor. Meanwhile, the session can load nothing else.
         """
+        names = [names] if isinstance(names, str) else names
         only = [] if names is None else [escape(name) for name in names]
         if names is not None and not only:
             return
-        handle = self._make(_library.safeshuffle_session_stream, *_native.texts(only), group_bytes, alive)
-        stream = _native.Handle(handle, _library.safeshuffle_stream_free)
+        stream = self._make(
+            _library.safeshuffle_stream_free, _library.safeshuffle_session_stream, *_native.texts(only),
+            _native.number(group_bytes, "group_bytes", 1), _native.number(alive, "alive", 1, 2**32 - 1),
+        )  # fmt: skip
         try:
-            while group := self._make(_library.safeshuffle_stream_next, of=stream):
+            while group := self._make_set(_library.safeshuffle_stream_next, of=stream):
                 # One reference at a time, so that a group goes with its last tensor.
                 tensors = _tensors.LoadedSet(group).in_order()[::-1]
+                del group
                 while tensors:
                     name, tensor = tensors[-1].name, self._convert(tensors.pop())
                     yield name, tensor
@@ -221,86 +245,111 @@ class Session:
             with self._lock:
                 stream.close()
 
-    def load_into(self, tensors):
+    def load_into(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """Fills tensors of the caller (PyTorch's or NumPy's) with what this rank has, by the rules, of those of
         their names; returns the report. Names may differ between ranks. Each stored byte is read once, and no
         memory is taken for a second copy. Two names of one tensor (tied weights) need only one to be stored.
 
         tensors: a mapping, such as `model.state_dict()`
         """
-        memory = {name: _tensors.Memory(name, tensor) for name, tensor in tensors.items()}
-        wanted = self._without_aliases(memory)
+        wanted = self._agreed(lambda: self._without_aliases(
+            {name: _tensors.Memory(name, tensor) for name, tensor in dict(tensors).items()}
+        ))  # fmt: skip
         numbers = _Numbers()
-        parameters = [
-            (name.encode(), each.address, each.dtype.encode(), len(each.shape), numbers(each.shape), numbers(each.strides))
+        rows = [
+            (_native.text(name, "a name"), each.address, each.dtype.encode(), len(each.shape), numbers(each.shape), numbers(each.strides))
             for name, each in wanted.items()
         ]
-        resolved = [(*row[:4], numbers.address(row[4]), numbers.address(row[5])) for row in parameters]
-        return self._load_into(_library.safeshuffle_session_load_parameters, _native.Parameter, resolved, tensors)
+        resolved = [(*row[:4], numbers.address(row[4]), numbers.address(row[5])) for row in rows]
+        return self._load_into(
+            _library.safeshuffle_session_load_parameters, _native.Parameter, resolved, list(wanted.values()), numbers
+        )
 
-    def load_bindings(self, bindings):
+    def load_bindings(self, bindings: Iterable[Binding]) -> dict[str, Any]:
         """Fills any parts of tensors of the caller with any parts of stored ones; returns the report. Bindings may
-        differ between ranks, and some ranks may have none.
-
-        bindings: a list of Binding
-        """
+        differ between ranks, and some ranks may have none."""
         numbers = _Numbers()
-        rows = []
-        for each in bindings:
-            memory = _tensors.Memory(each.name, each.destination)
-            rows.append((
-                each.tensor.encode(), each.offset, len(memory.shape), numbers(memory.shape), numbers(each.strides),
-                memory.address, memory.dtype.encode(), numbers(memory.strides), each.name.encode(),
-            ))  # fmt: skip
+        described = self._agreed(lambda: [(each, _tensors.Memory(each.name, each.destination)) for each in bindings])
+        rows = self._agreed(lambda: [_binding_row(each, memory, numbers) for each, memory in described])
         resolved = [
             (*row[:3], numbers.address(row[3]), numbers.address(row[4]), *row[5:7], numbers.address(row[7]), row[8])
             for row in rows
         ]
-        return self._load_into(_library.safeshuffle_session_load_into, _native.Binding, resolved, bindings)
+        memory = [each for _, each in described]
+        return self._load_into(_library.safeshuffle_session_load_into, _native.Binding, resolved, memory, numbers)
 
-    def _load_into(self, function, kind, rows, owner):
-        lender = _lend(owner)
-        with self._lock:
-            self._call(function, (kind * len(rows))(*rows), len(rows), ctypes.byref(lender))
-            return _tensors.parse_report(_library.safeshuffle_session_report(self._handle.pointer()))
+    def _load_into(self, function, kind, rows, memory, numbers):
+        array_of_rows = (kind * len(rows))(*rows)
+
+        def load(handle):
+            lender = _lend((memory, numbers))
+            function(handle, array_of_rows, len(rows), ctypes.byref(lender))
+            return _tensors.parse_report(_library.safeshuffle_session_report(handle))
+
+        report = self._run(load)
+        for each in memory:
+            each.note_change()
+        return report
+
+    def _agreed(self, prepare):
+        """What `prepare()` returns, if it raises nothing on any rank."""
+        result = failure = None
+        try:
+            result = prepare()
+        except Exception as error:  # noqa: BLE001
+            failure = error
+        if self.size > 1:
+            for rank, reason in enumerate(self._group.all_gather(str(failure or "").encode())):
+                if reason and failure is None:
+                    failure = errors.ConfigError(f"rank {rank}: {reason.decode()}")
+        if failure is not None:
+            raise failure
+        return result
 
     def _without_aliases(self, memory):
         """Without names that are not stored of memory that also has one that is."""
-        known = [each for name, each in memory.items() if name in self._stored]
-        return {
-            name: each for name, each in memory.items()
-            if name in self._stored or not any(each.same_as(other) for other in known)
-        }  # fmt: skip
+        known = {each.place() for name, each in memory.items() if name in self._stored}
+        return {name: each for name, each in memory.items() if name in self._stored or each.place() not in known}
 
-    def _slice(self, name, begins, lengths):
+    def _slice(self, name, begins, lengths, shape):
         dims = len(begins)
         numbers = ctypes.c_uint64 * dims
-        return self._one(
-            _library.safeshuffle_session_get_slice, name.encode(), dims, numbers(*begins), numbers(*lengths)
+        handle = self._make_set(
+            _library.safeshuffle_session_get_slice, _native.text(name), dims, numbers(*begins), numbers(*lengths)
         )
+        tensor = _tensors.LoadedSet(handle).tensors()[0]
+        tensor.shape = tuple(shape)
+        return self._convert(tensor)
 
     def _one(self, function, *arguments):
-        tensors = _tensors.LoadedSet(self._make(function, *arguments)).tensors()
+        tensors = _tensors.LoadedSet(self._make_set(function, *arguments)).tensors()
         return self._convert(tensors[0]) if tensors else None
 
-    def _make(self, function, *arguments, of=None):
-        result = ctypes.c_void_p()
-        self._call(function, *arguments, ctypes.byref(result), of=of)
-        return result.value
+    def _make_set(self, function, *arguments, of=None):
+        return self._make(_library.safeshuffle_set_free, function, *arguments, of=of)
 
-    def _call(self, function, *arguments, of=None):
-        def cancel(code=2):
-            _library.safeshuffle_session_cancel(handle, code)
+    def _make(self, free, function, *arguments, of=None):
+        """A handle for what the call stores."""
+        return self._run(
+            lambda handle: _native.Handle(_native.new(function, of.pointer() if of else handle, *arguments), free)
+        )
 
-        with self._lock, cancelling(cancel, lambda: cancel(0)):
-            handle = self._handle.pointer()
-            self._failure = None
-            try:
-                self._group.explain(lambda: function(of.pointer() if of else handle, *arguments))
-            except errors.CancelledError:
-                if self._failure is None:
-                    raise
-                raise self._failure from None
+    def _call(self, function, *arguments):
+        self._run(lambda handle: function(handle, *arguments))
+
+    def _run(self, step):
+        def call():
+            with self._lock:
+                handle = self._handle.pointer()
+                self._failure = None
+                try:
+                    return self._group.explain(lambda: step(handle))
+                except errors.CancelledError:
+                    if self._failure is None:
+                        raise
+                    raise self._failure from None
+
+        return _calls.run(self, call)
 
     # Exceptions must not leave a callback.
     def _report_progress(self, _context, done, total):
@@ -319,13 +368,13 @@ class Slice:
         self._session = session
         self._name = name
 
-    def get_shape(self):
+    def get_shape(self) -> list[int]:
         return self._session.get_shape(self._name)
 
-    def get_dtype(self):
+    def get_dtype(self) -> str:
         return self._session.get_dtype(self._name)
 
-    def __getitem__(self, indices):
+    def __getitem__(self, indices: Any) -> Any:
         """Integers, slices of step 1, an empty list, and one Ellipsis; only what they select is read. Collective."""
         shape = self.get_shape()
         parts = _expand(indices, len(shape))
@@ -336,8 +385,9 @@ class Slice:
             lengths.append(end - begin)
             if isinstance(part, (slice, list)):
                 kept.append(end - begin)
-        tensor = self._session._slice(self._name, begins, lengths)
-        return tensor if len(kept) == len(shape) else tensor.reshape(kept)
+        if len(kept) != len(shape) and not self._session.reshapes:
+            raise errors.ConfigError(f"'{self._name}': framework=None has no dimensions to drop: index by slices")
+        return self._session._slice(self._name, begins, lengths, kept)
 
 
 def _expand(indices, dims):
@@ -359,7 +409,7 @@ def _interval(part, extent, name, dim):
         return begin, max(begin, end)
     if part == []:
         return 0, 0
-    if not hasattr(part, "__index__"):
+    if isinstance(part, bool) or not hasattr(part, "__index__"):
         raise TypeError(f"'{name}' is sliced by integers, slices and an Ellipsis, not by {part!r}")
     index = part.__index__()
     if not -extent <= index < extent:
@@ -367,9 +417,22 @@ def _interval(part, extent, name, dim):
     return index % extent, index % extent + 1
 
 
-def escape(name):
+def escape(name: str) -> str:
     """A pattern that only this name matches."""
     return "".join("\\" + letter if letter in "*?[]\\" else letter for letter in name)
+
+
+def _binding_row(binding, memory, numbers):
+    if len(binding.strides) != len(memory.shape):
+        raise errors.ConfigError(
+            f"'{binding.name}' has {len(memory.shape)} dimensions, and its binding {len(binding.strides)} strides"
+        )
+    strides = [_native.number(stride, "a stride") for stride in binding.strides]
+    return (
+        _native.text(binding.tensor, "a name"), _native.number(binding.offset, "an offset"), len(memory.shape),
+        numbers(memory.shape), numbers(strides), memory.address, memory.dtype.encode(), numbers(memory.strides),
+        _native.text(binding.name, "a name"),
+    )  # fmt: skip
 
 
 class _Numbers:

@@ -2,7 +2,7 @@
 
 import ctypes
 import importlib
-import math
+import sys
 
 from . import _native, errors
 
@@ -75,7 +75,9 @@ class Tensor:
     def capsule(self, versioned=False, as_bytes=False):
         """A capsule of DLPack, which owns the tensor until a framework takes it."""
         try:
-            managed = _native.new(_library.safeshuffle_set_to_dlpack, self._owner.handle.pointer(), self._index, versioned, as_bytes)
+            managed = _native.new(
+                _library.safeshuffle_set_to_dlpack, self._owner.handle.pointer(), self._index, versioned, as_bytes
+            )
         except errors.ConfigError as error:
             raise BufferError(str(error)) from None
         return _capsule(managed, _VERSIONED if versioned else _UNVERSIONED)
@@ -103,7 +105,11 @@ class Tensor:
         if name is None or not hasattr(torch, name):
             raise errors.ConfigError(f"'{self.name}' is {self.dtype}, which PyTorch {torch.__version__} does not have")
         dtype = getattr(torch, name)
-        shape = self.shape if self.dtype != "F4" else (*self.shape[:-1], self.shape[-1] // 2)
+        shape = self.shape
+        if self.dtype == "F4":
+            if not shape or shape[-1] % 2:
+                raise errors.ConfigError(f"'{self.name}' is F4 {list(shape)}: PyTorch has pairs along the last dimension")
+            shape = (*shape[:-1], shape[-1] // 2)
         if self.nbytes == 0:
             return torch.empty(shape, dtype=dtype, device=self._owner.torch_device)
         # All of PyTorch's versions take bytes.
@@ -124,7 +130,7 @@ class LoadedSet:
     """Owns a set of the C interface."""
 
     def __init__(self, handle):
-        self.handle = _native.Handle(handle, _library.safeshuffle_set_free)
+        self.handle = handle
         ordinal = ctypes.c_int32()
         kind = _library.safeshuffle_set_device(self.handle.pointer(), ctypes.byref(ordinal))
         self.dlpack_device = (kind, ordinal.value)
@@ -159,7 +165,7 @@ def conversion(framework):
     aliases = {"torch": "pt", "pytorch": "pt", "numpy": "np"}
     try:
         return CONVERSIONS[aliases.get(framework, framework)]
-    except KeyError:
+    except (KeyError, TypeError):
         raise errors.ConfigError(f"framework must be 'pt', 'np' or None (DLPack), not {framework!r}") from None
 
 
@@ -167,29 +173,61 @@ class Memory:
     """Where a tensor of NumPy or PyTorch lies: address, safetensors' dtype, shape and strides in elements."""
 
     def __init__(self, name, tensor):
-        if hasattr(tensor, "data_ptr"):
-            self.address, self.strides = tensor.data_ptr(), tensor.stride()
-            dtype = str(tensor.dtype)
-        else:
-            interface = tensor.__array_interface__
-            address, read_only = interface["data"]
-            if read_only:
-                raise errors.ConfigError(f"'{name}' is read-only")
-            self.address, self.strides = address, [stride // tensor.itemsize for stride in tensor.strides]
-            dtype = tensor.dtype.name
-        self.shape = tuple(tensor.shape)
-        self.dtype = _STORED.get(dtype.rpartition(".")[2])
-        if self.dtype is None or self.dtype == "F4":
-            raise errors.ConfigError(f"'{name}' is {dtype}, which cannot be loaded into")
-        if any(stride < 0 for stride in self.strides):
-            raise errors.ConfigError(f"'{name}' has negative strides")
+        self.tensor = tensor  # which keeps the memory
+        describe = self._numpy if _is(tensor, "numpy", "ndarray") else self._torch if _is(tensor, "torch", "Tensor") else None
+        if describe is None:
+            raise errors.ConfigError(f"'{name}' must be a tensor of PyTorch or an array of NumPy, not {type(tensor).__name__}")
+        reason, dtype = describe(tensor)
+        self.dtype = _STORED.get(dtype)
+        if reason is None and (self.dtype is None or self.dtype == "F4"):
+            reason = f"{dtype} is no dtype to load into"
+        if reason is None and any(stride < 0 for stride in self.strides):
+            reason = "it has negative strides"
+        if reason is not None:
+            raise errors.ConfigError(f"'{name}' cannot be filled: {reason}")
+
+    def _numpy(self, array):
+        self.address, self.shape = array.ctypes.data, array.shape
+        self.strides = [stride // max(array.itemsize, 1) for stride in array.strides]
+        reason = None
+        if not array.flags.writeable:
+            reason = "it is read-only"
+        elif not array.dtype.isnative:
+            reason = "its bytes are in another order"
+        elif any(stride % max(array.itemsize, 1) for stride in array.strides):
+            reason = "its strides are not whole elements"
+        return reason, array.dtype.name
+
+    def _torch(self, tensor):
+        dtype = str(tensor.dtype).rpartition(".")[2]
+        if hasattr(tensor, "to_local"):
+            return "it is distributed: pass its to_local()", dtype
+        if tensor.is_nested or tensor.layout != _torch().strided:
+            return "it is not dense", dtype
+        if tensor.is_conj() or tensor.is_neg():
+            return "it is a lazy view of other values: pass its resolve_conj().resolve_neg()", dtype
+        self.address, self.shape, self.strides = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
+        return None, dtype
+
+    def note_change(self):
+        """Tells PyTorch's autograd that the values have changed."""
+        if hasattr(self.tensor, "data_ptr") and not self.tensor.is_inference():
+            _torch().autograd.graph.increment_version(self.tensor)
 
     def same_as(self, other):
-        return (self.address, self.shape, self.dtype, tuple(self.strides)) == (
-            other.address, other.shape, other.dtype, tuple(other.strides))  # fmt: skip
+        return self.place() == other.place()
 
-    def empty(self):
-        return math.prod(self.shape) == 0
+    def place(self):
+        return self.address, self.shape, self.dtype, tuple(self.strides)
+
+
+def _is(value, module, kind):
+    module = sys.modules.get(module)
+    return module is not None and isinstance(value, getattr(module, kind))
+
+
+def _torch():
+    return sys.modules["torch"]
 
 
 # DLPack's number of that type of device.
@@ -198,31 +236,12 @@ _CPU = 1
 _VERSIONED, _UNVERSIONED = b"dltensor_versioned", b"dltensor"
 
 
-def _functions_of_capsules():
-    api = ctypes.pythonapi
-    destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-    api.PyCapsule_New.restype = ctypes.py_object
-    api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, destructor]
-    api.PyCapsule_IsValid.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    api.PyCapsule_GetPointer.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    return api, destructor
-
-
-_api, _Destructor = _functions_of_capsules()
-
-# Where the two forms keep their deleters, in bytes.
-_DELETERS = {_VERSIONED: 16, _UNVERSIONED: 56}
-
-
-@_Destructor
-def _discard(capsule):
-    """A capsule that was not consumed still owns its tensor; a consumer renames it."""
-    for name, offset in _DELETERS.items():
-        if _api.PyCapsule_IsValid(capsule, name):
-            managed = _api.PyCapsule_GetPointer(capsule, name)
-            ctypes.CFUNCTYPE(None, ctypes.c_void_p).from_address(managed + offset)(managed)
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+# In C: it may run while an exception is on its way.
+_release_capsule = ctypes.cast(_library.safeshuffle_release_capsule, ctypes.c_void_p)
 
 
 def _capsule(managed, name):
-    return _api.PyCapsule_New(managed, name, _discard)
+    return _new_capsule(managed, name, _release_capsule)

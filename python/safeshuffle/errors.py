@@ -2,6 +2,7 @@
 
 import builtins
 import errno
+import os
 
 
 class Error(Exception):
@@ -41,6 +42,9 @@ class OutOfRange(ConfigError, IndexError):
 
 class IoError(Error, OSError):
     """A file cannot be opened, read or written; a checkpoint is incomplete. Has `errno` and `filename`."""
+
+    def __reduce__(self):
+        return type(self), self.args, self.__dict__ | {"errno": self.errno, "filename": self.filename}
 
 
 class FileNotFound(IoError, FileNotFoundError):
@@ -98,7 +102,7 @@ def make(record):
     error = kind(record.message.decode(errors="replace"))
     error.kind, error.code, error.cause = record.kind, record.code, record.cause.decode(errors="replace")
     error.rank = None if record.rank < 0 else record.rank
-    error.file = record.file.decode(errors="replace") or None
+    error.file = os.fsdecode(record.file) or None
     error.tensor = record.tensor.decode(errors="replace") or None
     error.offset = None if record.offset == 2**64 - 1 else record.offset
     if isinstance(error, OSError) and kind is not TimeoutError and kind is not TransportError:

@@ -56,10 +56,18 @@ Options make_options(const safeshuffle_pair* options, std::size_t count,
   return made;
 }
 
+/// Names end with a zero, so there must be none within.
+void check_name(const TensorInfo& tensor, const Catalog& catalog) {
+  if (tensor.name.find('\0') == std::string::npos) return;
+  throw ConfigError(ErrorRecord{.file = catalog.files()[tensor.file].path,
+                                .cause = "the name of a tensor has a zero byte"});
+}
+
 std::vector<safeshuffle_tensor> describe_tensors(const Catalog& catalog) {
   std::vector<safeshuffle_tensor> tensors;
   tensors.reserve(catalog.tensors().size());
   for (const TensorInfo& tensor : catalog.tensors()) {
+    check_name(tensor, catalog);
     tensors.push_back({.name = tensor.name.c_str(),
                        .dtype = name(tensor.dtype).data(),
                        .dims = tensor.shape.size(),

@@ -1,6 +1,7 @@
 #include "c_api/set.hpp"
 
 #include <cstdint>
+#include <dlfcn.h>
 #include <span>
 #include <string>
 #include <utility>
@@ -70,4 +71,22 @@ safeshuffle_error* safeshuffle_set_to_dlpack(const safeshuffle_set* set, size_t 
     *managed = versioned != 0 ? static_cast<void*>(to_dlpack(set->set, view))
                               : static_cast<void*>(to_unversioned_dlpack(set->set, view));
   });
+}
+
+// Python's functions are those of the process that loads this library, if it has any.
+void safeshuffle_release_capsule(void* capsule) {
+  using IsValid = int (*)(void*, const char*);
+  using GetPointer = void* (*)(void*, const char*);
+  const auto is_valid = reinterpret_cast<IsValid>(::dlsym(RTLD_DEFAULT, "PyCapsule_IsValid"));
+  const auto get_pointer =
+      reinterpret_cast<GetPointer>(::dlsym(RTLD_DEFAULT, "PyCapsule_GetPointer"));
+  if (is_valid == nullptr || get_pointer == nullptr) return;
+  if (is_valid(capsule, "dltensor") != 0) {
+    auto* const tensor = static_cast<DLManagedTensor*>(get_pointer(capsule, "dltensor"));
+    tensor->deleter(tensor);
+  } else if (is_valid(capsule, "dltensor_versioned") != 0) {
+    auto* const tensor =
+        static_cast<DLManagedTensorVersioned*>(get_pointer(capsule, "dltensor_versioned"));
+    tensor->deleter(tensor);
+  }
 }

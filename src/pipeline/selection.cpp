@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "safeshuffle/error.hpp"
 #include "safeshuffle/placement.hpp"
@@ -14,22 +17,45 @@ namespace {
 
 using pipeline::ItemName;
 
-// Marks the items with a name that matches a pattern.
-void mark(const std::string& pattern, const std::vector<ItemName>& names,
-          std::vector<bool>& matching) {
-  bool found = false;
-  for (const auto& [name, item] : names) {
-    if (!core::matches_glob(pattern, *name)) continue;
-    found = true;
-    if (item != ItemName::none) matching[item] = true;
-  }
-  if (!found) throw ConfigError("no tensor of the checkpoint matches '" + pattern + "'");
+/// What has a name, by the name.
+using ItemsByName = std::unordered_multimap<std::string_view, const ItemName*>;
+
+bool is_name(const std::string& pattern) {
+  return pattern.find_first_of("*?[\\") == std::string::npos;
 }
 
+std::vector<const ItemName*> matches_of(const std::string& pattern,
+                                        const std::vector<ItemName>& names,
+                                        const ItemsByName& by_name) {
+  std::vector<const ItemName*> matches;
+  if (is_name(pattern)) {
+    const auto [begin, end] = by_name.equal_range(pattern);
+    for (auto item = begin; item != end; ++item) matches.push_back(item->second);
+  } else {
+    for (const ItemName& item : names) {
+      if (core::matches_glob(pattern, *item.name)) matches.push_back(&item);
+    }
+  }
+  return matches;
+}
+
+// Patterns may be the names of a large part of a checkpoint: these are looked up.
 std::vector<bool> matching(const std::vector<std::string>& patterns,
                            const std::vector<ItemName>& names, std::size_t items) {
+  ItemsByName by_name;
+  if (std::ranges::any_of(patterns, &is_name)) {
+    for (const ItemName& item : names) by_name.emplace(*item.name, &item);
+  }
   std::vector<bool> result(items);
-  for (const std::string& pattern : patterns) mark(pattern, names, result);
+  for (const std::string& pattern : patterns) {
+    const auto matches = matches_of(pattern, names, by_name);
+    if (matches.empty()) {
+      throw ConfigError("no tensor of the checkpoint matches '" + pattern + "'");
+    }
+    for (const ItemName* match : matches) {
+      if (match->item != ItemName::none) result[match->item] = true;
+    }
+  }
   return result;
 }
 

@@ -212,7 +212,7 @@ class OwnMemory(Package):
         read_only.flags.writeable = False
         with safeshuffle.open(path, framework="np") as file:
             for memory, reason in (
-                (read_only, "'w' is read-only"), (np.zeros((3, 2), np.float32), "shape"),
+                (read_only, "it is read-only"), (np.zeros((3, 2), np.float32), "shape"),
                 (np.zeros((2, 3), np.float32)[::-1], "negative strides"), (np.zeros((2, 3), np.int32), "w"),
                 (np.zeros((2, 3), object), "object"),
             ):  # fmt: skip
