@@ -5,6 +5,7 @@ callback of the library, where what they raise would be lost.
 """
 
 import atexit
+import functools
 import os
 import queue
 import threading
@@ -26,6 +27,9 @@ class _Worker:
         self._tasks.put((task, done))
         return done
 
+    def free(self, function, value):
+        self._tasks.put((functools.partial(function, value), threading.Event()))
+
     def _work(self):
         while True:
             task, done = self._tasks.get()
@@ -40,7 +44,7 @@ def run(session, call):
     the call; what is raised again while it ends leaves it behind."""
     if _at_exit:
         raise RuntimeError("the interpreter is exiting")
-    if threading.current_thread() is not threading.main_thread():
+    if not _in_main_thread():
         _running.add(session)
         return call()
     outcome = []
@@ -70,6 +74,19 @@ def run(session, call):
     if failure is not None:
         raise failure
     return value
+
+
+def free(function, value):
+    """For destructors, in which a signal's exception is lost: the main thread must be quick."""
+    worker = _worker
+    if worker is None or _at_exit or worker.process != os.getpid() or not _in_main_thread():
+        function(value)
+    else:
+        worker.free(function, value)
+
+
+def _in_main_thread():
+    return threading.current_thread() is threading.main_thread()
 
 
 @atexit.register

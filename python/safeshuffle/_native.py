@@ -4,6 +4,7 @@ import ctypes
 import os
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 
+from . import _calls as calls
 from . import errors
 
 ABI_VERSION = 1
@@ -179,10 +180,13 @@ class Handle:
             raise RuntimeError("it belongs to the parent process: open it again in this one")
         return self.value
 
-    def close(self, _process=os.getpid):  # which is gone by the time that the last objects go
-        value, self.value = self.value, None
-        if value is not None and self._process == _process():
-            self._free(value)
+    def close(self):
+        self._end(lambda free, value: free(value))
 
-    def __del__(self):
-        self.close()
+    def __del__(self, _os=os, _calls=calls):  # modules are gone by the time that the last objects go
+        self._end(_calls.free, _os)
+
+    def _end(self, free, _os=os):
+        value, self.value = self.value, None
+        if value is not None and self._process == _os.getpid():
+            free(self._free, value)

@@ -16,8 +16,10 @@ UNQUANTISED = (
     "llama", "qwen3_moe", "gemma3", "phi3", "olmo2", "gpt_neox", "mixtral", "deepseek_v3", "gpt_oss", "llava",
 )  # fmt: skip
 QUANTISED = ("llama_awq", "llama_gptq", "llama_fp8", "llama_fp8_channel", "llama_fp8_block")
-# vLLM 0.32 on the CPU cannot: three key heads of a sliding window on 2 ranks, blocks of 128 of half a layer.
+# vLLM 0.32 on the CPU has no blocks of 128 of half a layer.
 NOT_ON_2_RANKS = ("llama_fp8_block",)
+# Its loader copies experts before it takes parts of them: those are loaded whole.
+COMPUTED = ("gpt_oss",)
 
 
 def run(program, world, *arguments):
@@ -55,7 +57,7 @@ class Engines(unittest.TestCase):
                     self.assertEqual(line["tokens"], expected[name]["tokens"])
                     self.assertEqual(line["reloaded"], expected[name]["reloaded"])
                     print(f"vllm {name} on {world}: captured {100 * line['share']:.1f} %", flush=True)
-                    self.assertGreater(line["share"], 0.9)
+                    self.assertGreater(line["share"], 0.2 if name in COMPUTED else 0.999)
 
     def test_transformers_has_the_same_logits(self):
         for world in (1, 2):

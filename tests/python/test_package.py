@@ -7,8 +7,11 @@ import gc
 import os
 import random
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -133,8 +136,13 @@ class OnDemand(Package):
                 part[2]
             with self.assertRaises(IndexError):
                 part[0, 0, 0, 0]
-            with self.assertRaises(TypeError):
-                part[[0, 1]]
+            for index in ([0, 1], True, None):
+                with self.assertRaises(TypeError):
+                    part[index]
+        with safeshuffle.open(self.write_arrays(w=array), framework=None) as file:
+            self.assertEqual(file.get_slice("w")[1:].shape, (1, 5, 7))
+            with self.assertRaisesRegex(ValueError, "index by slices"):
+                file.get_slice("w")[0]
 
     def test_selected_tensors(self):
         path = self.write_arrays(**{f"layers.{i}.w": np.full(3, i, np.float32) for i in range(12)})
@@ -161,6 +169,31 @@ class OnDemand(Package):
         with safeshuffle.open(path, framework="np") as file:
             self.assertEqual([name for name, _ in file.stream(["w[0]"])], ["w[0]"])
             self.assertEqual([name for name, _ in file.stream(["w*"])], ["w*"])
+
+
+    def test_many_names_are_looked_up(self):
+        names = [f"layers.{i}.w" for i in range(20_000)]
+        path = self.write_arrays(**{name: np.zeros(1, np.float32) for name in names})
+        with safeshuffle.open(path, framework="np") as file:
+            self.assertEqual(sum(1 for _ in file.stream(names[::2])), 10_000)
+
+    def test_arguments_are_checked(self):
+        path = self.write_arrays(w=np.zeros((2, 3), np.float32))
+        with safeshuffle.open(path, framework="np") as file:
+            for call in (
+                lambda: file.get_sharded("w", 2**32), lambda: file.get_sharded("w", -1), lambda: file.push_tensor("w", None),
+                lambda: list(file.stream(group_bytes=-1)), lambda: list(file.stream(alive=0)), lambda: file.get_tensor("w\0x"),
+                lambda: safeshuffle.load(path, only=[]), lambda: safeshuffle.load(path, tp_plan=None),
+                lambda: safeshuffle.load(path, framework=[]), lambda: safeshuffle.load(str(path) + "\0x"),
+            ):  # fmt: skip
+                with self.assertRaises(ValueError):
+                    call()
+            self.assertEqual(safeshuffle.load(os.fsencode(path), only={"w"}, framework="np")["w"].shape, (2, 3))
+
+    def test_names_with_zero_bytes_are_refused(self):
+        path = self.write_arrays(**{"a\0b": np.zeros(1, np.float32), "a\0c": np.ones(1, np.float32)})
+        with self.assertRaisesRegex(ValueError, "zero byte"):
+            safeshuffle.open(path)
 
 
 class OwnMemory(Package):
@@ -200,6 +233,9 @@ class OwnMemory(Package):
                 safeshuffle.Binding("w", 1, [4], column, "column"),
                 safeshuffle.Binding("w", 6, [4, 1], corner, "corner"),
             ])  # fmt: skip
+            for strides in ([], [1, 1], [-1], [2**64]):
+                with self.assertRaisesRegex(ValueError, "stride"):
+                    file.load_bindings([safeshuffle.Binding("w", 0, strides, column, "column")])
             with self.assertRaisesRegex(safeshuffle.PlanError, "too far"):
                 file.load_bindings([safeshuffle.Binding("w", 12, [4], column, "too far")])
             self.assertEqual(file.load_bindings([])["tensor_bytes"], 0)
@@ -214,7 +250,8 @@ class OwnMemory(Package):
             for memory, reason in (
                 (read_only, "it is read-only"), (np.zeros((3, 2), np.float32), "shape"),
                 (np.zeros((2, 3), np.float32)[::-1], "negative strides"), (np.zeros((2, 3), np.int32), "w"),
-                (np.zeros((2, 3), object), "object"),
+                (np.zeros((2, 3), object), "object"), (np.zeros((2, 3), ">f4"), "another order"),
+                (np.zeros((2, 3), [("a", "<f4"), ("b", "i1")])["a"], "whole elements"), (np.float32(1), "'w' must be"),
             ):  # fmt: skip
                 with self.assertRaisesRegex(ValueError, reason):
                     file.load_into({"w": memory})
@@ -250,17 +287,46 @@ class Failures(Package):
         with self.assertRaisesRegex(LookupError, "mine"):
             safeshuffle.load(path, framework="np", progress=fail)
 
-    def test_ctrl_c_cancels(self):
-        path = self.write_arrays(w=np.zeros(4 << 20, np.float32))
-        interrupts = iter([signal.SIGINT])
-        progress = lambda *_: [os.kill(os.getpid(), number) for number in interrupts]  # noqa: E731
-        with safeshuffle.open(path, framework="np", window=1 << 20, progress=progress) as file:
-            with self.assertRaises(KeyboardInterrupt):
-                file.load()
-            self.assertEqual(file.load()["w"].size, 4 << 20)
+    def test_ctrl_c_at_any_moment(self):
+        path = self.write_arrays(**{f"w{i}": np.full(1 << 20, i, np.float32) for i in range(8)})
+        memory = {f"w{i}": np.zeros(1 << 20, np.float32) for i in range(8)}
+        generator = random.Random(1)
+        with safeshuffle.open(path, framework="np", window=1 << 20, progress=lambda *_: None) as file:
+            for call in (file.load, lambda: file.load_into(memory), lambda: sum(1 for _ in file.stream(group_bytes=8 << 20))):
+                begin = time.monotonic()
+                call()
+                duration = time.monotonic() - begin
+                for _ in range(20):
+                    timer = threading.Timer(generator.random() * duration, os.kill, (os.getpid(), signal.SIGINT))
+                    with self.assertRaises(KeyboardInterrupt):
+                        timer.start()
+                        call()
+                        time.sleep(10)
+                    timer.join()
+            self.assertEqual(file.load()["w3"][0], 3)
 
-    def test_cancel_from_a_thread(self):
+    def test_threads_that_load_at_exit(self):
         path = self.write_arrays(w=np.zeros(1 << 20, np.float32))
+        program = f"""if True:
+            import safeshuffle, threading, time
+            def load():
+                while True:
+                    safeshuffle.load({str(path)!r}, framework=None, window=1 << 16, progress=lambda *_: None)
+            threading.Thread(target=load, daemon=True).start()
+            time.sleep(0.3)
+        """
+        self.assertEqual(subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode, 0)
+
+    def test_cancel_from_threads(self):
+        path = self.write_arrays(w=np.zeros(1 << 20, np.float32))
+        for _ in range(30):
+            file = safeshuffle.open(path, framework="np")
+            threads = [threading.Thread(target=lambda: [file.cancel() for _ in range(50)]) for _ in range(3)]  # noqa: B023
+            for thread in threads:
+                thread.start()
+            file.close()
+            for thread in threads:
+                thread.join()
         with safeshuffle.open(path, framework="np") as file:
             thread = threading.Thread(target=file.cancel)
             thread.start()
@@ -301,6 +367,15 @@ class Lifetime(Package):
             once()
         self.assertLess(resident_bytes() - before, 8 << 20)
         self.assertEqual(len(os.listdir("/proc/self/fd")), descriptors)
+
+    def test_what_a_framework_refuses_is_freed(self):
+        tensor = checkpoint.random_tensor(np.random.default_rng(4), "BF16", (1 << 20,))
+        path = self.write({"w": tensor})
+        before = resident_bytes()
+        for _ in range(50):
+            with self.assertRaises((BufferError, RuntimeError)):
+                np.from_dlpack(safeshuffle.load(path, framework=None)["w"])
+        self.assertLess(resident_bytes() - before, 32 << 20)
 
     def test_threads_take_turns(self):
         path = self.write_arrays(**{f"w{i}": np.full(100, i, np.float32) for i in range(8)})
@@ -370,6 +445,7 @@ class Groups(Package):
         llama(self.directory)
         for error in run_ranks(2, differ, self.directory):
             self.assertEqual(error, "PlanError")
+        self.assertEqual(run_ranks(2, lend_wrongly, self.directory), ["ConfigError", "ConfigError"])
 
 
 def shard(name, array, rank, size):
@@ -413,6 +489,14 @@ def differ(group, path):
     with safeshuffle.open(path, group, framework="np") as file:
         try:
             file.get_tensor(file.keys()[group.rank])
+        except safeshuffle.Error as error:
+            return type(error).__name__
+
+
+def lend_wrongly(group, path):
+    with safeshuffle.open(path, group, tp_plan="replicate", framework="np") as file:
+        try:
+            file.load_into({"model.embed_tokens.weight": "no array" if group.rank else np.zeros((32, 64), np.float32)})
         except safeshuffle.Error as error:
             return type(error).__name__
 
