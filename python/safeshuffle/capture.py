@@ -25,6 +25,7 @@ from ._session import Binding
 _log = logging.getLogger("safeshuffle")
 _CONVERTIBLE = {torch.float16, torch.bfloat16, torch.float32}
 _MOST_ATTEMPTS = 16
+_COPIES = {torch.ops.aten.clone.default, torch.ops.aten._to_copy.default}
 
 
 def load(session, model, load_weights, names=None):
@@ -103,7 +104,7 @@ class _Recorder(TorchDispatchMode):
         super().__init__()
         self.computed = set()  # names of tensors of which the values matter
         self.last = None  # name of the last tensor that the loader has taken
-        self._sources = {}  # by storage: the stored tensor of which this is, and what keeps the storage
+        self._sources = {}  # by storage: what is in it
         self._derived = {}  # by storage: names of the tensors that it was computed from, and what keeps it
         self._copies = []  # (destination, view of a stored tensor)
 
@@ -115,7 +116,7 @@ class _Recorder(TorchDispatchMode):
                 self.computed.add(name)
                 continue
             tensor = torch.empty(session.get_shape(name), dtype=dtype, device="meta")
-            self._sources[_storage(tensor)] = (name, tensor)
+            self._sources[_storage(tensor)] = _Source(name, tensor)
             yield name, tensor
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -139,15 +140,15 @@ class _Recorder(TorchDispatchMode):
         labels = {tensor.untyped_storage().data_ptr(): name for name, tensor in model.named_parameters()}
         last = {}  # of several copies to one place, the last counts
         for destination, view in self._copies:
-            name, source = self._sources[_storage(view)]
+            source = self._sources[_storage(view)]
             place = destination.untyped_storage().data_ptr()
             bound = _as_stored(destination, view, source.dtype) if place in alive else None
-            if bound is None:
-                self.computed.add(name)
+            box = source.locate(view.expand(destination.shape)) if bound is not None else None
+            if box is None or None in box[1]:
+                self.computed.add(source.name)
             elif bound.numel() != 0:
                 key = (bound.data_ptr(), tuple(bound.shape), bound.stride())
-                strides = view.expand(bound.shape).stride()
-                last[key] = Binding(name, view.storage_offset(), strides, bound, labels.get(place, ""))
+                last[key] = Binding(source.name, *box, bound, labels.get(place, ""))
         return list(last.values())
 
     def _note_copy(self, destination, source):
@@ -161,7 +162,7 @@ class _Recorder(TorchDispatchMode):
             return frozenset()
         storage = _storage(value)
         if storage in self._sources:
-            return {self._sources[storage][0]}
+            return {self._sources[storage].name}
         return self._derived.get(storage, (frozenset(),))[0]
 
     def _without_data(self, func, args, kwargs, names):
@@ -174,11 +175,60 @@ class _Recorder(TorchDispatchMode):
         except Exception:
             self.computed |= names
             raise
+        if func in _COPIES and self._note_duplicate(args[0], result):
+            return result
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and not self._names_of(leaf):
                 self.computed |= names
                 self._derived[_storage(leaf)] = (names, leaf)
         return result
+
+
+    def _note_duplicate(self, tensor, result):
+        """A copy of a view is as good as the view."""
+        source = self._sources.get(_storage(tensor))
+        box = source.locate(tensor) if source and tensor.dtype == result.dtype == source.dtype else None
+        if box is None or None in box[1] or self._names_of(result):
+            return False
+        self._sources[_storage(result)] = _Source(source.name, result, box)
+        return True
+
+
+class _Source:
+    """A storage with elements of a stored tensor: all of them, or, dense, those of a box."""
+
+    def __init__(self, name, tensor, box=None):
+        self.name, self.dtype = name, tensor.dtype
+        self._tensor = tensor  # keeps the storage
+        self._box = box
+
+    def locate(self, view):
+        """Offset and strides of the view in the stored tensor; None if it is no box of that."""
+        offset, strides = view.storage_offset(), view.stride()
+        if self._box is None:
+            return offset, strides
+        if view.dtype != self.dtype:
+            return None
+        # Of each dimension of the storage, the largest stride first: how far the view reaches, none beyond its end.
+        dims = sorted(zip(self._tensor.stride(), self._tensor.shape, self._box[1]), reverse=True)
+        located, reached = self._box[0], []
+        for stride, _, stored in dims:
+            index, offset = divmod(offset, stride) if stride else (0, offset)
+            reached.append(index)
+            located += index * stored
+        return located, [self._along(dims, reached, size, stride) for size, stride in zip(view.shape, strides)]
+
+    @staticmethod
+    def _along(dims, reached, size, stride):
+        """The stride in the stored tensor of a dimension of a view."""
+        if size <= 1:
+            return 0
+        for i, (step, extent, stored) in enumerate(dims):
+            times = stride // step if step else 0
+            if times and stride % step == 0 and reached[i] + times * (size - 1) < extent:
+                reached[i] += times * (size - 1)
+                return times * stored
+        return None
 
 
 def _storage(tensor):

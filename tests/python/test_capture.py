@@ -129,6 +129,33 @@ class Capture(unittest.TestCase):
                 self.assertEqual(report["computed"], ["qkv.q"])
                 self.assertTrue(torch.equal(model.qkv, expected.qkv))
 
+    def test_copies_of_views_are_as_good_as_views(self):
+        loaders = {
+            "contiguous": lambda tensor: tensor.t().contiguous()[2:6].t(),
+            "twice": lambda tensor: tensor.t().contiguous().t().clone()[:, 2:6],
+            "moved": lambda tensor: tensor.to("cpu", copy=True)[:, 2:6],
+            "reshaped": lambda tensor: tensor.t().reshape(8, 2, 8)[2:6].reshape(4, 16).t(),
+            "steps": lambda tensor: tensor.clone()[:, ::2],
+        }
+        for name, view in loaders.items():
+            model, expected = Fused(), Fused()
+            load = lambda of: lambda weights: [of.qkv.data[:16, :4].copy_(view(tensor)) for _, tensor in weights] and None  # noqa: E731, B023
+            with self.subTest(name), safeshuffle.open(self.path) as session:
+                report = safeshuffle.capture.load(session, model, load(model), ["qkv.q"])
+                load(expected)([("qkv.q", stored()["qkv.q"])])
+                self.assertTrue(torch.equal(model.qkv, expected.qkv))
+                self.assertEqual(report["computed"], [])
+
+    def test_views_across_the_rows_of_a_copy(self):
+        for stride in (1, 3, 5, 9):
+            view = lambda tensor: tensor.t().contiguous().as_strided((4, 9), (stride, 5), 2)  # noqa: B023, E731
+            model, expected = Fused(), Fused()
+            load = lambda of: lambda weights: [of.experts.data.view(-1)[:36].view(4, 9).copy_(view(t)) for _, t in weights] and None  # noqa: E731, B023
+            with safeshuffle.open(self.path) as session:
+                safeshuffle.capture.load(session, model, load(model), ["qkv.q"])
+            load(expected)([("qkv.q", stored()["qkv.q"])])
+            self.assertTrue(torch.equal(model.experts, expected.experts), stride)
+
     def test_the_last_copy_to_a_place_counts(self):
         model = Fused()
 
