@@ -168,11 +168,16 @@ class _MpiGroup:
     def all_gather(self, data, timeout):
         end = time.monotonic() + timeout
         sizes_out = bytearray(8 * self.size)
-        self._wait(self._comm.Iallgather([len(data).to_bytes(8, "little"), self._mpi.BYTE], [sizes_out, 8, self._mpi.BYTE]), end)
+        self._wait(
+            self._comm.Iallgather([len(data).to_bytes(8, "little"), self._mpi.BYTE], [sizes_out, 8, self._mpi.BYTE]),
+            end,
+        )
         sizes = [int.from_bytes(sizes_out[8 * i : 8 * i + 8], "little") for i in range(self.size)]
         width = max(sizes)
         texts = bytearray(width * self.size)
-        self._wait(self._comm.Iallgather([data.ljust(width, b"\0"), self._mpi.BYTE], [texts, width, self._mpi.BYTE]), end)
+        self._wait(
+            self._comm.Iallgather([data.ljust(width, b"\0"), self._mpi.BYTE], [texts, width, self._mpi.BYTE]), end
+        )
         return [bytes(texts[i * width : i * width + sizes[i]]) for i in range(self.size)]
 
     def _wait(self, request, end):

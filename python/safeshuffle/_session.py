@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _calls, _native, _tensors, errors
-from ._groups import Group
 
 _library = _native.library
 
@@ -34,9 +33,7 @@ class Binding:
 
     __slots__ = ("destination", "name", "offset", "strides", "tensor")
 
-    def __init__(
-        self, tensor: str, offset: int, strides: Sequence[int], destination: Any, name: str = ""
-    ) -> None:
+    def __init__(self, tensor: str, offset: int, strides: Sequence[int], destination: Any, name: str = "") -> None:
         self.tensor, self.offset, self.strides = tensor, offset, strides
         self.destination, self.name = destination, name
 
@@ -79,7 +76,12 @@ class Session:
         self._call(_library.safeshuffle_session_open, *_native.texts([os.fsdecode(each) for each in listed], "a path"))
         stored = _native.listed(_library.safeshuffle_session_tensors, self._handle)
         self._stored = {
-            each.name.decode(): (each.dtype.decode(), tuple(each.shape[: each.dims]), each.bytes, os.fsdecode(each.file))
+            each.name.decode(): (
+                each.dtype.decode(),
+                tuple(each.shape[: each.dims]),
+                each.bytes,
+                os.fsdecode(each.file),
+            )
             for each in stored
         }
         pairs = _native.listed(_library.safeshuffle_session_metadata, self._handle)
@@ -257,7 +259,14 @@ class Session:
         ))  # fmt: skip
         numbers = _Numbers()
         rows = [
-            (_native.text(name, "a name"), each.address, each.dtype.encode(), len(each.shape), numbers(each.shape), numbers(each.strides))
+            (
+                _native.text(name, "a name"),
+                each.address,
+                each.dtype.encode(),
+                len(each.shape),
+                numbers(each.shape),
+                numbers(each.strides),
+            )
             for name, each in wanted.items()
         ]
         resolved = [(*row[:4], numbers.address(row[4]), numbers.address(row[5])) for row in rows]

@@ -108,7 +108,9 @@ class Tensor:
         shape = self.shape
         if self.dtype == "F4":
             if not shape or shape[-1] % 2:
-                raise errors.ConfigError(f"'{self.name}' is F4 {list(shape)}: PyTorch has pairs along the last dimension")
+                raise errors.ConfigError(
+                    f"'{self.name}' is F4 {list(shape)}: PyTorch has pairs along the last dimension"
+                )
             shape = (*shape[:-1], shape[-1] // 2)
         if self.nbytes == 0:
             return torch.empty(shape, dtype=dtype, device=self._owner.torch_device)
@@ -174,9 +176,13 @@ class Memory:
 
     def __init__(self, name, tensor):
         self.tensor = tensor  # which keeps the memory
-        describe = self._numpy if _is(tensor, "numpy", "ndarray") else self._torch if _is(tensor, "torch", "Tensor") else None
+        describe = (
+            self._numpy if _is(tensor, "numpy", "ndarray") else self._torch if _is(tensor, "torch", "Tensor") else None
+        )
         if describe is None:
-            raise errors.ConfigError(f"'{name}' must be a tensor of PyTorch or an array of NumPy, not {type(tensor).__name__}")
+            raise errors.ConfigError(
+                f"'{name}' must be a tensor of PyTorch or an array of NumPy, not {type(tensor).__name__}"
+            )
         reason, dtype = describe(tensor)
         self.dtype = _STORED.get(dtype)
         if reason is None and (self.dtype is None or self.dtype == "F4"):

@@ -183,7 +183,6 @@ class _Recorder(TorchDispatchMode):
                 self._derived[_storage(leaf)] = (names, leaf)
         return result
 
-
     def _note_duplicate(self, tensor, result):
         """A copy of a view is as good as the view."""
         source = self._sources.get(_storage(tensor))

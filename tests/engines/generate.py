@@ -1,5 +1,5 @@
-"""Greedy tokens by vLLM, a line of JSON for each model: generate.py FORMAT MODEL... Under torchrun, its processes are the
-ranks. After what is generated, all weights are zeroed, reloaded, and tokens generated again.
+"""Greedy tokens by vLLM, a line of JSON for each model: generate.py FORMAT MODEL... Under torchrun, its processes are
+the ranks. After what is generated, all weights are zeroed, reloaded, and tokens generated again.
 """
 
 import gc
@@ -88,7 +88,10 @@ def generate(load_format, path):
     again = reloaded(llm)
     share = shares.pop() if shares else None
     if os.environ.get("RANK", "0") == "0":
-        print(json.dumps({"model": os.path.basename(path), "tokens": first, "reloaded": again, "share": share}), flush=True)
+        print(
+            json.dumps({"model": os.path.basename(path), "tokens": first, "reloaded": again, "share": share}),
+            flush=True,
+        )
     del llm
     gc.collect()
     cleanup_dist_env_and_memory()

@@ -1,5 +1,5 @@
-"""Logits by transformers, plain and with weights from safeshuffle, of one model after the other: logits.py MODEL... Under
-torchrun, its processes are the ranks of tensor-parallel models. A line of JSON for each.
+"""Logits by transformers, plain and with weights from safeshuffle, of one model after the other: logits.py MODEL...
+Under torchrun, its processes are the ranks of tensor-parallel models. A line of JSON for each.
 """
 
 import json
@@ -37,7 +37,8 @@ def compare(path):
     expected, weights = theirs.state_dict(), ours.state_dict()
     return {
         "model": os.path.basename(path),
-        "weights": expected.keys() == weights.keys() and all(torch.equal(local(expected[k]), local(weights[k])) for k in weights),
+        "weights": expected.keys() == weights.keys()
+        and all(torch.equal(local(expected[k]), local(weights[k])) for k in weights),
         "logits": torch.equal(logits_of(theirs), logits_of(ours)),
         "finite": bool(logits_of(ours).isfinite().all()),
     }

@@ -1,4 +1,7 @@
-"""Tiny models of random weights, in the names, files and quantised forms that people have: models.py DIRECTORY [NAME...]."""
+"""Tiny models of random weights, in the names, files and quantised forms that people have.
+
+usage: models.py DIRECTORY [NAME...]
+"""
 
 import glob
 import json
@@ -20,14 +23,44 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-SMALL = dict(vocab_size=512, hidden_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-             head_dim=32, intermediate_size=256, max_position_embeddings=128,
-             bos_token_id=1, eos_token_id=2, pad_token_id=0, tie_word_embeddings=False)
+SMALL = dict(
+    vocab_size=512,
+    hidden_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=32,
+    intermediate_size=256,
+    max_position_embeddings=128,
+    bos_token_id=1,
+    eos_token_id=2,
+    pad_token_id=0,
+    tie_word_embeddings=False,
+)
 EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=64)
-MLA = dict(q_lora_rank=32, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=32, v_head_dim=32, head_dim=64,
-           num_key_value_heads=4)  # vLLM's CPU kernels know 512 + 64 only
-DEEPSEEK = dict(MLA, **EXPERTS, n_routed_experts=4, n_shared_experts=1, n_group=2, topk_group=1, first_k_dense_replace=1, topk_method="noaux_tc", scoring_func="sigmoid")
-VISION = dict(num_hidden_layers=2, hidden_size=64, num_attention_heads=2, intermediate_size=128, image_size=28, patch_size=14)
+MLA = dict(
+    q_lora_rank=32,
+    kv_lora_rank=512,
+    qk_rope_head_dim=64,
+    qk_nope_head_dim=32,
+    v_head_dim=32,
+    head_dim=64,
+    num_key_value_heads=4,
+)  # vLLM's CPU kernels know 512 + 64 only
+DEEPSEEK = dict(
+    MLA,
+    **EXPERTS,
+    n_routed_experts=4,
+    n_shared_experts=1,
+    n_group=2,
+    topk_group=1,
+    first_k_dense_replace=1,
+    topk_method="noaux_tc",
+    scoring_func="sigmoid",
+)
+VISION = dict(
+    num_hidden_layers=2, hidden_size=64, num_attention_heads=2, intermediate_size=128, image_size=28, patch_size=14
+)
 MODELS = {  # name: (model_type, what differs from SMALL)
     "llama": ("llama", {}),
     "qwen3_moe": ("qwen3_moe", dict(EXPERTS, num_experts=4)),
@@ -52,9 +85,12 @@ def packed(out_features, in_features, pack_dim, group=GROUP):
     """4-bit weights of random bits: qweight, qzeros, scales."""
     sizes = [in_features, out_features]
     sizes[pack_dim] //= 8
-    bits = lambda *size: torch.randint(-2**31, 2**31, size, dtype=torch.int32)
-    return {"qweight": bits(*sizes), "qzeros": bits(in_features // group, out_features // 8),
-            "scales": (torch.rand(in_features // group, out_features) * 0.02).half()}
+    bits = lambda *size: torch.randint(-(2**31), 2**31, size, dtype=torch.int32)
+    return {
+        "qweight": bits(*sizes),
+        "qzeros": bits(in_features // group, out_features // 8),
+        "scales": (torch.rand(in_features // group, out_features) * 0.02).half(),
+    }
 
 
 def awq(weight):
@@ -77,16 +113,36 @@ def fp8(weight, dims=None, block=None):
     return {"weight": (w / scale).to(torch.float8_e4m3fn), "weight_scale": scale}
 
 
-CHANNEL = {"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"], "config_groups": {
-    "group_0": {"targets": ["Linear"],
-                "weights": {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel", "dynamic": False},
-                "input_activations": {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "token", "dynamic": True}}}}
+CHANNEL = {
+    "quant_method": "compressed-tensors",
+    "format": "float-quantized",
+    "ignore": ["lm_head"],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel", "dynamic": False},
+            "input_activations": {
+                "num_bits": 8,
+                "type": "float",
+                "symmetric": True,
+                "strategy": "token",
+                "dynamic": True,
+            },
+        }
+    },
+}
 QUANTISED = {  # name: (a layer's weight -> its stored tensors, quantization_config)
     "llama_awq": (awq, dict(quant_method="awq", bits=4, group_size=GROUP, zero_point=True, version="gemm")),
     "llama_gptq": (gptq, dict(quant_method="gptq", bits=4, group_size=GROUP, desc_act=False, sym=True, lm_head=False)),
-    "llama_fp8": (lambda w: fp8(w) | {"input_scale": torch.tensor(0.05)}, dict(quant_method="fp8", activation_scheme="static")),
+    "llama_fp8": (
+        lambda w: fp8(w) | {"input_scale": torch.tensor(0.05)},
+        dict(quant_method="fp8", activation_scheme="static"),
+    ),
     "llama_fp8_channel": (lambda w: fp8(w, 1), CHANNEL),
-    "llama_fp8_block": (lambda w: fp8(w, block=128), dict(quant_method="fp8", activation_scheme="dynamic", weight_block_size=[128, 128])),
+    "llama_fp8_block": (
+        lambda w: fp8(w, block=128),
+        dict(quant_method="fp8", activation_scheme="dynamic", weight_block_size=[128, 128]),
+    ),
 }
 
 
@@ -95,13 +151,23 @@ def build(name):
     sizes = {**SMALL, **more}
     torch.manual_seed(0)
     if kind == "llava":
-        config = AutoConfig.for_model(kind, text_config=dict(sizes, model_type="llama"), image_token_index=500,
-                                      vision_config=dict(VISION, model_type="clip_vision_model"))
+        config = AutoConfig.for_model(
+            kind,
+            text_config=dict(sizes, model_type="llama"),
+            image_token_index=500,
+            vision_config=dict(VISION, model_type="clip_vision_model"),
+        )
         model = AutoModelForImageTextToText.from_config(config, dtype=torch.bfloat16)
     else:
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes), dtype=torch.bfloat16)
     for tensor in [*model.parameters(), *(b for n, b in model.named_buffers() if n in model.state_dict())]:
-        std = 0.02 if sizes["tie_word_embeddings"] and len(tensor) == 512 else tensor.shape[-1] ** -0.5 if tensor.dim() > 1 else 0.1
+        std = (
+            0.02
+            if sizes["tie_word_embeddings"] and len(tensor) == 512
+            else tensor.shape[-1] ** -0.5
+            if tensor.dim() > 1
+            else 0.1
+        )
         noise = std * torch.randn(tensor.shape)
         tensor.data.copy_(noise if tensor.dim() > 1 else tensor.data + noise)  # norms and biases matter, too
     return model
@@ -110,11 +176,14 @@ def build(name):
 def save_processor(folder):
     """What vLLM asks of a vision-language model even if no image is ever given."""
     words = {f"<{i}>": i for i in range(500)} | {"<image>": 500}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words, "<0>")), additional_special_tokens=["<image>"])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel(words, "<0>")), additional_special_tokens=["<image>"]
+    )
     size = dict(height=28, width=28)
     images = CLIPImageProcessor(size=size, crop_size=size)
-    LlavaProcessor(images, tokenizer, patch_size=14, vision_feature_select_strategy="default",
-                   num_additional_image_tokens=1).save_pretrained(folder)
+    LlavaProcessor(
+        images, tokenizer, patch_size=14, vision_feature_select_strategy="default", num_additional_image_tokens=1
+    ).save_pretrained(folder)
 
 
 def rewrite(folder, change, shard_size):
@@ -124,7 +193,9 @@ def rewrite(folder, change, shard_size):
             stored.update(load_file(path))
         os.remove(path)
     changed = [change(name, tensor) for name, tensor in stored.items()]
-    save_torch_state_dict({name: t for tensors in changed for name, t in tensors.items()}, folder, max_shard_size=shard_size)
+    save_torch_state_dict(
+        {name: t for tensors in changed for name, t in tensors.items()}, folder, max_shard_size=shard_size
+    )
 
 
 def quantise(folder, layer, quantization_config, shard_size):
@@ -132,6 +203,7 @@ def quantise(folder, layer, quantization_config, shard_size):
         if not name.endswith("_proj.weight"):
             return {name: tensor}
         return {name.removesuffix("weight") + part: t for part, t in layer(tensor).items()}
+
     rewrite(folder, change, shard_size)
     with open(f"{folder}/config.json") as f:
         config = json.load(f)
@@ -150,7 +222,13 @@ def make(folder, name):
         rewrite(folder, lambda name, tensor: {old(name): tensor}, shard_size)
     if name in QUANTISED:
         quantise(folder, *QUANTISED[name], shard_size // 4)
-    print(name, sum(os.path.getsize(p) for p in glob.glob(f"{folder}/*")) // 1000, "KB", len(glob.glob(f"{folder}/*.safetensors")), "files")
+    print(
+        name,
+        sum(os.path.getsize(p) for p in glob.glob(f"{folder}/*")) // 1000,
+        "KB",
+        len(glob.glob(f"{folder}/*.safetensors")),
+        "files",
+    )
 
 
 if __name__ == "__main__":

@@ -74,11 +74,15 @@ def check(group, path, dtype, size):
         captured = safeshuffle.capture.Captured(session, model, model.load_weights)
         report = captured.load(session)
         expected.load_weights(stored().items())
-        wrong = [name for name, tensor in expected.state_dict().items() if not torch.equal(tensor, model.state_dict()[name])]
+        wrong = [
+            name for name, tensor in expected.state_dict().items() if not torch.equal(tensor, model.state_dict()[name])
+        ]
         for tensor in model.state_dict().values():
             tensor.zero_()
         captured.load(session)
-        wrong += [name for name, tensor in expected.state_dict().items() if not torch.equal(tensor, model.state_dict()[name])]
+        wrong += [
+            name for name, tensor in expected.state_dict().items() if not torch.equal(tensor, model.state_dict()[name])
+        ]
     return wrong, report, captured.loaded
 
 
@@ -139,7 +143,9 @@ class Capture(unittest.TestCase):
         }
         for name, view in loaders.items():
             model, expected = Fused(), Fused()
-            load = lambda of: lambda weights: [of.qkv.data[:16, :4].copy_(view(tensor)) for _, tensor in weights] and None  # noqa: E731, B023
+            load = lambda of: (
+                lambda weights: [of.qkv.data[:16, :4].copy_(view(tensor)) for _, tensor in weights] and None
+            )  # noqa: E731, B023
             with self.subTest(name), safeshuffle.open(self.path) as session:
                 report = safeshuffle.capture.load(session, model, load(model), ["qkv.q"])
                 load(expected)([("qkv.q", stored()["qkv.q"])])
@@ -150,7 +156,9 @@ class Capture(unittest.TestCase):
         for stride in (1, 3, 5, 9):
             view = lambda tensor: tensor.t().contiguous().as_strided((4, 9), (stride, 5), 2)  # noqa: B023, E731
             model, expected = Fused(), Fused()
-            load = lambda of: lambda weights: [of.experts.data.view(-1)[:36].view(4, 9).copy_(view(t)) for _, t in weights] and None  # noqa: E731, B023
+            load = lambda of: (
+                lambda weights: [of.experts.data.view(-1)[:36].view(4, 9).copy_(view(t)) for _, t in weights] and None
+            )  # noqa: E731, B023
             with safeshuffle.open(self.path) as session:
                 safeshuffle.capture.load(session, model, load(model), ["qkv.q"])
             load(expected)([("qkv.q", stored()["qkv.q"])])
@@ -177,7 +185,9 @@ class Capture(unittest.TestCase):
 
         with safeshuffle.open(self.path) as session:
             report = safeshuffle.capture.load(session, model, load, ["qkv.q"])
-        self.assertEqual((report["computed"], model.bits.view(torch.float32).tolist()), ([], stored()["qkv.q"].tolist()))
+        self.assertEqual(
+            (report["computed"], model.bits.view(torch.float32).tolist()), ([], stored()["qkv.q"].tolist())
+        )
 
 
 if __name__ == "__main__":

@@ -125,10 +125,20 @@ class OnDemand(Package):
         with safeshuffle.open(self.write_arrays(w=array), framework="np") as file:
             part = file.get_slice("w")
             self.assertEqual((part.get_shape(), part.get_dtype()), ([2, 5, 7], "F32"))
-            for index in (..., 0, (0, ..., -1), slice(1, None), (slice(None), slice(0, 3)), (1, 4, 6), (..., slice(2, 2))):
+            for index in (
+                ...,
+                0,
+                (0, ..., -1),
+                slice(1, None),
+                (slice(None), slice(0, 3)),
+                (1, 4, 6),
+                (..., slice(2, 2)),
+            ):
                 self.assertEqual(part[index].tolist(), array[index].tolist(), index)
             for _ in range(200):
-                index = tuple(slice(*sorted(generator.choices(range(-9, 10), k=2))) for _ in range(generator.randint(1, 3)))
+                index = tuple(
+                    slice(*sorted(generator.choices(range(-9, 10), k=2))) for _ in range(generator.randint(1, 3))
+                )
                 np.testing.assert_array_equal(part[index], array[index], str(index))
             with self.assertRaisesRegex(ValueError, "slices of step 2"):
                 part[::2]
@@ -162,14 +172,18 @@ class OnDemand(Package):
             self.assertLess(most, 24 << 20)
             with self.assertRaises(MemoryError):
                 list(file.stream(group_bytes=2 << 20))
-            self.assertEqual([name for name, _ in file.stream(["w3", "w11"])], ["w11", "w3"] if names.index("w11") < names.index("w3") else ["w3", "w11"])
+            self.assertEqual(
+                [name for name, _ in file.stream(["w3", "w11"])],
+                ["w11", "w3"] if names.index("w11") < names.index("w3") else ["w3", "w11"],
+            )
 
     def test_names_are_no_patterns(self):
-        path = self.write_arrays(**{"w[0]": np.zeros(1, np.float32), "w0": np.ones(1, np.float32), "w*": np.ones(1, np.float32)})
+        path = self.write_arrays(
+            **{"w[0]": np.zeros(1, np.float32), "w0": np.ones(1, np.float32), "w*": np.ones(1, np.float32)}
+        )
         with safeshuffle.open(path, framework="np") as file:
             self.assertEqual([name for name, _ in file.stream(["w[0]"])], ["w[0]"])
             self.assertEqual([name for name, _ in file.stream(["w*"])], ["w*"])
-
 
     def test_many_names_are_looked_up(self):
         names = [f"layers.{i}.w" for i in range(20_000)]
@@ -292,7 +306,11 @@ class Failures(Package):
         memory = {f"w{i}": np.zeros(1 << 20, np.float32) for i in range(8)}
         generator = random.Random(1)
         with safeshuffle.open(path, framework="np", window=1 << 20, progress=lambda *_: None) as file:
-            for call in (file.load, lambda: file.load_into(memory), lambda: sum(1 for _ in file.stream(group_bytes=8 << 20))):
+            for call in (
+                file.load,
+                lambda: file.load_into(memory),
+                lambda: sum(1 for _ in file.stream(group_bytes=8 << 20)),
+            ):
                 begin = time.monotonic()
                 call()
                 duration = time.monotonic() - begin
@@ -315,7 +333,9 @@ class Failures(Package):
             threading.Thread(target=load, daemon=True).start()
             time.sleep(0.3)
         """
-        self.assertEqual(subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode, 0)
+        self.assertEqual(
+            subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode, 0
+        )
 
     def test_cancel_from_threads(self):
         path = self.write_arrays(w=np.zeros(1 << 20, np.float32))
@@ -354,12 +374,14 @@ class Lifetime(Package):
 
     def test_many_loads_leave_nothing(self):
         path = self.write_arrays(w=np.zeros((64, 1024), np.float32))
+
         def once():
             with safeshuffle.open(path, framework=None) as file:
                 file.get_slice("w")[:2].numpy()
                 tensor = file.load()["w"]
                 tensor.__dlpack__(max_version=(1, 0))
                 np.from_dlpack(tensor)
+
         for _ in range(20):
             once()
         before, descriptors = resident_bytes(), len(os.listdir("/proc/self/fd"))
@@ -381,10 +403,12 @@ class Lifetime(Package):
         path = self.write_arrays(**{f"w{i}": np.full(100, i, np.float32) for i in range(8)})
         wrong = []
         with safeshuffle.open(path, framework="np") as file:
+
             def get(i):
                 for _ in range(50):
                     if file.get_tensor(f"w{i}")[0] != i:
                         wrong.append(i)
+
             threads = [threading.Thread(target=get, args=(i,)) for i in range(8)]
             for thread in threads:
                 thread.start()

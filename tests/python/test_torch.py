@@ -113,7 +113,9 @@ class Torch(unittest.TestCase):
 
 
 def join(group):
-    store = dist.FileStore(f"{tempfile.gettempdir()}/{group.all_gather(tempfile.mktemp().encode(), 10)[0].decode()[5:]}", group.size)
+    store = dist.FileStore(
+        f"{tempfile.gettempdir()}/{group.all_gather(tempfile.mktemp().encode(), 10)[0].decode()[5:]}", group.size
+    )
     dist.init_process_group("gloo", store=store, rank=group.rank, world_size=group.size)
 
 
@@ -128,7 +130,9 @@ def in_process_group(group, path):
 
 def in_sub_groups(group, path):
     join(group)
-    groups = [dist.new_group(ranks, use_local_synchronization=True) for ranks in ([2, 0], [1, 3]) if group.rank in ranks]
+    groups = [
+        dist.new_group(ranks, use_local_synchronization=True) for ranks in ([2, 0], [1, 3]) if group.rank in ranks
+    ]
     other = dist.new_group([0, 1])
     mine = dist.get_rank(groups[0])
     part = safeshuffle.load(path, groups[0], tp_plan={"w": "colwise"})["w"]

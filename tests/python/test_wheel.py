@@ -37,11 +37,13 @@ class Wheel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         venv.create(WORK, clear=True, with_pip=True)
-        if subprocess.run([PYTHON, "-m", "pip", "install", "-q", "auditwheel"], capture_output=True, check=False).returncode:
+        if subprocess.run(
+            [PYTHON, "-m", "pip", "install", "-q", "auditwheel"], capture_output=True, check=False
+        ).returncode:
             print("no package index")
             sys.exit(77)
         run(PYTHON, "-m", "pip", "wheel", "-q", "--no-deps", "-w", WORK / "wheel", SOURCE)
-        cls.wheel, = (WORK / "wheel").glob("*.whl")
+        (cls.wheel,) = (WORK / "wheel").glob("*.whl")
         run(PYTHON, "-m", "pip", "install", "-q", cls.wheel)
 
     def test_one_wheel_for_all_pythons(self):
@@ -66,7 +68,9 @@ class Wheel(unittest.TestCase):
         path = WORK / "model.safetensors"
         header = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
         path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
-        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SAFESHUFFLE_LIBRARY")}
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SAFESHUFFLE_LIBRARY")
+        }
         runs = [run(PYTHON, "-c", PROGRAM, path, env=environment).split() for _ in range(5)]
         self.assertLess(min(float(words[0]) for words in runs), 0.05)
         self.assertTrue(runs[0][-1].startswith(str(WORK)), runs[0])
