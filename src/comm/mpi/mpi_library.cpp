@@ -16,7 +16,8 @@ namespace {
 constexpr const char* mpi_table_file = "libsafeshuffle_mpi.so";
 constexpr const char* mpi_table_function = "safeshuffle_mpi_library";
 
-// Of the program or library that contains this code, with symbolic links resolved; empty if unknown.
+// Of the program or library that contains this code, with symbolic links resolved; empty if
+// unknown.
 std::filesystem::path own_directory() {
   std::filesystem::path file = "/proc/self/exe";
   Dl_info info;

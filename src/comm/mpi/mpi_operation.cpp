@@ -66,8 +66,8 @@ void MpiOperation::start(Transfer transfer, std::byte* data, std::uint64_t bytes
 void MpiOperation::receive(std::uint32_t peer, void* data, std::uint64_t bytes, MpiTag tag) {
   start({peer, Direction::receive}, static_cast<std::byte*>(data), bytes, "MPI_Irecv",
         [&](std::byte* at, int count, MPI_Request* request) {
-          return mpi().irecv(at, count, mpi().byte, static_cast<int>(peer), as_tag(tag), group_->comm(),
-                           request);
+          return mpi().irecv(at, count, mpi().byte, static_cast<int>(peer), as_tag(tag),
+                             group_->comm(), request);
         });
 }
 
@@ -75,15 +75,16 @@ void MpiOperation::send(std::uint32_t peer, const void* data, std::uint64_t byte
   // MPI only reads what it sends.
   start({peer, Direction::send}, static_cast<std::byte*>(const_cast<void*>(data)), bytes,
         "MPI_Isend", [&](std::byte* at, int count, MPI_Request* request) {
-          return mpi().isend(at, count, mpi().byte, static_cast<int>(peer), as_tag(tag), group_->comm(),
-                           request);
+          return mpi().isend(at, count, mpi().byte, static_cast<int>(peer), as_tag(tag),
+                             group_->comm(), request);
         });
 }
 
 void MpiOperation::broadcast(std::uint32_t root, void* data, std::uint64_t bytes) {
   start({root, Direction::broadcast}, static_cast<std::byte*>(data), bytes, "MPI_Ibcast",
         [&](std::byte* at, int count, MPI_Request* request) {
-          return mpi().ibcast(at, count, mpi().byte, static_cast<int>(root), group_->comm(), request);
+          return mpi().ibcast(at, count, mpi().byte, static_cast<int>(root), group_->comm(),
+                              request);
         });
 }
 
@@ -95,7 +96,7 @@ void MpiOperation::barrier(bool raised) {
   transfers_.push_back({group_->rank(), Direction::barrier});
   requests_.push_back(mpi().request_null);
   check_mpi(mpi().iallgather(mpi().in_place, 0, mpi().datatype_null, flags_->data(), 1, mpi().byte,
-                           group_->comm(), &requests_.back()),
+                             group_->comm(), &requests_.back()),
             "MPI_Iallgather");
 }
 
@@ -108,8 +109,8 @@ bool MpiOperation::done() {
   int transferred = 0;  // or MPI_UNDEFINED, if no request is left
   std::vector<int> indices(requests_.size());
   std::vector<MPI_Status> statuses(requests_.size());
-  const int code = mpi().testsome(static_cast<int>(requests_.size()), requests_.data(), &transferred,
-                                indices.data(), statuses.data());
+  const int code = mpi().testsome(static_cast<int>(requests_.size()), requests_.data(),
+                                  &transferred, indices.data(), statuses.data());
   check_mpi(first_error(code, statuses), "MPI_Testsome");
   transferred_ += static_cast<std::size_t>(std::max(transferred, 0));
   complete_ = transferred_ == requests_.size();
