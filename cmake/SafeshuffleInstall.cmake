@@ -7,7 +7,11 @@ set_target_properties(safeshuffle PROPERTIES
   VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-install(TARGETS safeshuffle safeshuffle_c EXPORT safeshuffleTargets
+set(libraries safeshuffle safeshuffle_c)
+if(SAFESHUFFLE_WITH_MPI)
+  list(APPEND libraries safeshuffle_mpi)
+endif()
+install(TARGETS ${libraries} EXPORT safeshuffleTargets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/safeshuffle
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h"
@@ -26,7 +30,6 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/tp ${PROJECT_SOURCE_DIR}/configs
 
 if(TARGET safeshuffle_command)
   # Found beside the command, wherever the whole tree is moved to.
-  file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(safeshuffle_command PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
   install(TARGETS safeshuffle_command)
   # What `safeshuffle bench` runs.
@@ -43,6 +46,9 @@ if(TARGET safeshuffle_command)
   install(PROGRAMS $<TARGET_FILE:safeshuffle_c> RENAME libsafeshuffle_c.so DESTINATION safeshuffle
     COMPONENT python EXCLUDE_FROM_ALL)
   install(PROGRAMS $<TARGET_FILE:safeshuffle_command> DESTINATION safeshuffle/bin COMPONENT python EXCLUDE_FROM_ALL)
+  if(SAFESHUFFLE_WITH_MPI)
+    install(PROGRAMS $<TARGET_FILE:safeshuffle_mpi> DESTINATION safeshuffle COMPONENT python EXCLUDE_FROM_ALL)
+  endif()
 endif()
 
 install(EXPORT safeshuffleTargets NAMESPACE safeshuffle:: DESTINATION ${package_dir})

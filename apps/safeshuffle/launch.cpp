@@ -27,6 +27,7 @@
 
 #include "safeshuffle/mpi.hpp"
 
+#include "comm/mpi/mpi_library.hpp"
 #include "core/text.hpp"
 #endif
 
@@ -82,6 +83,8 @@ constexpr std::chrono::seconds least_patience{10};
 
 std::chrono::milliseconds patience_with_mpi = least_patience;
 
+bool mpi_began = false;
+
 // Calls `expired`, on a thread of its own, if it is not destroyed within `limit`. If no thread can
 // be started, nothing is watched.
 class Watchdog {
@@ -116,39 +119,35 @@ class Watchdog {
 void begin_mpi() {
   const Watchdog watchdog(patience_with_mpi, [] { end_stuck("starting MPI"); });
   int provided = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+  if (comm::mpi().init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     throw TransportError("MPI cannot be initialised");
   }
-}
-
-bool mpi_began() {
-  int initialised = 0;
-  MPI_Initialized(&initialised);
-  return initialised != 0;
+  mpi_began = true;
 }
 
 Communicator join_by_mpi(Device device, std::chrono::milliseconds timeout) {
   patience_with_mpi = std::max<std::chrono::milliseconds>(timeout, least_patience);
+  comm::mpi();  // where it is missing, it is on all ranks
   has_joined = true;
   begin_mpi();
-  return from_mpi(MPI_COMM_WORLD, device, timeout);
+  return from_mpi(comm::mpi().comm_world, device, timeout);
 }
 
 // That waits for all ranks, so that no exit code makes the launcher end the job before rank 0 has
 // reported the error.
 void finish_mpi(int code) {
-  if (!mpi_began()) return;
+  if (!mpi_began) return;
   const Watchdog watchdog(patience_with_mpi, [code] {
     if (code != EXIT_SUCCESS) std::_Exit(code);  // the failure has already been reported
     end_stuck("ending MPI");
   });
-  MPI_Finalize();
+  comm::mpi().finalize();
 }
 
 // Including ranks that are stuck; without MPI, only this one, and the launcher ends the others.
 [[noreturn]] void abort_group(int code) {
   const Watchdog watchdog(least_patience, [code] { std::_Exit(code); });
-  if (mpi_began()) MPI_Abort(MPI_COMM_WORLD, code);
+  if (mpi_began) comm::mpi().abort(comm::mpi().comm_world, code);
   std::_Exit(code);
 }
 #else

@@ -1,4 +1,4 @@
-// Opt-in interop with MPI; the only public header that includes <mpi.h>.
+// Opt-in interop with MPI; the only public header that includes <mpi.h>. Link safeshuffle::mpi.
 #pragma once
 
 #include <chrono>
@@ -31,8 +31,8 @@ namespace safeshuffle {
 /// `timeout` bounds each wait for the other ranks within this call, as Options::timeout does in a
 /// load; with GPUs it must be longer than any rank takes to open its own. After a TimeoutError, MPI
 /// may still wait for the lost rank: MPI_Finalize may never return, MPI_Abort does.
-/// Throws ConfigError (no such GPU, a build without CUDA or NCCL), MemoryError, TransportError,
-/// TimeoutError (which names no rank if not all have called this).
+/// Throws ConfigError (no libsafeshuffle_mpi.so, no such GPU, a build without CUDA or NCCL),
+/// MemoryError, TransportError, TimeoutError (which names no rank if not all have called this).
 Communicator from_mpi(MPI_Comm comm, Device device = Device::host(),
                       std::chrono::milliseconds timeout = std::chrono::minutes(5));
 

@@ -32,7 +32,7 @@ class MpiGroup {
   void require_usable() const;
 
  private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm comm_;
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 0;
   bool broken_ = false;

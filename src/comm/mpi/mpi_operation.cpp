@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/mpi/mpi_call.hpp"
+#include "comm/mpi/mpi_library.hpp"
 
 namespace safeshuffle::comm {
 namespace {
@@ -17,7 +18,7 @@ int as_tag(MpiTag tag) {
 bool is_complete(MPI_Request request) {
   int complete = 0;
   MPI_Status status;
-  const int code = MPI_Request_get_status(request, &complete, &status);
+  const int code = mpi().request_get_status(request, &complete, &status);
   return code == MPI_SUCCESS && complete != 0;
 }
 
@@ -57,7 +58,7 @@ void MpiOperation::start(Transfer transfer, std::byte* data, std::uint64_t bytes
   for (std::uint64_t begin = 0; begin < bytes; begin += piece_) {
     const int count = static_cast<int>(std::min(piece_, bytes - begin));
     transfers_.push_back(transfer);
-    requests_.push_back(MPI_REQUEST_NULL);
+    requests_.push_back(mpi().request_null);
     check_mpi(start_piece(data + begin, count, &requests_.back()), call);
   }
 }
@@ -65,8 +66,8 @@ void MpiOperation::start(Transfer transfer, std::byte* data, std::uint64_t bytes
 void MpiOperation::receive(std::uint32_t peer, void* data, std::uint64_t bytes, MpiTag tag) {
   start({peer, Direction::receive}, static_cast<std::byte*>(data), bytes, "MPI_Irecv",
         [&](std::byte* at, int count, MPI_Request* request) {
-          return MPI_Irecv(at, count, MPI_BYTE, static_cast<int>(peer), as_tag(tag), group_->comm(),
-                           request);
+          return mpi().irecv(at, count, mpi().byte, static_cast<int>(peer), as_tag(tag),
+                             group_->comm(), request);
         });
 }
 
@@ -74,15 +75,16 @@ void MpiOperation::send(std::uint32_t peer, const void* data, std::uint64_t byte
   // MPI only reads what it sends.
   start({peer, Direction::send}, static_cast<std::byte*>(const_cast<void*>(data)), bytes,
         "MPI_Isend", [&](std::byte* at, int count, MPI_Request* request) {
-          return MPI_Isend(at, count, MPI_BYTE, static_cast<int>(peer), as_tag(tag), group_->comm(),
-                           request);
+          return mpi().isend(at, count, mpi().byte, static_cast<int>(peer), as_tag(tag),
+                             group_->comm(), request);
         });
 }
 
 void MpiOperation::broadcast(std::uint32_t root, void* data, std::uint64_t bytes) {
   start({root, Direction::broadcast}, static_cast<std::byte*>(data), bytes, "MPI_Ibcast",
         [&](std::byte* at, int count, MPI_Request* request) {
-          return MPI_Ibcast(at, count, MPI_BYTE, static_cast<int>(root), group_->comm(), request);
+          return mpi().ibcast(at, count, mpi().byte, static_cast<int>(root), group_->comm(),
+                              request);
         });
 }
 
@@ -92,9 +94,9 @@ void MpiOperation::barrier(bool raised) {
   flags_ = std::make_shared<Flags>(group_->size());
   (*flags_)[group_->rank()] = raised ? 1 : 0;
   transfers_.push_back({group_->rank(), Direction::barrier});
-  requests_.push_back(MPI_REQUEST_NULL);
-  check_mpi(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, flags_->data(), 1, MPI_BYTE,
-                           group_->comm(), &requests_.back()),
+  requests_.push_back(mpi().request_null);
+  check_mpi(mpi().iallgather(mpi().in_place, 0, mpi().datatype_null, flags_->data(), 1, mpi().byte,
+                             group_->comm(), &requests_.back()),
             "MPI_Iallgather");
 }
 
@@ -107,8 +109,8 @@ bool MpiOperation::done() {
   int transferred = 0;  // or MPI_UNDEFINED, if no request is left
   std::vector<int> indices(requests_.size());
   std::vector<MPI_Status> statuses(requests_.size());
-  const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &transferred,
-                                indices.data(), statuses.data());
+  const int code = mpi().testsome(static_cast<int>(requests_.size()), requests_.data(),
+                                  &transferred, indices.data(), statuses.data());
   check_mpi(first_error(code, statuses), "MPI_Testsome");
   transferred_ += static_cast<std::size_t>(std::max(transferred, 0));
   complete_ = transferred_ == requests_.size();
