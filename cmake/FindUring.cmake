@@ -1,6 +1,6 @@
-# Finds liburing. Defines Uring::Uring.
+# Finds liburing, without a shared library to be needed where there is another. Defines Uring::Uring.
 find_path(Uring_INCLUDE_DIR NAMES liburing.h)
-find_library(Uring_LIBRARY NAMES uring)
+find_library(Uring_LIBRARY NAMES liburing.a uring)
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(Uring REQUIRED_VARS Uring_LIBRARY Uring_INCLUDE_DIR)
 mark_as_advanced(Uring_INCLUDE_DIR Uring_LIBRARY)

@@ -50,6 +50,9 @@ std::string reason_for(const std::string& path) {
 // As dlsym takes it. Open MPI's plugins need MPI's symbols to be global.
 void* open_mpi_table() {
   if (::dlsym(RTLD_DEFAULT, mpi_table_function) != nullptr) return RTLD_DEFAULT;
+  if (::dlopen(SAFESHUFFLE_MPI_LIBRARY, RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    throw ConfigError("cannot load MPI: " + reason_for(SAFESHUFFLE_MPI_LIBRARY));
+  }
   std::string reasons;
   for (const std::filesystem::path& path : mpi_table_paths()) {
     if (void* const table = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return table;

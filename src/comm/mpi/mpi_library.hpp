@@ -1,5 +1,5 @@
 // MPI, looked up at run time: programs start without it. Only libsafeshuffle_mpi.so, which is this
-// table, is linked with it; what mpi.h declares as functions and objects is used through it.
+// table, has its symbols; what mpi.h declares as functions and objects is used through it.
 #pragma once
 
 #include <mpi.h>
