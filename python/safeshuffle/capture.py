@@ -107,6 +107,7 @@ class _Recorder(TorchDispatchMode):
         self._sources = {}  # by storage: what is in it
         self._derived = {}  # by storage: names of the tensors that it was computed from, and what keeps it
         self._copies = []  # (destination, view of a stored tensor)
+        self._filled = {}  # by storage of the destinations: names of what is copied there
 
     def stand_ins(self, session, names):
         for name in names:
@@ -123,7 +124,7 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         names = set().union(*(self._names_of(leaf) for leaf in tree_leaves((args, kwargs))))
         if not names:
-            return func(*args, **kwargs)
+            return self._with_data(func, args, kwargs)
         if func is torch.ops.aten.copy_.default and self._note_copy(args[0], args[1]):
             return args[0]
         if func._schema.is_mutable:  # of a tensor of the model, by values that are not there
@@ -155,7 +156,22 @@ class _Recorder(TorchDispatchMode):
         if destination.is_meta or _storage(source) not in self._sources:
             return False
         self._copies.append((destination, source))
+        self._filled.setdefault(_storage(destination), set()).update(self._names_of(source))
         return True
+
+    def _with_data(self, func, args, kwargs):
+        """An operation of the model's own. If it takes values that are still to be copied, as when a loader goes on to
+        transform what it has filled, they matter; what it would change is changed when they are there."""
+        touched = {_storage(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
+        filled = touched & self._filled.keys()
+        if filled and func._schema.is_mutable and _storage(args[0]) in filled:
+            self.computed.update(*(self._filled[storage] for storage in filled))
+            return args[0]
+        result = func(*args, **kwargs)
+        for storage in filled:
+            if any(_storage(leaf) != storage for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)):
+                self.computed |= self._filled[storage]
+        return result
 
     def _names_of(self, value):
         if not isinstance(value, torch.Tensor) or not value.is_meta:

@@ -80,7 +80,8 @@ def generate(load_format, path):
     if WORLD > 1:
         join(path)
     llm = LLM(
-        model=path, load_format=load_format, enforce_eager=True, max_model_len=64, dtype="bfloat16",
+        model=path, load_format=load_format, enforce_eager=True,
+        num_gpu_blocks_override=16, max_model_len=64, dtype="bfloat16",
         skip_tokenizer_init=not os.path.exists(f"{path}/tokenizer.json"), tensor_parallel_size=WORLD,
         distributed_executor_backend="external_launcher" if WORLD > 1 else None,
     )  # fmt: skip

@@ -72,6 +72,8 @@ MODELS = {  # name: (model_type, what differs from SMALL)
     "deepseek_v3": ("deepseek_v3", DEEPSEEK),
     "gpt_oss": ("gpt_oss", dict(num_local_experts=4, num_experts_per_tok=2)),
     "llava": ("llava", {}),
+    "mamba2": ("mamba2", dict(num_heads=8, expand=2, state_size=16, n_groups=2, chunk_size=16)),
+    "gpt_oss_mxfp4": ("gpt_oss", dict(num_local_experts=4, num_experts_per_tok=2)),
     "llama_awq": ("llama", {}),
     "llama_gptq": ("llama", {}),
     "llama_fp8": ("llama", {}),
@@ -113,6 +115,14 @@ def fp8(weight, dims=None, block=None):
     return {"weight": (w / scale).to(torch.float8_e4m3fn), "weight_scale": scale}
 
 
+def mxfp4(weight):  # experts, in x out
+    experts, inside, outside = weight.shape
+    return {
+        "_blocks": torch.randint(256, (experts, outside, inside // 32, 16)).to(torch.uint8),
+        "_scales": torch.randint(120, 123, (experts, outside, inside // 32)).to(torch.uint8),
+    }
+
+
 CHANNEL = {
     "quant_method": "compressed-tensors",
     "format": "float-quantized",
@@ -134,6 +144,18 @@ CHANNEL = {
 QUANTISED = {  # name: (a layer's weight -> its stored tensors, quantization_config)
     "llama_awq": (awq, dict(quant_method="awq", bits=4, group_size=GROUP, zero_point=True, version="gemm")),
     "llama_gptq": (gptq, dict(quant_method="gptq", bits=4, group_size=GROUP, desc_act=False, sym=True, lm_head=False)),
+    "gpt_oss_mxfp4": (
+        mxfp4,
+        dict(
+            quant_method="mxfp4",
+            modules_to_not_convert=[
+                "model.layers.*.self_attn",
+                "model.layers.*.mlp.router",
+                "model.embed_tokens",
+                "lm_head",
+            ],
+        ),
+    ),
     "llama_fp8": (
         lambda w: fp8(w) | {"input_scale": torch.tensor(0.05)},
         dict(quant_method="fp8", activation_scheme="static"),
@@ -162,7 +184,7 @@ def build(name):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes), dtype=torch.bfloat16)
     for tensor in [*model.parameters(), *(b for n, b in model.named_buffers() if n in model.state_dict())]:
         std = (
-            0.02
+            0.001
             if sizes["tie_word_embeddings"] and len(tensor) == 512
             else tensor.shape[-1] ** -0.5
             if tensor.dim() > 1
@@ -200,7 +222,9 @@ def rewrite(folder, change, shard_size):
 
 def quantise(folder, layer, quantization_config, shard_size):
     def change(name, tensor):
-        if not name.endswith("_proj.weight"):
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            return {name + part: t for part, t in layer(tensor).items()}
+        if not name.endswith("_proj.weight") or layer is mxfp4:
             return {name: tensor}
         return {name.removesuffix("weight") + part: t for part, t in layer(tensor).items()}
 

@@ -13,13 +13,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 MODELS = Path(os.environ["MODELS"])
 UNQUANTISED = (
-    "llama", "qwen3_moe", "gemma3", "phi3", "olmo2", "gpt_neox", "mixtral", "deepseek_v3", "gpt_oss", "llava",
+    "llama", "qwen3_moe", "gemma3", "phi3", "olmo2", "gpt_neox", "mixtral", "deepseek_v3", "gpt_oss", "llava", "mamba2",
 )  # fmt: skip
-QUANTISED = ("llama_awq", "llama_gptq", "llama_fp8", "llama_fp8_channel", "llama_fp8_block")
-# vLLM 0.32 on the CPU has no blocks of 128 of half a layer.
-NOT_ON_2_RANKS = ("llama_fp8_block",)
-# Its loader copies experts before it takes parts of them: those are loaded whole.
-COMPUTED = ("gpt_oss",)
+QUANTISED = ("llama_awq", "llama_gptq", "llama_fp8", "llama_fp8_channel", "llama_fp8_block", "gpt_oss_mxfp4")
+# Their loaders change what they are given, or what they have filled.
+COMPUTED = ("gpt_oss", "gpt_oss_mxfp4", "mamba2")
 
 
 def run(program, world, *arguments):
@@ -48,21 +46,23 @@ class Engines(unittest.TestCase):
 
     def test_vllm_generates_the_same_tokens(self):
         for world in (1, 2):
-            names = [name for name in UNQUANTISED + QUANTISED if world == 1 or name not in NOT_ON_2_RANKS]
+            names = UNQUANTISED + QUANTISED
             expected = run("generate.py", world, "auto", *paths(names))
             generated = run("generate.py", world, "safeshuffle", *paths(names))
             self.assertEqual(sorted(generated), sorted(names))
             for name, line in generated.items():
                 with self.subTest(model=name, world=world):
                     self.assertEqual(line["tokens"], expected[name]["tokens"])
-                    self.assertEqual(line["reloaded"], expected[name]["reloaded"])
+                    if expected[name]["reloaded"] == expected[name]["tokens"]:  # vLLM itself can, on the CPU
+                        self.assertEqual(line["reloaded"], line["tokens"])
                     print(f"vllm {name} on {world}: captured {100 * line['share']:.1f} %", flush=True)
                     self.assertGreater(line["share"], 0.2 if name in COMPUTED else 0.999)
 
     def test_transformers_has_the_same_logits(self):
         for world in (1, 2):
-            results = run("logits.py", world, *paths(UNQUANTISED))
-            self.assertEqual(sorted(results), sorted(UNQUANTISED))
+            names = [name for name in UNQUANTISED if name != "mamba2"]  # which transformers does not cut
+            results = run("logits.py", world, *paths(names))
+            self.assertEqual(sorted(results), sorted(names))
             for name, line in results.items():
                 with self.subTest(model=name, world=world):
                     self.assertEqual(line, {"weights": True, "logits": True, "finite": True})

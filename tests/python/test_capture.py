@@ -117,6 +117,18 @@ class Capture(unittest.TestCase):
             staging.copy_(tensor)
             model.qkv.data[:16].copy_(staging)
 
+        def overwrite(model, _name, tensor):
+            tensor.zero_()
+            model.qkv.data[:16].copy_(tensor)
+
+        def transform(model, _name, tensor):
+            model.qkv.data[:16].copy_(tensor)
+            model.qkv.data.copy_(-model.qkv.exp())
+
+        def negate(model, _name, tensor):
+            model.qkv.data[:16].copy_(tensor)
+            model.qkv.data[:16].neg_()
+
         def broadcast(model, _name, tensor):
             model.qkv.data[:16].copy_(tensor[:1])
 
@@ -124,7 +136,7 @@ class Capture(unittest.TestCase):
             if tensor.abs().max() > 0:
                 model.qkv.data[:16].copy_(tensor)
 
-        for loader in (add, cat, replace, stage, broadcast, ask):
+        for loader in (add, cat, replace, stage, overwrite, transform, negate, broadcast, ask):
             with self.subTest(loader.__name__), safeshuffle.open(self.path) as session:
                 model, expected = Fused(), Fused()
                 load = lambda of: lambda weights: [loader(of, *each) for each in weights] and None  # noqa: E731

@@ -37,6 +37,9 @@ class SafeshuffleModelLoader(DefaultModelLoader):
         super().__init__(own)
 
     def load_weights(self, model, model_config):
+        if any(parameter.is_meta for parameter in model.parameters()):
+            super().load_weights(model, model_config)  # which are quantised as they are loaded, layer by layer
+            return
         begin = time.perf_counter()
         with self._open(model, model_config) as session:
             captured = safeshuffle.capture.Captured(session, model, model.load_weights)
