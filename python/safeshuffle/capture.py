@@ -107,7 +107,7 @@ class _Recorder(TorchDispatchMode):
         self._sources = {}  # by storage: what is in it
         self._derived = {}  # by storage: names of the tensors that it was computed from, and what keeps it
         self._copies = []  # (destination, view of a stored tensor)
-        self._filled = {}  # by storage of the destinations: names of what is copied there
+        self._filled = {}  # by storage of the destinations: extents, and names of what is copied there
 
     def stand_ins(self, session, names):
         for name in names:
@@ -156,22 +156,29 @@ class _Recorder(TorchDispatchMode):
         if destination.is_meta or _storage(source) not in self._sources:
             return False
         self._copies.append((destination, source))
-        self._filled.setdefault(_storage(destination), set()).update(self._names_of(source))
+        filled = self._filled.setdefault(_storage(destination), [])
+        filled += [(*_extent(destination), name) for name in self._names_of(source)]
         return True
 
     def _with_data(self, func, args, kwargs):
         """An operation of the model's own. If it takes values that are still to be copied, as when a loader goes on to
         transform what it has filled, they matter; what it would change is changed when they are there."""
-        touched = {_storage(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
-        filled = touched & self._filled.keys()
-        if filled and func._schema.is_mutable and _storage(args[0]) in filled:
-            self.computed.update(*(self._filled[storage] for storage in filled))
+        touched = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        names = set().union(*(self._filled_within(leaf) for leaf in touched))
+        if names and func._schema.is_mutable and self._filled_within(args[0]):
+            self.computed |= names
             return args[0]
         result = func(*args, **kwargs)
-        for storage in filled:
-            if any(_storage(leaf) != storage for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)):
-                self.computed |= self._filled[storage]
+        storages = {_storage(leaf) for leaf in touched}
+        if any(_storage(leaf) not in storages for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)):
+            self.computed |= names
         return result
+
+    def _filled_within(self, tensor):
+        """Names of what is copied to where the tensor lies."""
+        begin, end = _extent(tensor)
+        filled = self._filled.get(_storage(tensor), ())
+        return {name for first, last, name in filled if first < end and begin < last}
 
     def _names_of(self, value):
         if not isinstance(value, torch.Tensor) or not value.is_meta:
@@ -244,6 +251,15 @@ class _Source:
                 reached[i] += times * (size - 1)
                 return times * stored
         return None
+
+
+def _extent(tensor):
+    """Where its elements lie in its storage, first and beyond the last one, in bytes."""
+    begin = tensor.storage_offset() * tensor.itemsize
+    if tensor.numel() == 0:
+        return begin, begin
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return begin, begin + (last + 1) * tensor.itemsize
 
 
 def _storage(tensor):

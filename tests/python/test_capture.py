@@ -176,6 +176,20 @@ class Capture(unittest.TestCase):
             load(expected)([("qkv.q", stored()["qkv.q"])])
             self.assertTrue(torch.equal(model.experts, expected.experts), stride)
 
+    def test_padding_beside_what_is_copied_stays_captured(self):
+        def load(weights, model):
+            for _, tensor in weights:
+                model.qkv.data[:16].copy_(tensor)
+                model.qkv.data[16:].fill_(7)
+                model.qkv.data[48:].fill_(8)
+
+        model = Fused()
+        with safeshuffle.open(self.path) as session:
+            report = safeshuffle.capture.load(session, model, lambda weights: load(weights, model), ["qkv.q"])
+        self.assertEqual(report["computed"], [])
+        self.assertTrue(torch.equal(model.qkv[:16], stored()["qkv.q"]))
+        self.assertTrue((model.qkv[16:] == 7).all())
+
     def test_the_last_copy_to_a_place_counts(self):
         model = Fused()
 
