@@ -17,9 +17,9 @@ SOURCE, WORK = Path(os.environ["SOURCE"]), Path(os.environ["WORK"])
 PYTHON = WORK / "bin" / "python"
 PROGRAM = """
 import sys, time
-begin = time.perf_counter()
+begin = time.process_time()  # of the processor: other tests run beside
 import safeshuffle
-seconds = time.perf_counter() - begin
+seconds = time.process_time() - begin
 assert not {"numpy", "torch"} & set(sys.modules)
 tensors = safeshuffle.load(sys.argv[1], framework=None)
 print(seconds, tensors["w"].shape, tensors.report["version"], safeshuffle.__file__)
@@ -42,7 +42,8 @@ class Wheel(unittest.TestCase):
         ).returncode:
             print("no package index")
             sys.exit(77)
-        run(PYTHON, "-m", "pip", "wheel", "-q", "--no-deps", "-w", WORK / "wheel", SOURCE)
+        quickly = os.environ | {"CMAKE_ARGS": "-DCMAKE_CXX_FLAGS_RELEASE=-O0"}
+        run(PYTHON, "-m", "pip", "wheel", "-q", "--no-deps", "-w", WORK / "wheel", SOURCE, env=quickly)
         (cls.wheel,) = (WORK / "wheel").glob("*.whl")
         run(PYTHON, "-m", "pip", "install", "-q", cls.wheel)
 
