@@ -15,7 +15,7 @@ _library = _native.library
 
 class Group:
     """The ranks that load together, each with one device. For many loads by one group: it connects once. Its messages
-    are sent by the threads that load, which is never the main thread.
+    are sent by the threads that load: where the main thread loads, by another one.
 
     group: a process group of torch.distributed (of any ranks, in any order), a communicator of mpi4py, or an
         object with `rank`, `size` and `all_gather(data, timeout)`, which takes bytes and seconds and returns every

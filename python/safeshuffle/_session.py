@@ -255,18 +255,11 @@ class Session:
         tensors: a mapping, such as `model.state_dict()`
         """
         wanted = self._agreed(lambda: self._without_aliases(
-            {name: _tensors.Memory(name, tensor) for name, tensor in dict(tensors).items()}
+            {_native.text(name, "a name"): _tensors.Memory(name, tensor) for name, tensor in dict(tensors).items()}
         ))  # fmt: skip
         numbers = _Numbers()
         rows = [
-            (
-                _native.text(name, "a name"),
-                each.address,
-                each.dtype.encode(),
-                len(each.shape),
-                numbers(each.shape),
-                numbers(each.strides),
-            )
+            (name, each.address, each.dtype.encode(), len(each.shape), numbers(each.shape), numbers(each.strides))
             for name, each in wanted.items()
         ]
         resolved = [(*row[:4], numbers.address(row[4]), numbers.address(row[5])) for row in rows]
@@ -278,13 +271,12 @@ class Session:
         """Fills any parts of tensors of the caller with any parts of stored ones; returns the report. Bindings may
         differ between ranks, and some ranks may have none."""
         numbers = _Numbers()
-        described = self._agreed(lambda: [(each, _tensors.Memory(each.name, each.destination)) for each in bindings])
-        rows = self._agreed(lambda: [_binding_row(each, memory, numbers) for each, memory in described])
+        described = self._agreed(lambda: [_describe_binding(each, numbers) for each in bindings])
         resolved = [
             (*row[:3], numbers.address(row[3]), numbers.address(row[4]), *row[5:7], numbers.address(row[7]), row[8])
-            for row in rows
+            for _, row in described
         ]
-        memory = [each for _, each in described]
+        memory = [each for each, _ in described]
         return self._load_into(_library.safeshuffle_session_load_into, _native.Binding, resolved, memory, numbers)
 
     def _load_into(self, function, kind, rows, memory, numbers):
@@ -308,7 +300,8 @@ class Session:
         except Exception as error:  # noqa: BLE001
             failure = error
         if self.size > 1:
-            for rank, reason in enumerate(self._group.all_gather(str(failure or "").encode())):
+            mine = "" if failure is None else str(failure) or repr(failure)
+            for rank, reason in enumerate(self._group.all_gather(mine.encode(errors="replace"))):
                 if reason and failure is None:
                     failure = errors.ConfigError(f"rank {rank}: {reason.decode()}")
         if failure is not None:
@@ -317,8 +310,9 @@ class Session:
 
     def _without_aliases(self, memory):
         """Without names that are not stored of memory that also has one that is."""
-        known = {each.place() for name, each in memory.items() if name in self._stored}
-        return {name: each for name, each in memory.items() if name in self._stored or each.place() not in known}
+        stored = {name.encode() for name in self._stored}
+        known = {each.place() for name, each in memory.items() if name in stored}
+        return {name: each for name, each in memory.items() if name in stored or each.place() not in known}
 
     def _slice(self, name, begins, lengths, shape):
         dims = len(begins)
@@ -431,13 +425,15 @@ def escape(name: str) -> str:
     return "".join("\\" + letter if letter in "*?[]\\" else letter for letter in name)
 
 
-def _binding_row(binding, memory, numbers):
+def _describe_binding(binding, numbers):
+    """Its memory, and what the C interface wants to know."""
+    memory = _tensors.Memory(binding.name, binding.destination)
     if len(binding.strides) != len(memory.shape):
         raise errors.ConfigError(
             f"'{binding.name}' has {len(memory.shape)} dimensions, and its binding {len(binding.strides)} strides"
         )
     strides = [_native.number(stride, "a stride") for stride in binding.strides]
-    return (
+    return memory, (
         _native.text(binding.tensor, "a name"), _native.number(binding.offset, "an offset"), len(memory.shape),
         numbers(memory.shape), numbers(strides), memory.address, memory.dtype.encode(), numbers(memory.strides),
         _native.text(binding.name, "a name"),

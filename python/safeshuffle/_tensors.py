@@ -220,9 +220,6 @@ class Memory:
         if hasattr(self.tensor, "data_ptr") and not self.tensor.is_inference():
             _torch().autograd.graph.increment_version(self.tensor)
 
-    def same_as(self, other):
-        return self.place() == other.place()
-
     def place(self):
         return self.address, self.shape, self.dtype, tuple(self.strides)
 
