@@ -99,7 +99,8 @@ class Interrupted(SavingCase):
         return len(list(self.saved.glob(".*.safeshuffle-old-*"))) == RANKS
 
     def test_loading_ends_promptly(self):
-        """While threads read into slabs, and while the main one packs from the page cache, too."""
+        """While threads read into slabs, and while the main one packs from the page cache, too. In
+        order if the signal comes before the slow read."""
         slow = LONG | {"call": "pread", "path": ".safetensors", "from": 1024}
         marker = self.work / "report"
         for prepare in (lambda: None, self.drop_from_page_cache):
@@ -108,7 +109,7 @@ class Interrupted(SavingCase):
                 result = self.interrupt(number, lambda: job.open_files(self.work),
                                         "--report", marker, ranks=1, faults=[slow],
                                         alone=True)  # fmt: skip
-                self.assertEqual(result.code, -number)
+                self.assertIn(result.code, (-number, 128 + number))
                 self.assertEqual(os.listdir(self.work), ["model"])
 
     def test_a_slow_load_is_cancelled(self):

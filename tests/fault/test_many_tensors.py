@@ -11,7 +11,7 @@ from case import FaultCase
 RANKS = 2
 FILES = 2
 TENSORS_PER_FILE = 500_000
-TIMEOUT_SECONDS = 1
+TIMEOUT_SECONDS = 2
 PATIENT_SECONDS = 3  # where a rank is lost, none other must be taken for it
 
 
