@@ -176,6 +176,8 @@ class Session {
   /// any later time: it must stay as long as the process. `owner`, which owns it, is kept for that
   /// long if need be, and otherwise until the call returns.
   ///
+  /// For host memory, huge pages are asked for (madvise), with which the first touch is quick.
+  ///
   /// On a GPU, the memory is written after what the communicator's stream (nccl.hpp) has got before
   /// the call; what uses it on other streams must have ended.
   Report load_into(std::span<const Binding> bindings, std::shared_ptr<void> owner = nullptr);

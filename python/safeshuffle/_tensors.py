@@ -85,7 +85,7 @@ class Tensor:
     def numpy(self):
         """A numpy.ndarray of the same memory. BF16 and F8 need the package ml_dtypes."""
         self._require_whole_bytes()
-        numpy = importlib.import_module("numpy")
+        numpy = self._module("numpy")
         if self._owner.dlpack_device[0] != _CPU:
             raise errors.ConfigError(f"'{self.name}' is on a GPU: NumPy's arrays are not")
         if self.dtype in _NUMPY:
@@ -119,7 +119,7 @@ class Tensor:
 
     def _module(self, name):
         try:
-            return importlib.import_module(name)
+            return sys.modules.get(name) or importlib.import_module(name)
         except ImportError:
             raise errors.ConfigError(f"'{self.name}' is {self.dtype}: the package {name} is needed for it") from None
 

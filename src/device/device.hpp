@@ -201,6 +201,9 @@ class Device {
   /// TransportError.
   virtual bool holds(const std::byte* /*memory*/) const { return true; }
 
+  /// A hint: all of that memory of a caller is about to be written.
+  virtual void expect_writes(std::byte* /*memory*/, std::uint64_t /*bytes*/) {}
+
   /// Throws MemoryError; otherwise as Queue::follow_caller.
   virtual std::unique_ptr<Queue> make_queue() = 0;
 

@@ -42,6 +42,14 @@ void check_memory(const std::vector<Binding>& bindings, const device::Device& de
   }
 }
 
+void expect_writes(const plan::LentMemory& lent, device::Device& device) {
+  for (const plan::StridedCopy& copy : lent.copies) {
+    const plan::StridedBytes written = destination_of(copy);
+    const std::uint64_t span = span_of(written);
+    if (bytes_of(written) == span) device.expect_writes(lent.base + written.begin, span);
+  }
+}
+
 // The target of that name, which the rank must hold.
 const Target& target_named(const std::string& name,
                            const std::map<std::string_view, const Target*>& targets,
@@ -104,6 +112,7 @@ std::unique_ptr<LoadJob> OpenSession::bind(const std::function<std::vector<Bindi
     const std::vector<Binding> list = bindings();
     check_memory(list, *comm.device_handle());
     *lent = plan::lend(catalog(), list);
+    expect_writes(*lent, *comm.device_handle());
     lent->owner = std::move(owner);
     return core::to_wire(Needs{plan::needs_of(*lent)});
   });

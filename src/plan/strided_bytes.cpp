@@ -67,6 +67,12 @@ void join_terms(std::vector<Term>& terms) {
 
 }  // namespace
 
+std::uint64_t bytes_of(const StridedBytes& bytes) {
+  std::uint64_t count = bytes.run_bytes;
+  for (const StridedBytes::Loop& loop : bytes.loops) count *= loop.count;
+  return count;
+}
+
 std::uint64_t span_of(const StridedBytes& bytes) {
   std::uint64_t span = bytes.run_bytes;
   for (const StridedBytes::Loop& loop : bytes.loops) span += (loop.count - 1) * loop.stride;

@@ -21,6 +21,9 @@ struct StridedBytes {
   bool operator==(const StridedBytes&) const = default;
 };
 
+/// How many there are, if none overlap.
+std::uint64_t bytes_of(const StridedBytes& bytes);
+
 /// From the first byte to behind the last one.
 std::uint64_t span_of(const StridedBytes& bytes);
 

@@ -76,15 +76,20 @@ def reloaded(llm):
     return tokens_of(llm)
 
 
-def generate(load_format, path):
+def loaded(load_format, path):
+    """The engine with a model."""
     if WORLD > 1:
         join(path)
-    llm = LLM(
+    return LLM(
         model=path, load_format=load_format, enforce_eager=True,
         num_gpu_blocks_override=16, max_model_len=64, dtype="bfloat16",
         skip_tokenizer_init=not os.path.exists(f"{path}/tokenizer.json"), tensor_parallel_size=WORLD,
         distributed_executor_backend="external_launcher" if WORLD > 1 else None,
     )  # fmt: skip
+
+
+def generate(load_format, path):
+    llm = loaded(load_format, path)
     first = tokens_of(llm)
     again = reloaded(llm)
     share = shares.pop() if shares else None

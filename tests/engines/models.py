@@ -1,6 +1,6 @@
 """Tiny models of random weights, in the names, files and quantised forms that people have.
 
-usage: models.py DIRECTORY [NAME...]
+usage: models.py DIRECTORY NAME...
 """
 
 import glob
@@ -37,6 +37,15 @@ SMALL = dict(
     pad_token_id=0,
     tie_word_embeddings=False,
 )
+LARGE = dict(
+    vocab_size=32768,
+    hidden_size=2048,
+    num_hidden_layers=16,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=64,
+    intermediate_size=8192,
+)  # 2.2 GB
 EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=64)
 MLA = dict(
     q_lora_rank=32,
@@ -79,6 +88,7 @@ MODELS = {  # name: (model_type, what differs from SMALL)
     "llama_fp8": ("llama", {}),
     "llama_fp8_channel": ("llama", {}),
     "llama_fp8_block": ("llama", dict(hidden_size=256, head_dim=128)),
+    "llama_1b": ("llama", LARGE),
 }
 GROUP = 32
 
@@ -256,5 +266,5 @@ def make(folder, name):
 
 
 if __name__ == "__main__":
-    for name in sys.argv[2:] or MODELS:
+    for name in sys.argv[2:]:
         make(f"{sys.argv[1]}/{name}", name)

@@ -6,6 +6,7 @@ Environment: SAFESHUFFLE_LIBRARY, the library of the C interface; PYTHONPATH, th
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 try:
@@ -67,23 +68,34 @@ def stored():
             "ids": torch.arange(4, dtype=torch.int32)}  # fmt: skip
 
 
+def unfilled(sizes, dtype, device):
+    return torch.full(sizes, torch.nan if dtype.is_floating_point else -1, dtype=dtype, device=device)
+
+
 def check(group, path, dtype, size):
     rank = group.rank if group else 0
     model, expected = Fused(rank, size, dtype), Fused(rank, size, dtype)
+    expected.load_weights(stored().items())
+    expected = expected.state_dict()
+
+    def wrong(filled):
+        return [name for name, tensor in filled.state_dict().items() if not torch.equal(tensor, expected[name])]
+
     with safeshuffle.open(path, group) as session:
         captured = safeshuffle.capture.Captured(session, model, model.load_weights)
         report = captured.load(session)
-        expected.load_weights(stored().items())
-        wrong = [
-            name for name, tensor in expected.state_dict().items() if not torch.equal(tensor, model.state_dict()[name])
-        ]
+        found = wrong(model)
         for tensor in model.state_dict().values():
             tensor.zero_()
         captured.load(session)
-        wrong += [
-            name for name, tensor in expected.state_dict().items() if not torch.equal(tensor, model.state_dict()[name])
-        ]
-    return wrong, report, captured.loaded
+        found += wrong(model)
+        parts = safeshuffle.capture.Parts(session, captured)
+        found += [] if parts.fit(session) else ["fit"]
+        other = Fused(rank, size, dtype)
+        for group_bytes in (1, 600, 1 << 20):
+            other.load_weights(parts.stream(session, "cpu", group_bytes))
+            found += wrong(other)
+    return found, report, captured.loaded
 
 
 class Capture(unittest.TestCase):
@@ -101,6 +113,23 @@ class Capture(unittest.TestCase):
                     self.assertEqual(report["computed"], ["ids", "scale"])
                     self.assertGreater(report["captured_share"], 0.9)
                     self.assertEqual(loaded, set(stored()))
+
+    def test_a_rank_loads_again_what_it_took(self):
+        """Of `down`, half of each row; of boxes that overlap, the whole tensor."""
+        model = Fused(1, 2)
+        with safeshuffle.open(self.path) as session:
+            captured = safeshuffle.capture.Captured(session, model, model.load_weights)
+            for column in (3, 4):
+                captured.bindings.append(safeshuffle.Binding("qkv.v", column, [8], torch.zeros(16)))
+            parts = safeshuffle.capture.Parts(session, captured)
+            with unittest.mock.patch("torch.empty", unfilled):
+                loaded = dict(parts.stream(session, "cpu"))
+        expected = stored()
+        self.assertTrue(loaded["down"][:, :8].isnan().all())
+        self.assertTrue(torch.equal(loaded["down"][:, 8:], expected["down"][:, 8:]))
+        for name in ("qkv.v", "scale", "ids", "experts.0.gate"):
+            self.assertTrue(torch.equal(loaded[name], expected[name]), name)
+        self.assertTrue(loaded["qkv.q"][:8].isnan().all())
 
     def test_what_is_computed_with_is_loaded_whole(self):
         def add(model, _name, tensor):

@@ -4,6 +4,7 @@ Environment: SAFESHUFFLE_LIBRARY, the library of the C interface; PYTHONPATH, th
 """
 
 import gc
+import mmap
 import os
 import random
 import signal
@@ -28,6 +29,19 @@ NUMPY_DTYPES = [dtype for dtype in checkpoint.BITS if dtype not in ("F4", "F6_E2
 def resident_bytes():
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGESIZE")
+
+
+def mapping_flags(address):
+    """VmFlags, as of proc_pid_smaps(5)."""
+    within = False
+    for line in Path("/proc/self/smaps").read_text(encoding="ascii").splitlines():
+        first = line.split()[0]
+        if first == "VmFlags:" and within:
+            return line.split()[1:]
+        if "-" in first:
+            begin, end = (int(number, 16) for number in first.split("-"))
+            within = begin <= address < end
+    raise AssertionError("no such mapping")
 
 
 def llama(directory, layers=2, hidden=64):
@@ -229,6 +243,17 @@ class OwnMemory(Package):
         with safeshuffle.open(self.write_arrays(w=w), framework="np") as file:
             file.load_into({"w": memory[:, :2].T})
         self.assertEqual(memory.tolist(), [[0, 3, 9, 9], [1, 4, 9, 9], [2, 5, 9, 9]])
+
+    @unittest.skipUnless(Path("/sys/kernel/mm/transparent_hugepage").exists(), "this kernel has no huge pages")
+    def test_new_memory_gets_huge_pages(self):
+        """Which make its first touch quick."""
+        w = np.ones(1 << 20, np.float32)
+        memory = mmap.mmap(-1, w.nbytes, flags=mmap.MAP_PRIVATE)
+        filled = np.frombuffer(memory, np.float32)
+        with safeshuffle.open(self.write_arrays(w=w), framework="np") as file:
+            file.load_into({"w": filled})
+        np.testing.assert_array_equal(filled, w)
+        self.assertIn("hg", mapping_flags(filled.ctypes.data))
 
     def test_second_names(self):
         path = self.write_arrays(embed=np.ones((4, 2), np.float32))

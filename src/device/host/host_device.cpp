@@ -60,6 +60,10 @@ std::shared_ptr<std::byte> HostDevice::allocate(std::uint64_t bytes) {
   return allocate_pages(bytes);
 }
 
+void HostDevice::expect_writes(std::byte* memory, std::uint64_t bytes) {
+  advise_huge_pages({memory, bytes});
+}
+
 std::unique_ptr<Queue> HostDevice::make_queue() {
   return std::make_unique<HostQueue>();
 }

@@ -21,6 +21,7 @@ class HostDevice final : public Device {
   DeviceKind kind() const noexcept override { return DeviceKind::host; }
   std::string description() const override;
   std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override;
+  void expect_writes(std::byte* memory, std::uint64_t bytes) override;
   std::unique_ptr<Queue> make_queue() override;
   std::unique_ptr<Packer> make_packer(Queue& queue) override;
   bool reads_to_pack() const noexcept override { return true; }

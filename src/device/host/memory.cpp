@@ -9,6 +9,7 @@
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "core/page.hpp"
 
 namespace safeshuffle::device {
 namespace {
@@ -31,8 +32,7 @@ std::shared_ptr<std::byte> allocate_pages(std::uint64_t bytes) {
   if (mapping == MAP_FAILED) fail(bytes, errno);
   const auto skip = -reinterpret_cast<std::uintptr_t>(mapping) & (huge_page_bytes - 1);
   std::byte* start = static_cast<std::byte*>(mapping) + skip;
-  // Only a hint: first touch is several times faster with huge pages, but works without them.
-  madvise(start, bytes, MADV_HUGEPAGE);
+  advise_huge_pages({start, bytes});
   return {start, [mapping, length = *length](std::byte*) { munmap(mapping, length); }};
 }
 
@@ -40,6 +40,14 @@ std::shared_ptr<std::byte> allocate_written_pages(std::uint64_t bytes) {
   auto memory = allocate_pages(bytes);
   std::memset(memory.get(), 1, bytes);
   return memory;
+}
+
+// First touch is several times faster with huge pages. The first and the last page are included,
+// lest each tensor become several mappings, of which a process may have only so many.
+void advise_huge_pages(std::span<std::byte> memory) noexcept {
+  if (memory.size() < huge_page_bytes) return;
+  const std::size_t skip = reinterpret_cast<std::uintptr_t>(memory.data()) % core::page_bytes;
+  madvise(memory.data() - skip, memory.size() + skip, MADV_HUGEPAGE);
 }
 
 }  // namespace safeshuffle::device

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 namespace safeshuffle::device {
 
@@ -17,5 +18,9 @@ std::shared_ptr<std::byte> allocate_pages(std::uint64_t bytes);
 /// As allocate_pages, and written: the host of a virtual machine takes free memory back, so what
 /// was not in use lately is slow to write for the first time. Throws MemoryError.
 std::shared_ptr<std::byte> allocate_written_pages(std::uint64_t bytes);
+
+/// Asks for huge pages where that memory, and the pages that it begins and ends in, have room for
+/// them. Only a hint.
+void advise_huge_pages(std::span<std::byte> memory) noexcept;
 
 }  // namespace safeshuffle::device
