@@ -36,7 +36,7 @@ class Compare(unittest.TestCase):
              *model, "--cache", "warm", "--turns", "2", "--ranks", "2", "--dir", self.root,
              "--no-install", "--no-plots",
              *options],
-            capture_output=True, text=True, timeout=100, check=False)  # fmt: skip
+            capture_output=True, text=True, timeout=400, check=False)  # fmt: skip
 
     def compare(self, *options, model=None):
         """What it printed, and results.json. In memory nothing is cold, so that all is measured warm."""
