@@ -25,9 +25,6 @@ from ._session import Binding
 _log = logging.getLogger("safeshuffle")
 _CONVERTIBLE = {torch.float16, torch.bfloat16, torch.float32}
 _MOST_ATTEMPTS = 16
-
-# For loaders that keep tensors until a layer is complete: they decide how many.
-ANY_NUMBER_OF_GROUPS = 1 << 20
 _COPIES = {torch.ops.aten.clone.default, torch.ops.aten._to_copy.default}
 
 
@@ -100,62 +97,6 @@ class Captured:
         return alike or set(self._names)
 
 
-class Parts:
-    """What was captured, without the parameters: for engines that transform these after loading, and fill new ones when
-    they load again. Keeps no memory of them."""
-
-    def __init__(self, session, captured):
-        self._stored = _stored(session)
-        self._boxes = {name: set() for name in self._stored}  # of each tensor: offset, sizes, strides
-        for binding in captured.bindings:
-            box = (binding.offset, tuple(binding.destination.shape), tuple(binding.strides))
-            self._boxes[binding.tensor].add(box)
-        self._whole = set(captured.computed)
-
-    def fit(self, session):
-        """Whether it has opened a checkpoint of the same tensors."""
-        return self._stored == _stored(session)
-
-    def stream(self, session, device, group_bytes=256 << 20):
-        """(name, tensor) of all stored tensors, of which only those elements are loaded that were copied on this rank,
-        and all of those that were computed with. Collective."""
-        group, size, others = {}, 0, []
-        for name in self._stored:
-            dtype = _tensors.torch_dtype(session.get_dtype(name))
-            if dtype is None:
-                others.append(name)
-                continue
-            if group and size + session.nbytes(name) > group_bytes:
-                yield from self._load(session, group)
-                group, size = {}, 0
-            group[name] = torch.empty(session.get_shape(name), dtype=dtype, device=device)
-            size += session.nbytes(name)
-        yield from self._load(session, group)
-        yield from session.stream(others, alive=ANY_NUMBER_OF_GROUPS)
-
-    def _load(self, session, group):
-        session.load_bindings([
-            Binding(name, offset, strides, tensor.as_strided(sizes, strides, offset), name)
-            for name, tensor in group.items()
-            for offset, sizes, strides in self._boxes_of(name, tensor)
-        ])  # fmt: skip
-        while group:
-            name = next(iter(group))
-            yield name, group.pop(name)
-
-    def _boxes_of(self, name, tensor):
-        """That do not overlap."""
-        boxes = sorted(self._boxes[name])
-        ends = [_end(*box) for box in boxes]
-        if name in self._whole or any(end > box[0] for end, box in zip(ends, boxes[1:])):
-            return [(0, tuple(tensor.shape), tensor.stride())] if tensor.numel() else []
-        return boxes
-
-
-def _stored(session):
-    return {name: (session.get_dtype(name), session.get_shape(name)) for name in session.offset_keys()}
-
-
 class _Recorder(TorchDispatchMode):
     """Notes what happens to tensors without data."""
 
@@ -212,7 +153,7 @@ class _Recorder(TorchDispatchMode):
         return list(last.values())
 
     def _note_copy(self, destination, source):
-        if destination.is_meta or _storage(source) not in self._sources:
+        if destination.is_meta or _storage(source) not in self._sources or _is_lazy(source):
             return False
         self._copies.append((destination, source))
         filled = self._filled.setdefault(_storage(destination), [])
@@ -267,7 +208,7 @@ class _Recorder(TorchDispatchMode):
 
     def _note_duplicate(self, tensor, result):
         """A copy of a view is as good as the view."""
-        source = self._sources.get(_storage(tensor))
+        source = None if _is_lazy(tensor) else self._sources.get(_storage(tensor))
         box = source.locate(tensor) if source and tensor.dtype == result.dtype == source.dtype else None
         if box is None or None in box[1] or self._names_of(result):
             return False
@@ -314,18 +255,20 @@ class _Source:
 
 def _extent(tensor):
     """Where its elements lie in its storage, first and beyond the last one, in bytes."""
-    begin = tensor.storage_offset()
-    end = _end(begin, tensor.shape, tensor.stride()) if tensor.numel() else begin
-    return begin * tensor.itemsize, end * tensor.itemsize
-
-
-def _end(offset, sizes, strides):
-    """Behind the last element of a view that has some."""
-    return offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+    begin = tensor.storage_offset() * tensor.itemsize
+    if tensor.numel() == 0:
+        return begin, begin
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return begin, begin + (last + 1) * tensor.itemsize
 
 
 def _storage(tensor):
     return tensor.untyped_storage()._cdata
+
+
+def _is_lazy(tensor):
+    """Whether its values are others than those that lie there."""
+    return tensor.is_conj() or tensor.is_neg()
 
 
 def _to_meta(value):

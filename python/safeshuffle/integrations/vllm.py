@@ -8,9 +8,7 @@ import copy
 import functools
 import os
 import time
-import weakref
 
-from vllm.config import get_current_vllm_config_or_none
 from vllm.distributed import get_tp_group
 from vllm.logger import init_logger
 from vllm.model_executor.model_loader import register_model_loader
@@ -25,8 +23,8 @@ _log = init_logger("vllm.safeshuffle")
 # What DefaultModelLoader itself takes of the extra configuration.
 _OF_VLLM = {"enable_weights_track"}
 
-# By model: what each rank takes of its tensors, for reload_weights.
-_parts = weakref.WeakKeyDictionary()
+# A layer is computed with once all of its weights are there: vLLM decides how many it keeps.
+_ANY_NUMBER_OF_GROUPS = 1 << 20
 
 
 class SafeshuffleModelLoader(DefaultModelLoader):
@@ -46,8 +44,6 @@ class SafeshuffleModelLoader(DefaultModelLoader):
         with self._open(model, model_config) as session:
             captured = safeshuffle.capture.Captured(session, model, model.load_weights)
             report = captured.load(session)
-            if _loads_the_same_again():
-                _parts[model] = safeshuffle.capture.Parts(session, captured)
         for source in getattr(model, "secondary_weights", ()):
             captured.loaded |= model.load_weights(self._get_weights_iterator(source)) or set()
         _log.info(
@@ -61,14 +57,9 @@ class SafeshuffleModelLoader(DefaultModelLoader):
             self.track_weights_loading(model, captured.loaded, quantized=quantized)
 
     def get_all_weights(self, model_config, model):
-        """For reload_weights: tensors of which the parts are loaded that this rank took the first time, or else whole
-        ones, in bounded memory."""
-        parts = _parts.get(model)
+        """Whole tensors, in bounded memory: for reload_weights."""
         with self._open(model, model_config) as session:
-            if parts and parts.fit(session):
-                yield from parts.stream(session, _device_of(model))
-            else:
-                yield from session.stream(alive=safeshuffle.capture.ANY_NUMBER_OF_GROUPS)
+            yield from session.stream(alive=_ANY_NUMBER_OF_GROUPS)
         for source in getattr(model, "secondary_weights", ()):
             yield from self._get_weights_iterator(source)
 
@@ -79,22 +70,11 @@ class SafeshuffleModelLoader(DefaultModelLoader):
         path = os.path.join(folder, index)
         chosen = getattr(model, "allow_patterns_overrides", None) is not None or not os.path.exists(path)
         group = get_tp_group()
+        device = next(model.parameters()).device
         return safeshuffle.open(
             sorted(files) if chosen else path, group.cpu_group if group.world_size > 1 else None,
-            _device_of(model), **self._options,
+            group.device if device.type == "meta" else device, **self._options,
         )  # fmt: skip
-
-
-def _device_of(model):
-    """Where its parameters are, or will be."""
-    device = next(model.parameters()).device
-    return get_tp_group().device if device.type == "meta" else device
-
-
-def _loads_the_same_again():
-    """Whether loaders take the same parts each time; experts may move to other ranks."""
-    config = get_current_vllm_config_or_none()
-    return config is not None and not config.parallel_config.enable_eplb
 
 
 @functools.cache  # vLLM may call it several times in a process
