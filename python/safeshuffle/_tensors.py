@@ -44,6 +44,11 @@ def policy(dtype):
         raise errors.ConfigError(f"dtype must be one of {', '.join(_POLICIES)}, not {dtype!r}") from None
 
 
+def is_lazy(tensor):
+    """Whether the values of a tensor of PyTorch are others than those in its memory."""
+    return tensor.is_conj() or tensor.is_neg()
+
+
 class Tensor:
     """A loaded tensor for any framework that knows DLPack: `jax.numpy.from_dlpack(tensor)`. Its memory is shared
     with all that is made of it, and outlives the session.
@@ -210,7 +215,7 @@ class Memory:
             return "it is distributed: pass its to_local()", dtype
         if tensor.is_nested or tensor.layout != _torch().strided:
             return "it is not dense", dtype
-        if tensor.is_conj() or tensor.is_neg():
+        if is_lazy(tensor):
             return "it is a lazy view of other values: pass its resolve_conj().resolve_neg()", dtype
         self.address, self.shape, self.strides = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
         return None, dtype

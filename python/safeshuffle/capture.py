@@ -153,7 +153,7 @@ class _Recorder(TorchDispatchMode):
         return list(last.values())
 
     def _note_copy(self, destination, source):
-        if destination.is_meta or _storage(source) not in self._sources or _is_lazy(source):
+        if destination.is_meta or _storage(source) not in self._sources or _tensors.is_lazy(source):
             return False
         self._copies.append((destination, source))
         filled = self._filled.setdefault(_storage(destination), [])
@@ -208,7 +208,7 @@ class _Recorder(TorchDispatchMode):
 
     def _note_duplicate(self, tensor, result):
         """A copy of a view is as good as the view."""
-        source = None if _is_lazy(tensor) else self._sources.get(_storage(tensor))
+        source = None if _tensors.is_lazy(tensor) else self._sources.get(_storage(tensor))
         box = source.locate(tensor) if source and tensor.dtype == result.dtype == source.dtype else None
         if box is None or None in box[1] or self._names_of(result):
             return False
@@ -264,11 +264,6 @@ def _extent(tensor):
 
 def _storage(tensor):
     return tensor.untyped_storage()._cdata
-
-
-def _is_lazy(tensor):
-    """Whether its values are others than those that lie there."""
-    return tensor.is_conj() or tensor.is_neg()
 
 
 def _to_meta(value):

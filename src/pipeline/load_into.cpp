@@ -112,10 +112,10 @@ std::unique_ptr<LoadJob> OpenSession::bind(const std::function<std::vector<Bindi
     const std::vector<Binding> list = bindings();
     check_memory(list, *comm.device_handle());
     *lent = plan::lend(catalog(), list);
-    expect_writes(*lent, *comm.device_handle());
     lent->owner = std::move(owner);
     return core::to_wire(Needs{plan::needs_of(*lent)});
   });
+  expect_writes(*lent, *comm.device_handle());
   const auto make = [&] {
     std::vector<std::vector<plan::Need>> by_rank;
     for (const std::string& bytes : needs) by_rank.push_back(core::from_wire<Needs>(bytes).list);

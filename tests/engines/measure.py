@@ -13,10 +13,10 @@ import threading
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.append(str(HERE.parents[1] / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 
 from lib import page_cache, usage
+from test_engines import HERE, MODELS, run
 
 MODEL = "llama_1b"
 FORMATS = ("auto", "safeshuffle")
@@ -56,7 +56,7 @@ def measured(load):
             dist.all_gather_object(ranks, mine)
         if os.environ.get("RANK", "0") == "0":
             longest, *sums = max(rank[0] for rank in ranks), *map(sum, list(zip(*ranks))[1:])
-            print(json.dumps(dict(zip(FIELDS, (longest, *sums)))), flush=True)
+            print(json.dumps({"model": MODEL, **dict(zip(FIELDS, (longest, *sums)))}), flush=True)
 
     return load_weights
 
@@ -75,19 +75,10 @@ def load_once(load_format, path):
 # What starts them.
 
 
-def run(world, load_format, path):
-    launch = [sys.executable] if world == 1 else [sys.executable, "-m", "torch.distributed.run", "--standalone",
-                                                  "--nproc-per-node", str(world)]  # fmt: skip
-    output = subprocess.run(
-        [*launch, __file__, load_format, path], capture_output=True, text=True, timeout=600, check=True
-    ).stdout
-    return json.loads(next(line for line in output.splitlines() if line.startswith("{")))
-
-
 def main():
-    path = Path(os.environ["MODELS"]) / MODEL
+    path = MODELS / MODEL
     if not (path / "config.json").exists():
-        subprocess.run([sys.executable, HERE / "models.py", path.parent, MODEL], check=True, capture_output=True)
+        subprocess.run([sys.executable, HERE / "models.py", MODELS, MODEL], check=True, capture_output=True)
     files = sorted(path.glob("*.safetensors"))
     preparer = page_cache.Preparer()
     results = {}
@@ -96,7 +87,8 @@ def main():
             for world in (1, 2):
                 for load_format in FORMATS[:: 1 if turn % 2 else -1]:
                     preparer.prepare(files, state, "keep")
-                    results.setdefault((state, world, load_format), []).append(run(world, load_format, str(path)))
+                    lines = run("measure.py", world, load_format, str(path))
+                    results.setdefault((state, world, load_format), []).append(lines[MODEL])
     for (state, world, load_format), lines in results.items():
         texts = []
         for field in FIELDS:
