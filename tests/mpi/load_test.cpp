@@ -10,13 +10,14 @@
 #include "core/process.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
+#include "support/sanitizers.hpp"
 #include "support/shared_model.hpp"
 
 using namespace safeshuffle;
 using namespace safeshuffle::testing;
 
 TEST_CASE("random models arrive byte for byte", "[load]") {
-  const auto seed = GENERATE(range(0U, 12U));
+  const auto seed = GENERATE(range(0U, testing::cases(12U)));
   const SharedModel model(testing::random_model(seed), seed);
   const Communicator& comm = shared_group();
   PlanOptions options = with_window(seed % 3 == 0 ? 4096 : 65536);
@@ -251,7 +252,7 @@ TEST_CASE("replicas: every rank has its shards, whatever its rank of the world",
 }
 
 TEST_CASE("composed targets: joined, taken apart, padded, and verified", "[load]") {
-  for (std::uint32_t seed = 0; seed < 12; ++seed) {
+  for (std::uint32_t seed = 0; seed < testing::cases(12U); ++seed) {
     const testing::RandomTargets made = testing::random_targets(seed);
     const SharedModel model({made.catalog, {}}, seed);
     PlanOptions options = with_window(4096);

@@ -538,7 +538,7 @@ TEST_CASE("memory that may still be written to is kept, and let go otherwise",
 }
 
 TEST_CASE("ranks fill memory of their own from anything", "[load][session][bindings]") {
-  const std::uint32_t seed = GENERATE(range(0U, 12U));
+  const std::uint32_t seed = GENERATE(range(0U, testing::cases(12U)));
   CAPTURE(seed);
   const BoundModel made = BoundModelMaker(seed, world_size()).make();
   const SharedModel model(RandomModel{made.catalog, {}}, seed);
@@ -563,7 +563,7 @@ TEST_CASE("ranks fill memory of their own from anything", "[load][session][bindi
 
 TEST_CASE("targets of any kind fill memory of the caller as a load fills its own",
           "[load][session][bindings]") {
-  const std::uint32_t seed = GENERATE(range(0U, 12U));
+  const std::uint32_t seed = GENERATE(range(0U, testing::cases(12U)));
   CAPTURE(seed);
   const RandomTargets made = random_targets(seed);
   const SharedModel model({made.catalog, {}}, seed);

@@ -1,6 +1,6 @@
 # cmake -D SOURCE_DIR= -D WORK_DIR= -D CXX_COMPILER= -D GENERATOR= -D BUILD_TYPE= -D WERROR= -D UNITY=
 #       [-D BUILD_DIR=] [-D COMMAND_INSTALLED=ON] -P consume.cmake
-# Installs BUILD_DIR, or else a shared build of SOURCE_DIR made here, and uses the result. BUILD_TYPE, WERROR
+# Installs BUILD_DIR, or else a shared build of SOURCE_DIR, without CUDA, made here, and uses the result. BUILD_TYPE, WERROR
 # and UNITY are those of the build that is tested.
 cmake_minimum_required(VERSION 3.25)
 
@@ -13,7 +13,8 @@ set(common -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX_COMPILER})
 if(NOT BUILD_DIR)
   set(BUILD_DIR ${WORK_DIR}/build)
   run(${CMAKE_COMMAND} ${common} -S ${SOURCE_DIR} -B ${BUILD_DIR} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
-      -DSAFESHUFFLE_WERROR=${WERROR} -DCMAKE_UNITY_BUILD=${UNITY} -DBUILD_SHARED_LIBS=ON -DSAFESHUFFLE_APPS=OFF -DSAFESHUFFLE_TESTS=OFF
+      -DSAFESHUFFLE_WERROR=${WERROR} -DCMAKE_UNITY_BUILD=${UNITY} -DBUILD_SHARED_LIBS=ON -DSAFESHUFFLE_CUDA=OFF
+      -DSAFESHUFFLE_APPS=ON -DSAFESHUFFLE_TESTS=OFF
       -DCMAKE_CXX_FLAGS_RELEASE=-O0)  # quickly
   run(${CMAKE_COMMAND} --build ${BUILD_DIR})
 endif()

@@ -22,7 +22,8 @@ namespace safeshuffle::testing {
 
 /// How many of `count` random cases to run. A sanitizer looks for errors that most of them have in
 /// common, and makes them many times slower.
-constexpr int cases(int count) {
+template <class Count>
+constexpr Count cases(Count count) {
   return SAFESHUFFLE_ASAN || SAFESHUFFLE_TSAN ? (count + 7) / 8 : count;
 }
 

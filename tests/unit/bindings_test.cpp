@@ -437,7 +437,7 @@ TEST_CASE("damaged plans for lent memory are not proved", "[bindings]") {
 }
 
 TEST_CASE("damaged items for lent memory are not proved", "[bindings]") {
-  const auto seed = GENERATE(range(0U, 30U));
+  const auto seed = GENERATE(range(0U, testing::cases(30U)));
   const SoundLoad load = sound_load(seed);
   PseudoRandom random(seed);
   const std::uint32_t rank = seed % 3;
