@@ -145,7 +145,7 @@ class _Recorder(TorchDispatchMode):
             place = destination.untyped_storage().data_ptr()
             bound = _as_stored(destination, view, source.dtype) if place in alive else None
             box = source.locate(view.expand(destination.shape)) if bound is not None else None
-            if box is None or None in box[1]:
+            if box is None or None in box[1] or _repeats(bound.shape, box[1]):
                 self.computed.add(source.name)
             elif bound.numel() != 0:
                 key = (bound.data_ptr(), tuple(bound.shape), bound.stride())
@@ -260,6 +260,17 @@ def _extent(tensor):
         return begin, begin
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return begin, begin + (last + 1) * tensor.itemsize
+
+
+def _repeats(sizes, strides):
+    """Whether a box may have an element twice, as those of `unfold` have."""
+    reached = 0
+    for stride, size in sorted(zip(strides, sizes)):
+        if size > 1:
+            if stride <= reached:
+                return True
+            reached += stride * (size - 1)
+    return False
 
 
 def _storage(tensor):
