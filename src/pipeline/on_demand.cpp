@@ -66,6 +66,22 @@ Box slice_of(const TensorInfo& tensor, std::vector<Interval> ranges) {
   return box_of(tensor, ranges);
 }
 
+// "get_tensor of 'a'": so calls that differ are told apart, even where all ask for nothing.
+std::string call_text(const std::string& function, const std::vector<std::string>& names) {
+  std::string text = function + " of";
+  for (const std::string& name : names) text += " '" + name + "'";
+  return text;
+}
+
+std::string ranges_text(const std::vector<Interval>& ranges) {
+  std::string text;
+  for (const auto& [begin, length] : ranges) {
+    text +=
+        (text.empty() ? " " : ",") + std::to_string(begin) + ":" + std::to_string(begin + length);
+  }
+  return text;
+}
+
 }  // namespace
 
 TensorSet OpenSession::fetch(const std::string& function, const std::vector<std::string>& names,
@@ -76,7 +92,7 @@ TensorSet OpenSession::fetch(const std::string& function, const std::vector<std:
       const Catalog some = of_names(opened_.checkpoint, names);
       return plan(some, {target(some)});
     };
-    return std::make_unique<LoadJob>(workspace_, make, Origin{function},
+    return std::make_unique<LoadJob>(workspace_, make, Origin{call_text(function, names)},
                                      PhaseClock(Phase::plan, options().trace));
   };
   return job()->run();
@@ -103,7 +119,8 @@ TensorSet OpenSession::get_slice(const std::string& name, const std::vector<Inte
       const std::vector<std::vector<plan::Need>> needs(comm.size(), plan::needs_of(*lent));
       return plan(some, plan::bound_targets(some, needs), *lent->new_bytes);
     };
-    return std::make_unique<LoadJob>(workspace_, make, Origin{"get_slice"},
+    return std::make_unique<LoadJob>(workspace_, make,
+                                     Origin{call_text("get_slice", {name}) + ranges_text(ranges)},
                                      PhaseClock(Phase::plan, options().trace), lent);
   };
   const TensorSet filled = job()->run();

@@ -42,8 +42,8 @@ class OpenSession {
 
   std::unique_ptr<LoadJob> plan(const Selection& selection);
 
-  /// For this function of a Session: loads one target, made of these stored tensors. They are
-  /// those of the catalog that `target` is given.
+  /// For this function of a Session, with its arguments but the names: loads one target, made of
+  /// these stored tensors. They are those of the catalog that `target` is given.
   TensorSet fetch(const std::string& function, const std::vector<std::string>& names,
                   const std::function<Target(const Catalog&)>& target);
 

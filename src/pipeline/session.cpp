@@ -152,28 +152,31 @@ TensorSet Session::get_tensor(const std::string& name) {
 }
 
 TensorSet Session::get_sharded(const std::string& name, std::uint32_t dim) {
-  return session_->fetch("get_sharded", {name}, [&](const Catalog& catalog) {
-    return Target{0, split_evenly(extents_along(catalog, {name}, dim), dim)};
-  });
+  return session_->fetch("get_sharded along dimension " + std::to_string(dim), {name},
+                         [&](const Catalog& catalog) {
+                           return Target{0, split_evenly(extents_along(catalog, {name}, dim), dim)};
+                         });
 }
 
 TensorSet Session::push(const std::string& name, std::uint32_t rank) {
-  return session_->fetch("push", {name}, [&](const Catalog&) {
+  return session_->fetch("push to rank " + std::to_string(rank), {name}, [&](const Catalog&) {
     return Target{0, {Placement::Kind::single, {}, rank}};
   });
 }
 
 TensorSet Session::get_columns(const std::vector<std::string>& names, std::uint32_t dim) {
-  return session_->fetch("get_columns", names, [&](const Catalog& catalog) {
-    const std::vector<std::uint64_t> extents = extents_along(catalog, names, dim);
-    const auto filled = std::ranges::find_if(extents, [](std::uint64_t extent) { return extent; });
-    if (filled == extents.end()) {
-      return Target{index_of(catalog, names.front()), split_evenly({0}, dim)};
-    }
-    const auto first = static_cast<std::size_t>(filled - extents.begin());
-    return Target{index_of(catalog, names[first]), split_evenly(extents, dim),
-                  join(catalog, names, extents, dim)};
-  });
+  return session_->fetch(
+      "get_columns along dimension " + std::to_string(dim), names, [&](const Catalog& catalog) {
+        const std::vector<std::uint64_t> extents = extents_along(catalog, names, dim);
+        const auto filled =
+            std::ranges::find_if(extents, [](std::uint64_t extent) { return extent; });
+        if (filled == extents.end()) {
+          return Target{index_of(catalog, names.front()), split_evenly({0}, dim)};
+        }
+        const auto first = static_cast<std::size_t>(filled - extents.begin());
+        return Target{index_of(catalog, names[first]), split_evenly(extents, dim),
+                      join(catalog, names, extents, dim)};
+      });
 }
 
 TensorSet Session::get_slice(const std::string& name, const std::vector<Interval>& ranges) {

@@ -265,7 +265,10 @@ TEST_CASE("calls on demand that cannot be are errors on all ranks", "[load][sess
   CHECK_THAT(cause([&] { session.get_columns({}, 0); }), says("no tensor was named"));
   if (world_size() > 1) {
     const std::string mine = world_rank() == 0 ? "whole0" : "whole1";
-    CHECK_THAT(cause([&] { session.get_tensor(mine); }), says("different plan"));
+    CHECK_THAT(cause([&] { session.get_tensor(mine); }),
+               says("called get_tensor of 'whole1', while rank 0 called get_tensor of"));
+    const std::uint64_t begin = world_rank();
+    CHECK_THAT(cause([&] { session.get_slice("cut0", {{begin, 0}}); }), says("'cut0' 0:0"));
     CHECK_THAT(cause([&] { world_rank() == 0 ? session.get_tensor(mine) : session.load(); }),
                says("called load, while rank 0 called get_tensor"));
   }
