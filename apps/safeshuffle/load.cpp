@@ -221,12 +221,17 @@ std::string stream_result(const LoadCommand& command, const Streamed& all) {
                      all.seconds, all.first_seconds);
 }
 
-void stream(const LoadCommand& command, const Communicator& comm) {
+void check_stream(const LoadCommand& command) {
   const OutputPaths& outputs = command.outputs;
-  if (!outputs.shards.empty() || !outputs.report.empty() || !outputs.trace.empty()) {
-    throw ConfigError(
-        "--stream keeps nothing that --save-sharded, --report or --trace could write");
-  }
+  if (outputs.shards.empty() && outputs.report.empty() && outputs.trace.empty()) return;
+  throw ConfigError("--stream keeps nothing that --save-sharded, --report or --trace could write");
+}
+
+void stream(const LoadCommand& command, const Communicator& comm) {
+  comm::agree_on(comm.control(), command.options.timeout, [&]() -> std::string {
+    check_stream(command);
+    return {};
+  });
   const Streamed all = with_progress(command, "streaming", [&](const Options& options) {
     return stream_all(command, comm, options);
   });

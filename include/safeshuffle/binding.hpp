@@ -17,12 +17,13 @@ namespace safeshuffle {
 /// Some elements of a stored tensor as a strided view: element (i0, i1, ...) is element
 /// offset + i0 * strides[0] + i1 * strides[1] + ... of the tensor, counted in row-major order.
 /// Along each dimension, it must step over all that the dimensions of smaller strides cover, so
-/// that no element is there twice. A box without a tensor is zeros: of it, only `sizes` counts.
+/// that no element is there twice. Of a box of zeros, only `sizes` counts.
 struct Box {
-  std::string tensor;                  ///< name of the stored tensor; empty: zeros
+  std::string tensor;                  ///< name of the stored tensor, which may be empty
   std::uint64_t offset = 0;            ///< of the first element
   Shape sizes;                         ///< empty: one element; with a 0 among them: none
   std::vector<std::uint64_t> strides;  ///< in elements, as many as `sizes`
+  bool is_zeros = false;
 };
 
 /// Memory of the caller that a box fills: element (i0, i1, ...) lies i0 * strides[0] +

@@ -306,7 +306,7 @@ SAFESHUFFLE_EXPORT safeshuffle_error* safeshuffle_stream_next(safeshuffle_stream
  * strides[0] + i1 * strides[1] + ... of the tensor, in row-major order, and is written to element
  * i0 * data_strides[0] + i1 * data_strides[1] + ... behind `data`. */
 typedef struct safeshuffle_binding {
-  const char* tensor;
+  const char* tensor; /* NULL: zeros */
   uint64_t offset;
   size_t dims;
   const uint64_t* sizes;

@@ -71,8 +71,11 @@ def run(session, call):
         session.cancel(0)  # if the call ended without it
         raise
     value, failure = outcome.pop()
-    if failure is not None:
-        raise failure
+    try:
+        if failure is not None:
+            raise failure
+    finally:
+        del failure  # whose traceback has this frame: the caller's variables would live on
     return value
 
 

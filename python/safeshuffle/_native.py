@@ -69,9 +69,10 @@ class Lender(ctypes.Structure):
 def _raise_error(record, _function, arguments):
     if not record:
         return arguments
-    error = errors.make(record.contents)
-    library.safeshuffle_error_free(record)
-    raise error
+    try:
+        raise errors.make(record.contents)
+    finally:
+        library.safeshuffle_error_free(record)
 
 
 def _open_library():

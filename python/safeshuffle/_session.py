@@ -192,7 +192,7 @@ class Session:
 
     def get_slice(self, name: str) -> Slice:
         """A stored tensor to take parts of: `get_slice(name)[:, :128]`."""
-        self._described(name)
+        self._agreed(lambda: self._described(name))
         return Slice(self, name)
 
     def get_sharded(self, name: str, dim: int) -> Any:
@@ -203,12 +203,12 @@ class Session:
         """Several, each split along a dimension as by `get_sharded`, and joined along it, as fused projections have
         it."""
         names = [names] if isinstance(names, str) else list(names)
-        dim = _native.number(dim, "dim", most=2**32 - 1)
+        dim = self._agreed(lambda: _native.number(dim, "dim", most=2**32 - 1))
         return self._one(_library.safeshuffle_session_get_sharded, *_native.texts(names), dim)
 
     def push_tensor(self, name: str, rank: int) -> Any:
         """A stored tensor, whole, on one rank; None on the others."""
-        rank = _native.number(rank, "rank", most=2**32 - 1)
+        rank = self._agreed(lambda: _native.number(rank, "rank", most=2**32 - 1))
         return self._one(_library.safeshuffle_session_push, _native.text(name, "a name"), rank)
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
@@ -304,8 +304,11 @@ class Session:
             for rank, reason in enumerate(self._group.all_gather(mine.encode(errors="replace"))):
                 if reason and failure is None:
                     failure = errors.ConfigError(f"rank {rank}: {reason.decode()}")
-        if failure is not None:
-            raise failure
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            del failure  # as in _calls.run
         return result
 
     def _without_aliases(self, memory):
@@ -350,7 +353,11 @@ class Session:
                 except errors.CancelledError:
                     if self._failure is None:
                         raise
-                    raise self._failure from None
+                    failure, self._failure = self._failure, None
+                    try:
+                        raise failure from None
+                    finally:
+                        del failure
 
         return _calls.run(self, call)
 
@@ -379,6 +386,10 @@ class Slice:
 
     def __getitem__(self, indices: Any) -> Any:
         """Integers, slices of step 1, an empty list, and one Ellipsis; only what they select is read. Collective."""
+        return self._session._slice(self._name, *self._session._agreed(lambda: self._selected(indices)))
+
+    def _selected(self, indices):
+        """Of each dimension, begin and length; and the extents of those that are kept."""
         shape = self.get_shape()
         parts = _expand(indices, len(shape))
         begins, lengths, kept = [], [], []
@@ -390,7 +401,7 @@ class Slice:
                 kept.append(end - begin)
         if len(kept) != len(shape) and not self._session.reshapes:
             raise errors.ConfigError(f"'{self._name}': framework=None has no dimensions to drop: index by slices")
-        return self._session._slice(self._name, begins, lengths, kept)
+        return begins, lengths, kept
 
 
 def _expand(indices, dims):

@@ -32,8 +32,9 @@ Shape numbers(const uint64_t* begin, size_t count) {
 }
 
 Binding binding_of(const safeshuffle_binding& given) {
-  return {{given.tensor, given.offset, numbers(given.sizes, given.dims),
-           numbers(given.strides, given.dims)},
+  const bool is_zeros = given.tensor == nullptr;
+  return {{is_zeros ? "" : given.tensor, given.offset, numbers(given.sizes, given.dims),
+           numbers(given.strides, given.dims), is_zeros},
           static_cast<std::byte*>(given.data),
           dtype_named(given.dtype, given.name),
           numbers(given.data_strides, given.dims),

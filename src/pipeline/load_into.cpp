@@ -121,7 +121,8 @@ std::unique_ptr<LoadJob> OpenSession::bind(const std::function<std::vector<Bindi
     for (const std::string& bytes : needs) by_rank.push_back(core::from_wire<Needs>(bytes).list);
     return plan(catalog(), plan::bound_targets(catalog(), by_rank));
   };
-  return std::make_unique<LoadJob>(workspace_, make, Origin{"load_into"}, std::move(clock), lent);
+  return std::make_unique<LoadJob>(workspace_, make, Origin{"load_into", identity_},
+                                   std::move(clock), lent);
 }
 
 Report OpenSession::load_into(std::span<const Binding> bindings, std::shared_ptr<void> owner) {

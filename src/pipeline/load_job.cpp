@@ -33,11 +33,12 @@ namespace {
 // What a rank tells the others before it allocates anything.
 struct Intent {
   std::uint64_t plan_hash = 0;
+  std::string checkpoint;
   std::string cpus;  // of its readers: equal on ranks of one node that share them
 };
 
 auto fields(core::As<Intent> auto& intent) {
-  return std::tie(intent.plan_hash, intent.cpus);
+  return std::tie(intent.plan_hash, intent.checkpoint, intent.cpus);
 }
 
 // What a rank tells the others first.
@@ -58,7 +59,7 @@ void check_exchanges(const Plan& plan, const Communicator& comm) {
 }
 
 // Every plan is proved before it is used.
-std::string prove(const Plan& plan, const plan::LentMemory* lent, const Communicator& comm) {
+void prove(const Plan& plan, const plan::LentMemory* lent, const Communicator& comm) {
   if (plan.world() != comm.size()) {
     throw ConfigError("the plan is for " + std::to_string(plan.world()) + " ranks, not " +
                       std::to_string(comm.size()));
@@ -66,28 +67,33 @@ std::string prove(const Plan& plan, const plan::LentMemory* lent, const Communic
   check_exchanges(plan, comm);
   plan.prove();
   if (lent != nullptr) plan::prove_destinations(plan.schedule(), comm.rank(), *lent);
-  return core::to_wire(Intent{plan.hash(), io::shared_cpus(comm.device())});
 }
 
-// Every rank sees every hash, so either all throw or none does.
-void compare_plans(const std::vector<Intent>& intents) {
+// Every rank sees all, so either all throw or none does.
+void compare(const std::vector<Intent>& intents) {
   for (std::size_t rank = 0; rank < intents.size(); ++rank) {
-    if (intents[rank].plan_hash == intents.front().plan_hash) continue;
-    throw PlanError(ErrorRecord{
-        .rank = static_cast<std::int32_t>(rank),
-        .cause = "made a different plan from rank 0: do all ranks run the same program with the "
-                 "same options?"});
+    const auto fail = [&](const char* cause) {
+      throw PlanError(ErrorRecord{.rank = static_cast<std::int32_t>(rank), .cause = cause});
+    };
+    if (intents[rank].checkpoint != intents.front().checkpoint) {
+      fail("loads from another checkpoint than rank 0");
+    }
+    if (intents[rank].plan_hash != intents.front().plan_hash) {
+      fail(
+          "made a different plan from rank 0: do all ranks run the same program with the same "
+          "options?");
+    }
   }
 }
 
 std::vector<Intent> agree_on_plan(const std::string& call, const Communicator& comm,
-                                  const Options& options,
-                                  const std::function<std::string()>& plan_and_prove) {
+                                  const Options& options, const std::function<Intent()>& intent) {
   std::vector<Intent> intents;
-  for (const std::string& bytes : agree_on_call(call, comm, options, plan_and_prove)) {
+  for (const std::string& bytes :
+       agree_on_call(call, comm, options, [&] { return core::to_wire(intent()); })) {
     intents.push_back(core::from_wire<Intent>(bytes));
   }
-  compare_plans(intents);
+  compare(intents);
   return intents;
 }
 
@@ -108,7 +114,8 @@ LoadJob::LoadJob(std::shared_ptr<Workspace> workspace, const std::function<Plan(
   const Communicator& comm = workspace_->comm();
   const auto plan_and_prove = [&] {
     plan_ = make();
-    return prove(*plan_, lent_.get(), comm);
+    prove(*plan_, lent_.get(), comm);
+    return Intent{plan_->hash(), origin_.checkpoint, io::shared_cpus(comm.device())};
   };
   clock_.enter(Phase::plan);
   sharers_ =
@@ -131,6 +138,14 @@ void LoadJob::start() {
   clock_.resume();
   or_release([&] { begin(); });
   clock_.pause();
+}
+
+void LoadJob::run_together() const {
+  const Communicator& comm = workspace_->comm();
+  const comm::CollectiveCall call(comm, workspace_->options().cancel);
+  agree_on_plan("run", comm, workspace_->options(), [&] {
+    return Intent{plan_->hash(), origin_.checkpoint, {}};
+  });
 }
 
 TensorSet LoadJob::run() {

@@ -24,7 +24,8 @@ class Executor;
 
 /// Where a plan comes from.
 struct Origin {
-  std::string call;  ///< name of the function that loads
+  std::string call;             ///< name of the function that loads
+  std::string checkpoint = {};  ///< of a session: the same on ranks that have opened the same
   std::vector<std::string> warnings = {};
   std::optional<double> cached_share = {};
   std::optional<PipelineStage> stage = {};
@@ -48,6 +49,9 @@ class LoadJob {
   /// Allocates, and begins to read, ahead of `run`. From now on, until this has run or is
   /// destroyed, the workspace is in use. Collective; at most once.
   void start();
+
+  /// All ranks are about to run the same load. Collective.
+  void run_together() const;
 
   /// Loads. Collective; once.
   TensorSet run();

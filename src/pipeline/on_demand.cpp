@@ -92,7 +92,8 @@ TensorSet OpenSession::fetch(const std::string& function, const std::vector<std:
       const Catalog some = of_names(opened_.checkpoint, names);
       return plan(some, {target(some)});
     };
-    return std::make_unique<LoadJob>(workspace_, make, Origin{call_text(function, names)},
+    return std::make_unique<LoadJob>(workspace_, make,
+                                     Origin{call_text(function, names), identity_},
                                      PhaseClock(Phase::plan, options().trace));
   };
   return job()->run();
@@ -119,9 +120,9 @@ TensorSet OpenSession::get_slice(const std::string& name, const std::vector<Inte
       const std::vector<std::vector<plan::Need>> needs(comm.size(), plan::needs_of(*lent));
       return plan(some, plan::bound_targets(some, needs), *lent->new_bytes);
     };
-    return std::make_unique<LoadJob>(workspace_, make,
-                                     Origin{call_text("get_slice", {name}) + ranges_text(ranges)},
-                                     PhaseClock(Phase::plan, options().trace), lent);
+    return std::make_unique<LoadJob>(
+        workspace_, make, Origin{call_text("get_slice", {name}) + ranges_text(ranges), identity_},
+        PhaseClock(Phase::plan, options().trace), lent);
   };
   const TensorSet filled = job()->run();
   return with_tensor(filled, slice.dtype, slice.box.sizes);

@@ -34,6 +34,16 @@ Opened open(const Workspace& workspace, const std::vector<std::string>& paths) {
   return open_together(workspace.source(), paths, options, comm.device(), comm.control());
 }
 
+// Rank 0 has found the files, and each header was read by one rank, so all know the same of them.
+std::string identity_of(const Catalog& catalog) {
+  std::string text;
+  for (const FileInfo& file : catalog.files()) {
+    text += file.path + '\n' + std::to_string(file.size) + ' ' + std::to_string(file.modified_ns) +
+            '\n';
+  }
+  return std::to_string(std::hash<std::string>{}(text));
+}
+
 }  // namespace
 
 OpenSession::OpenSession(std::shared_ptr<Workspace> workspace,
@@ -41,7 +51,8 @@ OpenSession::OpenSession(std::shared_ptr<Workspace> workspace,
     : workspace_(std::move(workspace)),
       opening_(PhaseClock(Phase::open, options().trace)),
       opened_(open(*workspace_, paths)),
-      warnings_(open_warnings(opened_.checkpoint, opened_.tp_plan, options(), world())) {
+      warnings_(open_warnings(opened_.checkpoint, opened_.tp_plan, options(), world())),
+      identity_(identity_of(catalog())) {
   opening_->pause();
 }
 
@@ -61,17 +72,19 @@ std::unique_ptr<LoadJob> OpenSession::plan(const Selection& selection) {
     return plan(opened_.checkpoint.catalog,
                 select_targets(opened_.checkpoint, opened_.tp_plan, options, comm.size()));
   };
-  return std::make_unique<LoadJob>(workspace_, make,
-                                   Origin{"load", warnings_, opened_.cached_share, selection.stage},
-                                   std::move(clock));
+  return std::make_unique<LoadJob>(
+      workspace_, make, Origin{"load", identity_, warnings_, opened_.cached_share, selection.stage},
+      std::move(clock));
 }
 
 void OpenSession::together(const std::string& function, const std::function<std::string()>& step) {
   const comm::CollectiveCall call(workspace_->comm(), options().cancel);
-  const auto results = agree_on_call(function, workspace_->comm(), options(), step);
+  const auto results = agree_on_call(function, workspace_->comm(), options(),
+                                     [&] { return step() + ' ' + identity_; });
   if (std::ranges::all_of(results, [&](const auto& result) { return result == results.front(); }))
     return;
-  throw PlanError(function + " was called with different arguments on the ranks");
+  throw PlanError(function +
+                  " was called with different arguments on the ranks, or of different sessions");
 }
 
 std::vector<Target> OpenSession::in_model_order(const Selection& selection) const {
@@ -107,7 +120,7 @@ std::unique_ptr<LoadJob> OpenSession::plan_group(const std::string& function,
     for (const Target& target : group) targets.push_back(renumbered(target, chosen));
     return plan(only(catalog(), chosen), std::move(targets));
   };
-  return std::make_unique<LoadJob>(workspace_, make, Origin{function},
+  return std::make_unique<LoadJob>(workspace_, make, Origin{function, identity_},
                                    PhaseClock(Phase::plan, options().trace));
 }
 

@@ -77,6 +77,7 @@ class OpenSession {
   std::optional<PhaseClock> opening_;  // until the first plan: its load tells how long this took
   Opened opened_;
   std::vector<std::string> warnings_;
+  std::string identity_;  // the same on ranks that have opened the same checkpoint
 };
 
 }  // namespace safeshuffle::pipeline

@@ -25,8 +25,17 @@ std::uint32_t index_of(const Catalog& catalog, const std::string& name) {
 std::vector<std::uint64_t> extents_along(const Catalog& catalog,
                                          const std::vector<std::string>& names, std::uint32_t dim) {
   std::vector<std::uint64_t> extents;
+  const TensorInfo& first = *catalog.find(names.front());
   for (const std::string& name : names) {
-    const Shape& shape = catalog.find(name)->shape;
+    const TensorInfo& tensor = *catalog.find(name);
+    const Shape& shape = tensor.shape;
+    if (tensor.dtype != first.dtype) {
+      throw ConfigError(
+          ErrorRecord{.tensor = name,
+                      .cause = "it is " + std::string(safeshuffle::name(tensor.dtype)) + ", and '" +
+                               first.name + "' is " + std::string(safeshuffle::name(first.dtype)) +
+                               ": what is joined must have one dtype"});
+    }
     if (dim >= shape.size()) {
       throw ConfigError(ErrorRecord{.tensor = name,
                                     .cause = "it has " + core::plural(shape.size(), "dimension") +
@@ -79,6 +88,7 @@ const std::vector<std::string>& PlannedLoad::warnings() const noexcept {
 }
 
 TensorSet PlannedLoad::run() {
+  job_->run_together();
   return job_->run();
 }
 

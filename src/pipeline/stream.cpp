@@ -128,6 +128,7 @@ void GroupStream::start_next() {
 
 void GroupStream::check_usable() {
   if (has_failed_) throw ConfigError("the stream has failed before");
+  if (!ahead_) return;  // at its end
   std::erase_if(given_, [](const auto& group) { return group.expired(); });
   if (given_.size() < options_.alive) return;
   throw MemoryError("the caller holds " + core::plural(given_.size(), "group") +

@@ -26,10 +26,6 @@ bool has_no_element(const Binding& binding) {
   return std::ranges::find(binding.box.sizes, 0) != binding.box.sizes.end();
 }
 
-bool is_zeros(const Binding& binding) {
-  return binding.box.tensor.empty();
-}
-
 // One past the last of the elements that loops reach, if that can be counted.
 template <class Loops, class Stride>
 std::optional<std::uint64_t> span_in_elements(const Loops& loops, Stride stride) {
@@ -54,7 +50,7 @@ class BindingCopy {
     make_loops();
     check_destination();
     DType from = binding_.dtype;
-    if (!is_zeros(binding_)) {
+    if (!binding_.box.is_zeros) {
       const TensorInfo& tensor = source();
       check_source(tensor);
       from = tensor.dtype;
@@ -73,7 +69,7 @@ class BindingCopy {
 
   void make_loops() {
     const Box& box = binding_.box;
-    const auto& source_strides = is_zeros(binding_) ? binding_.strides : box.strides;
+    const auto& source_strides = binding_.box.is_zeros ? binding_.strides : box.strides;
     for (std::size_t i = 0; i < box.sizes.size(); ++i) {
       if (box.sizes[i] == 1) continue;
       copy_.loops.push_back({box.sizes[i], source_strides[i], binding_.strides[i]});
@@ -93,10 +89,9 @@ class BindingCopy {
   }
 
   const TensorInfo& source() {
-    const TensorInfo* const tensor = catalog_.find(binding_.box.tensor);
-    if (tensor == nullptr) fail("the checkpoint has no such tensor");
-    copy_.tensor = static_cast<std::uint32_t>(tensor - catalog_.tensors().data());
-    return *tensor;
+    const TensorInfo& tensor = *catalog_.find(binding_.box.tensor);
+    copy_.tensor = static_cast<std::uint32_t>(&tensor - catalog_.tensors().data());
+    return tensor;
   }
 
   void check_source(const TensorInfo& tensor) {
@@ -181,9 +176,14 @@ void check_overlaps(std::vector<Destination>& written) {
 
 void check_dimensions(const Binding& binding) {
   const std::size_t sizes = binding.box.sizes.size();
-  const bool is_one =
-      binding.strides.size() == sizes && (is_zeros(binding) || binding.box.strides.size() == sizes);
+  const bool is_one = binding.strides.size() == sizes &&
+                      (binding.box.is_zeros || binding.box.strides.size() == sizes);
   if (!is_one) fail_binding(binding, "its sizes and strides differ in number");
+}
+
+void check_tensor(const Catalog& catalog, const Binding& binding) {
+  if (catalog.find(binding.box.tensor) != nullptr) return;
+  fail_binding(binding, "the checkpoint has no such tensor");
 }
 
 std::byte* base_of(std::span<const Binding> bindings) {
@@ -204,10 +204,11 @@ LentMemory lend(const Catalog& catalog, std::span<const Binding> bindings) {
   written.reserve(bindings.size());
   for (const Binding& binding : bindings) {
     check_dimensions(binding);
+    if (!binding.box.is_zeros) check_tensor(catalog, binding);
     if (has_no_element(binding)) continue;
     StridedCopy copy = BindingCopy(catalog, binding).make(lent.base);
     written.push_back({&binding, destination_of(copy)});
-    if (is_zeros(binding)) {
+    if (binding.box.is_zeros) {
       append_zero_rows(written.back().bytes, 0, copy.destination, lent.zeros);
     } else {
       lent.copies.push_back(std::move(copy));

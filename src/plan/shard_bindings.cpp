@@ -105,7 +105,7 @@ class ShardBindings {
     }
     const std::uint64_t bits_behind = behind * bits(memory_.dtype);
     if (bits_behind % 8 != 0) fail("a part of it begins inside a byte");
-    Box box{{}, 0, sizes, {}};
+    Box box{{}, 0, sizes, {}, true};
     if (!is_zeros) box = source_box(piece.tensor, std::move(sizes), parts);
     bindings_.push_back({std::move(box), memory_.data + bits_behind / 8, memory_.dtype, strides_,
                          name_of(target_, catalog_)});

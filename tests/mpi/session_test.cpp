@@ -275,6 +275,35 @@ TEST_CASE("calls on demand that cannot be are errors on all ranks", "[load][sess
   CHECK(has(session.load(), 6));
 }
 
+TEST_CASE("loads that differ between ranks are told apart", "[load][session]") {
+  if (world_size() == 1) return;
+  const SharedModel model(plain_model(3));
+  const SharedModel same_shapes(plain_model(3), 2);
+  Session session(model.path(), shared_group(), exchanging_whole());
+  Session other(same_shapes.path(), shared_group(), exchanging_whole());
+  Session& own = world_rank() == 0 ? session : other;
+  const auto cause = [](const auto& call) {
+    const auto error = common_error(call);
+    REQUIRE(error);
+    return error->cause;
+  };
+  PlannedLoad first = session.plan({.only = {"cut0"}, .skip = {}});
+  PlannedLoad second = session.plan({.only = {"cut1"}, .skip = {}});
+  PlannedLoad& one = world_rank() == 0 ? first : second;
+  CHECK_THAT(cause([&] { one.run(); }), Catch::Contains("different plan"));
+  CHECK_THAT(cause([&] { world_rank() == 0 ? first.run() : session.get_tensor("cut0"); }),
+             Catch::Contains("called get_tensor of 'cut0', while rank 0 called run"));
+  CHECK_THAT(cause([&] { own.get_tensor("cut0"); }), Catch::Contains("another checkpoint"));
+  {
+    Stream stream = session.stream({}, {.group_bytes = 48 << 10, .alive = 2});
+    Stream others = other.stream({}, {.group_bytes = 48 << 10, .alive = 2});
+    CHECK_THAT(cause([&] { (world_rank() == 0 ? stream : others).next(); }),
+               Catch::Contains("different sessions"));
+  }
+  CHECK(has(first.run(), 1));
+  CHECK(has(session.load(), 6));
+}
+
 TEST_CASE("slices of any dimensions are had on demand", "[load][session]") {
   const SharedModel model(plain_model(3));
   Options options = replicated();
@@ -351,6 +380,16 @@ TEST_CASE("who holds too many groups of a stream is told", "[load][session][stre
   CHECK(large->kind == ErrorKind::memory);
   CHECK(large->tensor == "cut0");
   MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("a stream ends, whatever the caller holds", "[load][session][stream]") {
+  const SharedModel model(plain_model(2));
+  Session session(model.path(), shared_group(), replicated());
+  Stream stream = session.stream({}, {.group_bytes = 1 << 20, .alive = 1});
+  const auto all = stream.next();
+  REQUIRE(all);
+  CHECK_FALSE(stream.next());
+  CHECK(has(*all, 4));
 }
 
 TEST_CASE("streams of other tensors, and other calls, are errors on all ranks",

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import unittest
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -424,6 +425,37 @@ class Lifetime(Package):
                 np.from_dlpack(safeshuffle.load(path, framework=None)["w"])
         self.assertLess(resident_bytes() - before, 32 << 20)
 
+    def test_errors_keep_nothing_alive(self):
+        path = self.write_arrays(w=np.zeros(100, np.float32), x=np.ones(100, np.float32))
+
+        def fail(call):
+            kept = np.zeros(1)
+            gone.append(weakref.ref(kept))
+            try:  # assertRaises would clear the frames
+                call()
+            except safeshuffle.Error:
+                return
+            self.fail("no error")
+
+        gone = []
+        gc.disable()
+        try:
+            with safeshuffle.open(path, framework="np") as file:
+                fail(lambda: file.get_tensor("absent"))
+                fail(lambda: file.get_slice("absent"))
+                fail(lambda: file.load_into({"absent": np.zeros(1)}))
+                for _name, _tensor in file.stream(group_bytes=512, alive=2):
+                    fail(lambda: file.load())  # in the middle of the stream
+                    break
+                self.assertEqual(len(file.load()), 2)
+            self.assertEqual([each() for each in gone], [None] * 4)
+        finally:
+            gc.enable()
+
+    def test_a_stream_of_one_group_ends(self):
+        with safeshuffle.open(self.write_arrays(w=np.ones(9, np.float32)), framework="np") as file:
+            self.assertEqual(dict(file.stream(alive=1)).keys(), {"w"})
+
     def test_threads_take_turns(self):
         path = self.write_arrays(**{f"w{i}": np.full(100, i, np.float32) for i in range(8)})
         wrong = []
@@ -493,8 +525,10 @@ class Groups(Package):
     def test_wrong_on_one_rank(self):
         llama(self.directory)
         for error in run_ranks(2, differ, self.directory):
-            self.assertEqual(error, "PlanError")
+            self.assertEqual(error, "ConfigError")
         self.assertEqual(run_ranks(2, lend_wrongly, self.directory), ["ConfigError", "ConfigError"])
+        for errors in run_ranks(2, ask_wrongly, self.directory):
+            self.assertEqual(len(errors), 4)
 
 
 def shard(name, array, rank, size):
@@ -532,6 +566,24 @@ def fail_to_gather(group, path):
             file.load()
         except safeshuffle.Error as error:
             return type(error).__name__, repr(error.__cause__)
+
+
+def ask_wrongly(group, path):
+    """On one rank only; afterwards, all can go on."""
+    bad = group.rank == 1
+    name = "model.embed_tokens.weight"
+    errors = []
+    with safeshuffle.open(path, group, framework="np") as file:
+        for call in (
+            lambda: file.get_slice("absent" if bad else name), lambda: file.get_slice(name)[999 if bad else 0],
+            lambda: file.get_sharded(name, -1 if bad else 0), lambda: file.push_tensor(name, "x" if bad else 0),
+        ):  # fmt: skip
+            try:
+                call()
+            except safeshuffle.Error as error:
+                errors.append(str(error))
+            file.get_tensor(name)
+    return errors
 
 
 def differ(group, path):

@@ -31,7 +31,7 @@ void for_each_element(const Binding& binding, Visit visit) {
     std::uint64_t rest = element;
     for (std::size_t i = binding.box.sizes.size(); i-- > 0; rest /= binding.box.sizes[i]) {
       const std::uint64_t index = rest % binding.box.sizes[i];
-      if (!binding.box.tensor.empty()) source += index * binding.box.strides[i];
+      if (!binding.box.is_zeros) source += index * binding.box.strides[i];
       destination += index * binding.strides[i];
     }
     visit(source, destination);
@@ -68,7 +68,7 @@ FilledMemory fill_naively(const Catalog& catalog, const std::vector<Binding>& bi
                           const std::byte* base, std::size_t size, Stored stored) {
   FilledMemory memory{std::vector<std::byte>(size), std::vector<int>(size)};
   for (const Binding& binding : bindings) {
-    const bool zeros = binding.box.tensor.empty();
+    const bool zeros = binding.box.is_zeros;
     const std::vector<std::byte> from =
         zeros ? std::vector<std::byte>() : stored(binding.box.tensor);
     const auto begin = binding.data - base;
@@ -254,6 +254,7 @@ class BoundModelMaker {
 
   void bind_zeros(std::uint32_t rank) {
     Binding binding{{}, nullptr, DType::F32, {}, {}};
+    binding.box.is_zeros = true;
     for (std::uint32_t dims = below(4); dims > 0; --dims) binding.box.sizes.push_back(below(6));
     binding.strides = random_strides(binding.box.sizes, binding.dtype);
     place(std::move(binding), rank);

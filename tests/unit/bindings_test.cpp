@@ -223,9 +223,19 @@ TEST_CASE("bindings that cannot be are refused, naming tensor and destination", 
         "'w' cannot be filled: it has no memory");
   CHECK(cause({bound(all, {6, 1}), bound(all, {6, 1}, DType::F16, 46, "x")}) ==
         "'w' cannot be filled: it overlaps 'x' in memory");
-  const Box zeros{"", 0, {2}, {}};
+  const Box zeros{"", 0, {2}, {}, true};
   CHECK(cause({bound(zeros, {1}), bound(all, {6, 1}, DType::F16, 2, "x")}) ==
         "'w' cannot be filled: it overlaps 'x' in memory");
+}
+
+TEST_CASE("a tensor without a name is no zeros", "[bindings]") {
+  const Catalog catalog = make_catalog({{{"", DType::U8, {4}}}});
+  Binding binding{{"", 0, {4}, {1}}, invented_memory(0), DType::U8, {1}, "w"};
+  CHECK(plan::lend(catalog, {&binding, 1}).copies.size() == 1);
+  binding.box.is_zeros = true;
+  CHECK(plan::lend(catalog, {&binding, 1}).copies.empty());
+  binding.box = {"absent", 0, {0}, {1}};
+  CHECK_THROWS_AS(plan::lend(catalog, {&binding, 1}), PlanError);
 }
 
 TEST_CASE("bindings that touch, cross, or are empty are allowed", "[bindings]") {
