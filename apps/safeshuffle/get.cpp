@@ -29,6 +29,7 @@ struct GetCommand {
   std::string slice;
   std::string output;
   DTypePolicy dtype = DTypePolicy::keep;
+  RemoteOptions remote;
 };
 
 [[noreturn]] void fail_slice(std::string_view range) {
@@ -96,6 +97,7 @@ void get(const GetCommand& command) {
   Options options;
   options.tp_plan = "replicate";
   options.plan.dtype = command.dtype;
+  options.remote = command.remote;
   Session session(command.path, self(), options);
   check_output(command.output, session.inputs());
   const TensorInfo* const stored = session.catalog().find(command.tensor);
@@ -121,6 +123,7 @@ void add_get(CLI::App& parser) {
   sub->add_option("MODEL", command->path, "A directory, an .index.json, or a .safetensors file")
       ->required();
   sub->add_option("NAME", command->tensor, "Name of the tensor, as stored")->required();
+  add_remote(*sub, command->remote);
   sub->add_option("--slice", command->slice, "Indices of each dimension, such as 0:128,:,5")
       ->type_name("RANGES");
   add_dtype(*sub, command->dtype, "Convert it, if it is F16, BF16 or F32");

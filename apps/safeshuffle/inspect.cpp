@@ -17,6 +17,7 @@
 #include "core/page.hpp"
 #include "core/text.hpp"
 #include "output.hpp"
+#include "shared_options.hpp"
 #include "size.hpp"
 #include "table.hpp"
 
@@ -29,6 +30,7 @@ struct InspectOptions {
   std::vector<std::string> paths;
   bool json = false;
   bool files_only = false;
+  RemoteOptions remote;
 };
 
 // The largest power of two, up to a page, that divides the offset.
@@ -138,7 +140,7 @@ void print_mismatches(const std::vector<ErrorRecord>& mismatches) {
 }
 
 void inspect(const InspectOptions& options) {
-  const Checkpoint checkpoint = open_checkpoint(options.paths);
+  const Checkpoint checkpoint = open_checkpoint(options.paths, options.remote);
   print_warnings(checkpoint.warnings);
   print_mismatches(checkpoint.index_mismatches);
   const Catalog& catalog = checkpoint.catalog;
@@ -156,6 +158,7 @@ void add_inspect(CLI::App& parser) {
       parser.add_subcommand("inspect", "Show the contents of a checkpoint, from its headers alone");
   command->add_option("PATH", options->paths, "A directory, an .index.json, or .safetensors files")
       ->required();
+  add_remote(*command, options->remote);
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--files-only", options->files_only, "Do not list the tensors");
   command->callback([options] { inspect(*options); });

@@ -51,7 +51,7 @@ struct Planned {
 
 Planned make(const PlanCommand& command) {
   const std::uint32_t world = command.world;
-  Checkpoint checkpoint = open_checkpoint(command.paths);
+  Checkpoint checkpoint = open_checkpoint(command.paths, command.options.remote);
   Place place = select_place(command.machine, checkpoint, command.paths.front(), world);
   Options options = command.options;
   options.plan.site = place.site;

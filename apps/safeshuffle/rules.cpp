@@ -22,6 +22,7 @@ struct RulesCommand {
   std::vector<std::string> paths;
   std::string tp_plan = "auto";
   std::string built_in;
+  RemoteOptions remote;
 };
 
 bool is_called(const BuiltIn& rules, const std::string& name) {
@@ -38,7 +39,7 @@ void print_built_in(const std::string& name) {
 }
 
 void print_rules_of(const RulesCommand& command) {
-  const Checkpoint checkpoint = open_checkpoint(command.paths);
+  const Checkpoint checkpoint = open_checkpoint(command.paths, command.remote);
   // The rules do not depend on the number of ranks, except that a single rank needs none, and nor
   // do as many as have saved a sharded state.
   const std::uint32_t some_ranks =
@@ -64,6 +65,7 @@ void add_rules(CLI::App& parser) {
       "rules", "Print the placement rules of a checkpoint, or built-in ones, to save and edit");
   CLI::Option* model = sub->add_option("MODEL", command->paths,
                                        "A directory, an .index.json, or .safetensors files");
+  add_remote(*sub, command->remote);
   add_tp_plan(*sub, command->tp_plan)->needs(model);
   sub->add_option("--built-in", command->built_in,
                   "Print the built-in rules with this name, or for this model_type")

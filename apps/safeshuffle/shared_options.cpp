@@ -77,7 +77,17 @@ CLI::Option* add_tp_plan(CLI::App& parser, std::string& tp_plan) {
       ->capture_default_str();
 }
 
+void add_remote(CLI::App& parser, RemoteOptions& remote) {
+  parser
+      .add_option("--header", remote.headers,
+                  "Sent with every request where MODEL is a URL, such as 'Authorization: …'; "
+                  "repeatable")
+      ->type_name("'NAME: VALUE'")
+      ->allow_extra_args(false);
+}
+
 void add_plan_options(CLI::App& parser, Options& options) {
+  add_remote(parser, options.remote);
   add_tp_plan(parser, options.tp_plan);
   add_choice<ExpertPlacement>(
       parser, "--experts", "HOW", options.experts,

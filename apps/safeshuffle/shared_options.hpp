@@ -18,9 +18,13 @@ namespace safeshuffle::app {
 /// More than any group has.
 inline constexpr std::uint32_t most_ranks = 65536;
 
-/// --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --keep-dtype, --replicas,
+/// --header, --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --keep-dtype,
+/// --replicas,
 /// --assign, --order, --window, --memory-budget.
 void add_plan_options(CLI::App& parser, Options& options);
+
+/// --header.
+void add_remote(CLI::App& parser, RemoteOptions& remote);
 
 /// --tp-plan.
 CLI::Option* add_tp_plan(CLI::App& parser, std::string& tp_plan);

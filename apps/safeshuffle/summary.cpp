@@ -117,13 +117,30 @@ std::string choices_line(const Report& report) {
   for (const RankReport& rank : report.ranks) {
     for (const ReadChoice& choice : rank.read_choices) {
       const char* const how = choice.direct ? "directly" : "through the page cache";
-      bytes[fmt::format("{} ({})", how, choice.reason)] += choice.bytes;
+      const bool is_remote = choice.reason == over_http;
+      bytes[is_remote ? std::string(over_http) : fmt::format("{} ({})", how, choice.reason)] +=
+          choice.bytes;
     }
   }
   std::vector<std::string> parts;
   for (const auto& [how, read] : bytes)
     parts.push_back(fmt::format("{} {}", format_size(read), how));
   return parts.empty() ? "" : fmt::format("read {}\n", fmt::join(parts, ", "));
+}
+
+// Of all ranks; empty if nothing was at a URL.
+std::string requests_line(const Report& report) {
+  Requests all;
+  for (const RankReport& rank : report.ranks) {
+    all.made += rank.requests.made;
+    all.repeated += rank.requests.repeated;
+    all.raced += rank.requests.raced;
+  }
+  if (all.made == 0) return {};
+  std::string text = count(all.made, "request");
+  if (all.repeated != 0) text += fmt::format(", {} of them repeated", all.repeated);
+  if (all.raced != 0) text += fmt::format(", {} made twice because they were late", all.raced);
+  return text + "\n";
 }
 
 std::string result_line(const Report& report) {
@@ -201,8 +218,8 @@ std::string summary(const Report& report) {
   return bytes_table(report) + "\n" + phases_table(report) + "\n" +
          placement_line(report.placement) +
          assignment_line(report.assignment, report.order, report.assignment_reason) +
-         path_line(report) + choices_line(report) + reading_line(report) + fallback_lines(report) +
-         result_line(report) + bottleneck_line(report);
+         path_line(report) + choices_line(report) + requests_line(report) + reading_line(report) +
+         fallback_lines(report) + result_line(report) + bottleneck_line(report);
 }
 
 }  // namespace safeshuffle::app

@@ -69,9 +69,13 @@ struct StepSeconds {
 /// report is one of them. `automatic` counts as the host.
 Costs default_costs(DeviceKind device) noexcept;
 
+/// The same for objects at URLs: only what it takes to read them.
+Costs default_remote_costs() noexcept;
+
 /// `measured`, with the defaults of the device for what is not known. Without GPUs, costs of GPUs
 /// stay unknown.
 Costs with_defaults(Costs measured, DeviceKind device) noexcept;
+Costs with_defaults(Costs measured, const Costs& defaults) noexcept;
 
 /// The costs in the JSON text of a probe; what was not measured is not known. Pure. Throws
 /// ConfigError, which names `name` (usually a path) as the file, and the field, or line and column,

@@ -42,9 +42,9 @@ struct Checkpoint {
 
 /// Reads the headers of a checkpoint: a directory, a `.safetensors` file, an `.index.json`, or
 /// several files. For a model's directory in the Hugging Face cache, this is its main revision.
-/// Throws IoError, FormatError or MemoryError.
-Checkpoint open_checkpoint(const std::vector<std::string>& paths);
-Checkpoint open_checkpoint(const std::string& path);
+/// Paths may be URLs. Throws IoError, FormatError or MemoryError.
+Checkpoint open_checkpoint(const std::vector<std::string>& paths, const RemoteOptions& remote = {});
+Checkpoint open_checkpoint(const std::string& path, const RemoteOptions& remote = {});
 
 /// The rules that `options.tp_plan` and `options.experts` select, with the numbers of the
 /// checkpoint's config, for a group of `world` ranks: for each of its replicas. "auto" requires a

@@ -125,6 +125,17 @@ enum class IoEngine : std::uint8_t {
 /// Whether reads bypass the page cache (O_DIRECT).
 enum class DirectIo : std::uint8_t { automatic, on, off };
 
+/// How weights at URLs are fetched: http://, https://, s3:// and hf:// (docs/remote.md).
+struct RemoteOptions {
+  /// "Name: value", sent with every request, but not to other servers that one redirects to. Never
+  /// printed.
+  std::vector<std::string> headers;
+
+  /// The most requests of a rank at a time: it begins with four, and makes more as long as that is
+  /// faster. 0: 16.
+  unsigned connections = 0;
+};
+
 /// 0, or why a call is to be cancelled; see Options::cancel.
 using CancelFlag = std::atomic<std::int32_t>;
 
@@ -207,6 +218,9 @@ struct Options {
   /// run on a thread of their own; this rank throws that a peer was lost only after its computation
   /// has ended.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+
+  /// Of paths that are URLs.
+  RemoteOptions remote;
 
   /// A fallback is an error (FallbackError) instead of a line in the report.
   bool strict = false;

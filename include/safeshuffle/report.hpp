@@ -58,6 +58,16 @@ struct ReadChoice {
   std::uint64_t bytes = 0;
 };
 
+/// ReadChoice::reason of what is at a URL.
+inline constexpr std::string_view over_http = "over HTTP";
+
+/// HTTP requests for objects at URLs.
+struct Requests {
+  std::uint64_t made = 0;
+  std::uint64_t repeated = 0;  ///< because there was no answer, or one that says to try again
+  std::uint64_t raced = 0;     ///< made twice at a time, because the first was unusually late
+};
+
 /// One rank's part. Times in seconds, sizes in bytes.
 struct RankReport {
   std::uint32_t rank = 0;
@@ -87,6 +97,7 @@ struct RankReport {
   std::uint64_t gds_bytes = 0;            ///< of the direct ones, read straight into GPU memory
   std::uint64_t in_place_bytes = 0;       ///< of all, read to their final place, without a slab
   std::vector<ReadChoice> read_choices;   ///< empty if the caller chose with Options::direct
+  Requests requests;                      ///< since the checkpoint was opened
   unsigned reader_threads = 0;
   std::uint64_t reader_chunk = 0;      ///< maximum bytes per read call
   std::string reader_cpus;             ///< CPUs of the reader threads, such as "0-15,64-79"

@@ -102,6 +102,8 @@ const std::map<std::string, Set, std::less<>>& setters() {
          options.experts = choice<ExpertPlacement>(
              text, {{"cut", ExpertPlacement::cut}, {"parallel", ExpertPlacement::parallel}});
        }},
+      {"header",
+       [](Options& options, std::string_view text) { options.remote.headers.emplace_back(text); }},
       {"io",
        [](Options& options, std::string_view text) {
          options.io = choice<IoEngine>(text, {{"auto", IoEngine::automatic},

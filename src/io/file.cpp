@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "safeshuffle/error.hpp"
+#include "safeshuffle/report.hpp"
 
 #include "core/defaults.hpp"
 #include "core/file_identity.hpp"
@@ -36,6 +37,7 @@ File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
 }
 
 AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) const {
+  if (source_.is_remote(info_.path)) return {.reason = over_http};
   if (mode_ == DirectIo::on) return {.direct = true};
   const AccessChoice choice = choose_automatically(offset, bytes);
   return mode_ == DirectIo::off ? AccessChoice{.cached = choice.cached} : choice;
@@ -117,7 +119,7 @@ bool refuses_direct_reads(int code) noexcept {
 }
 
 void check_unchanged(const FileInfo& info, const source::Source& source) {
-  require_identity(info, source.identify(info.path));
+  if (!source.is_remote(info.path)) require_identity(info, source.identify(info.path));
 }
 
 }  // namespace safeshuffle::io

@@ -3,13 +3,18 @@
 #include <algorithm>
 
 #include "core/process.hpp"
+#include "source/remote/remote.hpp"
 
 namespace safeshuffle::io {
 namespace {
 
 // On GPUs, each rank leaves one core to its other threads. On the host, the number does not depend
 // on the cores: threads that wait for storage need none.
-unsigned default_threads(const ReadingPlace& place) {
+unsigned default_threads(const ReadingPlace& place, const Options& options) {
+  if (place.is_remote) {
+    return options.remote.connections != 0 ? options.remote.connections
+                                           : source::default_connections;
+  }
   const core::Defaults& defaults = core::defaults_on(place.device);
   const unsigned own = std::max(place.cores / place.sharers, 1U);
   return std::clamp(own - 1, defaults.least_threads, defaults.most_threads);
@@ -41,7 +46,7 @@ ReaderOptions reader_options(const Options& options, const ReadingPlace& place) 
   ReaderOptions reader;
   reader.engine = options.io;
   reader.direct = options.direct;
-  reader.threads = options.threads != 0 ? options.threads : default_threads(place);
+  reader.threads = options.threads != 0 ? options.threads : default_threads(place, options);
   reader.chunk = options.chunk != 0 ? options.chunk : core::defaults_on(place.device).chunk;
   reader.read_ahead = !options.drop_cache_behind;
   return reader;

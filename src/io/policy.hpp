@@ -27,11 +27,12 @@ std::string shared_cpus(DeviceKind device);
 /// What defaults depend on.
 struct ReadingPlace {
   DeviceKind device = DeviceKind::host;
-  unsigned cores = 1;    ///< usable ones
-  core::CpuSet usable;   ///< see `usable_cpus`; empty if unknown
-  core::CpuSet near;     ///< of these, near the device; empty if none is nearer than others
-  core::CpuSet bound;    ///< where threads run unless they are moved
-  unsigned sharers = 1;  ///< ranks that share the usable ones, including this one
+  unsigned cores = 1;      ///< usable ones
+  core::CpuSet usable;     ///< see `usable_cpus`; empty if unknown
+  core::CpuSet near;       ///< of these, near the device; empty if none is nearer than others
+  core::CpuSet bound;      ///< where threads run unless they are moved
+  unsigned sharers = 1;    ///< ranks that share the usable ones, including this one
+  bool is_remote = false;  ///< whether what is read is at URLs
 };
 
 /// That of this process. `sharers`: see ReadingPlace.

@@ -25,7 +25,7 @@
 #include "plan/schedule.hpp"
 #include "source/cached.hpp"
 #include "source/discover.hpp"
-#include "source/files.hpp"
+#include "source/select.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -366,7 +366,8 @@ std::vector<double> output::verify(const source::Source& source, const TensorSet
 
 std::vector<double> verify(const TensorSet& model, const Communicator& comm,
                            const Options& options) {
-  return output::verify(source::files(), model, comm, options);
+  return output::verify(*source::make_source(options.remote, options.timeout), model, comm,
+                        options);
 }
 
 }  // namespace safeshuffle

@@ -242,14 +242,15 @@ void check_together(const std::string& call, const Options& options, const Commu
   });
 }
 
-std::unique_ptr<LoadJob> planned_load(const source::Source& source, const Plan& plan,
-                                      const Communicator& comm, const Options& options) {
+std::unique_ptr<LoadJob> planned_load(std::shared_ptr<const source::Source> source,
+                                      const Plan& plan, const Communicator& comm,
+                                      const Options& options) {
   const comm::CollectiveCall call(comm, options.cancel);
   PhaseClock clock(Phase::plan, options.trace);
   check_together("load", options, comm);
   return std::make_unique<LoadJob>(
-      std::make_shared<Workspace>(source, comm, options), [&] { return plan; }, Origin{"load"},
-      std::move(clock));
+      std::make_shared<Workspace>(std::move(source), comm, options), [&] { return plan; },
+      Origin{"load"}, std::move(clock));
 }
 
 }  // namespace safeshuffle::pipeline

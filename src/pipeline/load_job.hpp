@@ -79,8 +79,9 @@ class LoadJob {
 
 /// A load by an existing plan, as `load` (loader.hpp), from any source, which must outlive the
 /// process' reads. Collective.
-std::unique_ptr<LoadJob> planned_load(const source::Source& source, const Plan& plan,
-                                      const Communicator& comm, const Options& options);
+std::unique_ptr<LoadJob> planned_load(std::shared_ptr<const source::Source> source,
+                                      const Plan& plan, const Communicator& comm,
+                                      const Options& options);
 
 /// comm::agree_on_computation, at the beginning of a call of a session: throws ConfigError if ranks
 /// have not called the same.

@@ -52,6 +52,7 @@ RankReport rank_report(const RankSummary& planned, const Workspace& workspace,
   for (const auto& [choice, bytes] : path.choices) {
     report.read_choices.push_back({choice.first, choice.second, bytes});
   }
+  report.requests = workspace.source().requests();
   report.fallback_files = path.fallback_files;
   report.fallbacks = path.fallbacks;
   report.spans = clock.spans();

@@ -17,8 +17,8 @@
 #include "pipeline/tp_rules.hpp"
 #include "plan/cost_fields.hpp"
 #include "source/discover.hpp"
-#include "source/files.hpp"
 #include "source/header_reader.hpp"
+#include "source/select.hpp"
 
 namespace safeshuffle {
 
@@ -56,7 +56,7 @@ bool has_direct_reads(const source::Source& source, const std::string& file) try
 
 // How files that are not in the page cache are read; they are all on one filesystem.
 bool reads_directly(const source::Source& source, const std::string& file, const Options& options) {
-  if (options.direct == DirectIo::off) return false;
+  if (options.direct == DirectIo::off || source.is_remote(file)) return false;
   if (options.direct == DirectIo::on) return has_direct_reads(source, file);
   const auto handle = source.open(file, source::Access::cached);
   std::optional<std::uint64_t> cached;
@@ -222,7 +222,12 @@ Opened open_together(const source::Source& source, const std::vector<std::string
     if (control.rank() != 0) return {};
     Found found{source::discover(source, paths, pulse_of(beat)), read_rules(options.tp_plan),
                 options.plan.site.costs, options.plan.site.costs_origin};
-    found.reads_directly = reads_directly(source, found.listing.files.front(), options);
+    const std::string& first = found.listing.files.front();
+    found.reads_directly = reads_directly(source, first, options);
+    if (source.is_remote(first)) {
+      if (found.costs_origin.empty()) found.costs_origin = "defaults for URLs";
+      found.costs = with_defaults(found.costs, default_remote_costs());
+    }
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = core::to_wire(found); });
     index = std::move(found.listing.index);
@@ -273,10 +278,10 @@ Opened open_together(const source::Source& source, const std::vector<std::string
 
 }  // namespace pipeline
 
-Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
-  const source::Source& files = source::files();
-  format::Listing listing = source::discover(files, paths);
-  source::HeaderReader reader(files, listing.files);
+Checkpoint open_checkpoint(const std::vector<std::string>& paths, const RemoteOptions& remote) {
+  const auto source = source::make_source(remote);
+  format::Listing listing = source::discover(*source, paths);
+  source::HeaderReader reader(*source, listing.files);
   pipeline::CachedShare cached;
   auto file = listing.files.begin();
   format::Contents contents = format::join_headers(listing, [&] {
@@ -289,7 +294,7 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
                         std::move(listing.config_json),
                         std::move(contents.sharded_state),
                         cached.at_least(),
-                        pipeline::reads_directly(files, listing.files.front(), {}),
+                        pipeline::reads_directly(*source, listing.files.front(), {}),
                         std::move(listing.warnings),
                         std::move(contents.aliases),
                         {}};
@@ -298,8 +303,8 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths) {
   return checkpoint;
 }
 
-Checkpoint open_checkpoint(const std::string& path) {
-  return open_checkpoint(std::vector<std::string>{path});
+Checkpoint open_checkpoint(const std::string& path, const RemoteOptions& remote) {
+  return open_checkpoint(std::vector<std::string>{path}, remote);
 }
 
 TpPlan select_tp_plan(const Options& options, const Checkpoint& checkpoint, std::uint32_t world) {

@@ -13,7 +13,7 @@
 #include "pipeline/load_job.hpp"
 #include "pipeline/open_session.hpp"
 #include "pipeline/stream.hpp"
-#include "source/files.hpp"
+#include "source/select.hpp"
 
 namespace safeshuffle {
 namespace {
@@ -98,7 +98,9 @@ Session::Session(const std::vector<std::string>& paths, const Communicator& comm
   Options cancellable = options;
   cancellable.cancel = cancel_;
   session_ = std::make_shared<pipeline::OpenSession>(
-      std::make_shared<pipeline::Workspace>(source::files(), comm, std::move(cancellable)), paths);
+      std::make_shared<pipeline::Workspace>(source::make_source(options.remote, options.timeout),
+                                            comm, std::move(cancellable)),
+      paths);
 }
 
 Session::Session(const std::string& path, const Communicator& comm, const Options& options)
@@ -215,7 +217,9 @@ TensorSet load(const std::string& path, const Communicator& comm, const Options&
 }
 
 TensorSet load(const Plan& plan, const Communicator& comm, const Options& options) {
-  return pipeline::planned_load(source::files(), plan, comm, options)->run();
+  return pipeline::planned_load(source::make_source(options.remote, options.timeout), plan, comm,
+                                options)
+      ->run();
 }
 
 }  // namespace safeshuffle

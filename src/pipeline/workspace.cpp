@@ -21,10 +21,16 @@ std::vector<FileInfo> files_of(const Catalog& catalog) {
   return {catalog.files().begin(), catalog.files().end()};
 }
 
+bool reads_remotely(const source::Source& source, const Catalog& catalog) {
+  return std::ranges::any_of(catalog.files(),
+                             [&](const FileInfo& file) { return source.is_remote(file.path); });
+}
+
 }  // namespace
 
-Workspace::Workspace(const source::Source& source, Communicator comm, Options options)
-    : source_(source),
+Workspace::Workspace(std::shared_ptr<const source::Source> source, Communicator comm,
+                     Options options)
+    : source_(std::move(source)),
       comm_(std::move(comm)),
       options_(std::move(options)),
       device_(comm_.device_handle()),
@@ -61,6 +67,7 @@ std::shared_ptr<Buffers> Workspace::prepare(const Plan& plan, const plan::LentMe
     slab_bytes_ = std::max(slab_bytes_, rank.slab_bytes);
     pack_bytes_ = std::max(pack_bytes_, rank.pack_bytes + rank.landing_bytes);
     place_ = io::reading_place(*device_, sharers);
+    place_.is_remote = reads_remotely(*source_, plan.catalog());
     reader_options_ = io::reader_options(options_, place_);
     ring = core::start_async([&] { return make_ring(); });
   }
@@ -89,6 +96,7 @@ void Workspace::release() noexcept {
 
 void Workspace::abandon(std::shared_ptr<Buffers> buffers) noexcept {
   abandoned_->threads.emplace();
+  abandoned_->source = source_;
   abandoned_->device = device_;
   abandoned_->buffers = std::move(buffers);
   abandoned_->staging = std::move(staging_);
@@ -130,7 +138,7 @@ void Workspace::make_reader(const Catalog& catalog) {
     if (slab) slabs.emplace_back(slab.get(), slab_bytes_);
   }
   core::run_on(io::reader_cpus(place_, reader_options_.threads), [&] {
-    reader_ = io::make_reader(reader_options_, source_, files_of(catalog), *staging_, slabs);
+    reader_ = io::make_reader(reader_options_, *source_, files_of(catalog), *staging_, slabs);
     reading_ = {core::allowed_cpus(), reader_->path().threads, reader_options_.chunk};
   });
 }

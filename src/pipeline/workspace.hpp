@@ -40,8 +40,8 @@ struct Reading {
 /// Used by the loading thread, for one load at a time.
 class Workspace {
  public:
-  /// Makes nothing yet. `source` must outlive the process' reads, also those that hang.
-  Workspace(const source::Source& source, Communicator comm, Options options);
+  /// Makes nothing yet.
+  Workspace(std::shared_ptr<const source::Source> source, Communicator comm, Options options);
 
   /// For one load at a time. Throws ConfigError if another one has it. At the end, files are
   /// closed.
@@ -61,7 +61,7 @@ class Workspace {
   /// such as `buffers`, is left to it, for good; the alternative is to hang with it.
   void abandon(std::shared_ptr<Buffers> buffers) noexcept;
 
-  const source::Source& source() const noexcept { return source_; }
+  const source::Source& source() const noexcept { return *source_; }
   const Communicator& comm() const noexcept { return comm_; }
   const Options& options() const noexcept { return options_; }
 
@@ -81,6 +81,7 @@ class Workspace {
   /// Whatever a reader thread that hangs may still use.
   struct Abandoned {
     std::optional<core::DetachedWork> threads;
+    std::shared_ptr<const source::Source> source;
     std::shared_ptr<device::Device> device;
     std::shared_ptr<Buffers> buffers;
     std::unique_ptr<device::Staging> staging;
@@ -93,7 +94,7 @@ class Workspace {
   std::unique_ptr<device::Staging> make_ring() const;
   void make_reader(const Catalog& catalog);
 
-  const source::Source& source_;
+  const std::shared_ptr<const source::Source> source_;
   const Communicator comm_;
   const Options options_;
   const std::shared_ptr<device::Device> device_;

@@ -33,14 +33,27 @@ constexpr Costs with_gpus() {
   return costs;
 }
 
+// 16 connections of a rank, and a network of 25 Gbit/s.
+constexpr Costs remote_defaults{
+    .read_cold_buffered_rank = 1.2 * giga,
+    .read_cold_buffered_node = 2.5 * giga,
+};
+
 }  // namespace
+
+Costs default_remote_costs() noexcept {
+  return remote_defaults;
+}
 
 Costs default_costs(DeviceKind device) noexcept {
   return device == DeviceKind::cuda ? with_gpus() : host_defaults;
 }
 
 Costs with_defaults(Costs measured, DeviceKind device) noexcept {
-  const Costs defaults = default_costs(device);
+  return with_defaults(measured, default_costs(device));
+}
+
+Costs with_defaults(Costs measured, const Costs& defaults) noexcept {
   for (const plan::CostField& field : plan::cost_fields) {
     if (measured.*field.value == 0) measured.*field.value = defaults.*field.value;
   }

@@ -46,6 +46,7 @@ std::optional<double> likely_cached_share(const Handle& handle) {
 
 void drop_cached(const Source& source, const std::string& path, std::uint64_t begin,
                  std::uint64_t end) try {
+  if (source.is_remote(path)) return;
   begin = core::align_down(begin, core::most_cached_block);
   end = core::align_up(end, core::page_bytes);
   source.open(path, Access::cached)->drop_cached(begin, end - begin);

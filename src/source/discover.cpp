@@ -48,7 +48,7 @@ std::string find_index(const Source& source, const std::string& directory) {
 /// The inode of a file that an index names; errors name `tensor`, one of the file's tensors.
 std::uint64_t inode_of_indexed(const Source& source, const std::string& path,
                                const std::string& tensor) try {
-  return source.identify(path).inode;
+  return source.is_remote(path) ? 0 : source.identify(path).inode;
 } catch (const IoError& error) {
   ErrorRecord record = error.record();
   record.tensor = tensor;
@@ -99,7 +99,7 @@ format::Listing list_files(const Source& source, const std::vector<std::string>&
                            const Pulse& pulse) {
   std::vector<std::uint64_t> inodes;
   for (const std::string& path : paths) {
-    inodes.push_back(source.identify(path).inode);
+    inodes.push_back(source.is_remote(path) ? 0 : source.identify(path).inode);
     pulse.beat();
   }
   refuse_repeats(source, paths, inodes, pulse);
@@ -192,7 +192,9 @@ format::Listing list_paths(const Source& source, const std::vector<std::string>&
 
 format::Listing discover(const Source& source, const std::vector<std::string>& paths,
                          const Pulse& pulse) {
-  format::Listing listing = list_paths(source, paths, pulse);
+  std::vector<std::string> pinned;
+  for (const std::string& path : paths) pinned.push_back(source.pinned(path));
+  format::Listing listing = list_paths(source, pinned, pulse);
   if (listing.index_path.empty()) format::order_shards(listing.files);
   return listing;
 }

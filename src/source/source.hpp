@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "safeshuffle/report.hpp"
+
 #include "core/file_identity.hpp"
 
 namespace safeshuffle::source {
@@ -88,8 +90,19 @@ class Source {
   /// unfinished copies.
   virtual std::vector<std::string> names_in(const std::string& directory) const = 0;
 
+  /// Whether objects have one name only, and every read proves that it is of the object that was
+  /// opened, so that nobody needs to check.
+  virtual bool is_remote(const std::string& /*path*/) const { return false; }
+
+  /// The path of the same, as it is now, where a path may come to name something else, such as a
+  /// branch.
+  virtual std::string pinned(const std::string& path) const { return path; }
+
   /// The canonical path of an object that several paths may name.
   virtual std::string canonical(const std::string& path) const = 0;
+
+  /// Up to now.
+  virtual Requests requests() const { return {}; }
 
   /// There must be an object at the path.
   virtual core::FileIdentity identify(const std::string& path) const = 0;

@@ -1,6 +1,7 @@
 """Runs the command under test, alone or on several ranks.
 
-Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes.
+Environment: SAFESHUFFLE, the command; MPIEXEC, the launcher with {ranks} where the number goes; SERVED, "http" or "s3"
+for checkpoints that are loaded from such a server, see tests/remote/served.py.
 """
 
 import json
@@ -17,6 +18,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import launcher  # noqa: E402
+
+SERVER = None
+if os.environ.get("SERVED"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / "remote"))
+    import served
+
+    SERVER = served.start(os.environ["SERVED"])
 
 TIMEOUT_SECONDS = 100
 
@@ -50,6 +58,8 @@ def load(work, ranks, *arguments):
     """Loads, verifies and saves into a new directory in `work`. Returns the directory and the report."""
     saved = Path(tempfile.mkdtemp(dir=work))
     report = saved.with_suffix(".json")
+    if SERVER:
+        arguments = (SERVER.url_of(arguments[0]), *arguments[1:])
     result = run_ranks(
         ranks, "load", *arguments, "--verify", "full", "--save-sharded", saved, "--report", report
     )

@@ -1,0 +1,77 @@
+// http:// and https://
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+
+#include "format/index.hpp"
+#include "source/remote/client.hpp"
+#include "source/remote/store.hpp"
+
+namespace safeshuffle::source {
+namespace {
+
+constexpr const char* index_name = "model.safetensors.index.json";
+constexpr const char* single_name = "model.safetensors";
+
+// Web servers do not list directories in a way that programs can rely on.
+class Web final : public Store {
+ public:
+  Web(HttpClient& client, std::vector<std::string> headers)
+      : client_(client), headers_(std::move(headers)) {}
+
+  // Names in an index are as they are, and paths may be encoded already.
+  HttpRequest request(const std::string& path) const override {
+    return {
+        .url = percent_encoded(path, ":/%!$&'()*+,;=@[]"), .secrets = headers_, .with_netrc = true};
+  }
+
+  std::string explain(const HttpResponse& answer) const override {
+    if (answer.status != 401 && answer.status != 403) return {};
+    return "if it needs a password or a token, put it into ~/.netrc or give it with --header";
+  }
+
+  std::vector<std::string> names_in(const std::string& directory) const override {
+    const auto path_of = [&](const char* name) {
+      return (std::filesystem::path(directory) / name).string();
+    };
+    const HttpResponse answer = get(path_of(index_name));
+    if (answer.status == 200) {
+      const format::Index index = format::parse_index(answer.body, path_of(index_name));
+      std::vector<std::string> names{index_name};
+      for (const format::IndexedFile& file : index.files) names.push_back(file.name);
+      std::ranges::sort(names);
+      return names;
+    }
+    if (get(path_of(single_name), "HEAD").status == 200) return {single_name};
+    throw IoError(ErrorRecord{
+        .file = directory,
+        .cause =
+            "HTTP " + std::to_string(answer.status) + " for " + index_name + ", and there is no " +
+            single_name +
+            ": a web server does not list its files, so give the URLs of an index or of files"});
+  }
+
+ private:
+  HttpResponse get(const std::string& path, const std::string& method = "GET") const {
+    HttpResponse answer = client_.fetch([&] {
+      HttpRequest made = request(path);
+      made.method = method;
+      return made;
+    });
+    if (!answer.failure.empty()) raise_answer(*this, path, answer);
+    return answer;
+  }
+
+  HttpClient& client_;
+  const std::vector<std::string> headers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Store> make_web_store(HttpClient& client, std::vector<std::string> headers) {
+  return std::make_unique<Web>(client, std::move(headers));
+}
+
+}  // namespace safeshuffle::source

@@ -1,0 +1,64 @@
+#include "source/select.hpp"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "source/files.hpp"
+
+namespace safeshuffle::source {
+namespace {
+
+constexpr std::chrono::milliseconds longest_patience = std::chrono::minutes(1);
+constexpr std::array<std::string_view, 4> schemes{"http://", "https://", "s3://", "hf://"};
+
+class Selected final : public Source {
+ public:
+  Selected(RemoteOptions options, std::chrono::milliseconds patience)
+      : options_(std::move(options)), patience_(patience) {}
+
+  Entry look_up(const std::string& path) const override { return of(path).look_up(path); }
+  std::vector<std::string> names_in(const std::string& directory) const override {
+    return of(directory).names_in(directory);
+  }
+  Requests requests() const override {
+    const std::scoped_lock lock(mutex_);
+    return remote_ ? remote_->requests() : Requests{};
+  }
+  bool is_remote(const std::string& path) const override { return is_url(path); }
+  std::string pinned(const std::string& path) const override { return of(path).pinned(path); }
+  std::string canonical(const std::string& path) const override { return of(path).canonical(path); }
+  core::FileIdentity identify(const std::string& path) const override {
+    return of(path).identify(path);
+  }
+  std::unique_ptr<Handle> open(const std::string& path, Access access) const override {
+    return of(path).open(path, access);
+  }
+
+ private:
+  const Source& of(const std::string& path) const {
+    if (!is_url(path)) return files();
+    const std::scoped_lock lock(mutex_);
+    if (!remote_) remote_ = make_remote(options_, patience_);
+    return *remote_;
+  }
+
+  const RemoteOptions options_;
+  const std::chrono::milliseconds patience_;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<const Source> remote_;  // made when it is first needed
+};
+
+}  // namespace
+
+bool is_url(std::string_view path) noexcept {
+  return std::ranges::any_of(schemes, [&](auto scheme) { return path.starts_with(scheme); });
+}
+
+std::shared_ptr<const Source> make_source(const RemoteOptions& options,
+                                          std::chrono::milliseconds timeout) {
+  return std::make_shared<Selected>(options, std::min(timeout / 2, longest_patience));
+}
+
+}  // namespace safeshuffle::source

@@ -1,0 +1,283 @@
+"""Loads from a web server on which everything that can go wrong does: the right bytes, or one clear error.
+
+Environment: as of oracle/command.py; RUNS: how many random cases (default 40).
+"""
+
+import json
+import os
+import random
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+import command
+from server import WHOLE, Answer, Changed, Cut, Slow, WebServer, sometimes
+
+RUNS = int(os.environ.get("RUNS", "40"))
+SECRET = "Bearer very-secret-token"
+SMALL = ["--window", "256KiB", "--chunk", "128KiB", "--progress", "none", "--tp-plan", "replicate"]
+INDEX = "model.safetensors.index.json"
+
+
+def write_model(directory):
+    """Three files and an index."""
+    directory.mkdir()
+    dice = np.random.default_rng(7)
+    weight_map = {}
+    for i in range(3):
+        name = f"model-{i + 1:05}-of-00003.safetensors"
+        tensors = {f"layers.{i}.{j}.weight": dice.integers(0, 256, (300, 701 + j), np.uint8) for j in range(4)}
+        save_file(tensors, directory / name)
+        weight_map |= dict.fromkeys(tensors, name)
+    (directory / "config.json").write_text('{"model_type": "llama"}')
+    (directory / INDEX).write_text(json.dumps({"weight_map": weight_map}))
+
+
+class WebCase(unittest.TestCase):
+    def setUp(self):
+        self.work = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="safeshuffle-web-")))
+        self.model = self.work / "model"
+        write_model(self.model)
+        self.reference = self.work / "reference"
+        self.assert_loads(self.model, self.reference)
+
+    def serve(self, fault=lambda request: None, port=0):
+        return self.enterContext(WebServer(self.work, fault, port))
+
+    def load(self, model, saved, *options, ranks=1):
+        shutil.rmtree(saved, ignore_errors=True)
+        words = ["load", model, *SMALL, "--timeout", "8", "--save-sharded", saved, *options]
+        return command.run_ranks(ranks, *words) if ranks > 1 else command.run(*words)
+
+    def assert_loads(self, model, saved, *options, ranks=1):
+        result = self.load(model, saved, *options, ranks=ranks)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def assert_same(self, saved):
+        """All ranks have everything."""
+        (reference,) = self.reference.glob("*.safetensors")
+        expected = load_file(reference)
+        for file in saved.glob("*.safetensors"):
+            tensors = load_file(file)
+            self.assertEqual(tensors.keys(), expected.keys())
+            for name, tensor in tensors.items():
+                self.assertTrue(np.array_equal(tensor, expected[name]), name)
+
+    def assert_fails(self, result, *words, code=3):
+        self.assertEqual(result.returncode, code, result.stderr)
+        messages = [line for line in result.stderr.splitlines() if line.startswith("safeshuffle: error")]
+        self.assertEqual(len(messages), 1, result.stderr)
+        for word in words:
+            self.assertIn(word, messages[0])
+        self.assertEqual(list(self.work.glob("saved/*")), [])
+
+
+class Works(WebCase):
+    def test_each_byte_is_fetched_once_for_all_ranks(self):
+        web = self.serve()
+        for ranks in (1, 2, 4):
+            web.sent_bytes = 0
+            saved = self.work / f"saved-{ranks}"
+            self.assert_loads(f"{web.url}/model", saved, ranks=ranks)
+            self.assert_same(saved)
+            stored = sum(file.stat().st_size for file in self.model.iterdir())
+            beginnings = 64 << 10  # of each file and rank, at most once more
+            self.assertLess(web.sent_bytes, stored * 1.01 + 4 * ranks * beginnings)
+
+    def test_any_path(self):
+        web = self.serve()
+        (self.work / "single").mkdir()
+        shutil.copy(self.model / "model-00001-of-00003.safetensors", self.work / "single/model.safetensors")
+        for path in ("model/", f"model/{INDEX}", "single", "single/model.safetensors"):
+            with self.subTest(path):
+                self.assertEqual(command.run("inspect", f"{web.url}/{path}").returncode, 0)
+        got = self.work / "got"
+        result = command.run("get", f"{web.url}/single", "layers.0.1.weight", "--slice", "3:5", "--output", got)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(got.stat().st_size, 2 * 702)
+        self.assertEqual(
+            command.run("plan", f"{web.url}/model", "--world", "2", "--tp-plan", "replicate").returncode, 0
+        )
+
+    def test_secrets_stay_where_they_belong(self):
+        storage = self.serve()
+
+        def ask_for_the_secret(request):
+            if request.headers.get("authorization") != SECRET:
+                return Answer(401)
+            return Answer(302, {"Location": f"{storage.url}/{request.path}"})
+
+        front = self.serve(ask_for_the_secret)
+        saved, report, trace = self.work / "saved", self.work / "report", self.work / "trace"
+        result = self.assert_loads(f"{front.url}/model", saved, "--header", f"Authorization: {SECRET}",
+                                   "--report", report, "--trace", trace)  # fmt: skip
+        self.assert_same(saved)
+        self.assertFalse([each for each in storage.requests if "authorization" in each.headers])
+        for text in (result.stdout, result.stderr, report.read_text(), trace.read_text()):
+            self.assertNotIn("very-secret", text)
+        # The ranges come from where the first request of each file has led to.
+        self.assertLess(len(front.requests), 20)
+        wrong = self.load(f"{front.url}/model", self.work / "saved", "--header", "Authorization: other-secret")
+        self.assert_fails(wrong, "401", front.url)
+        self.assertNotIn("other-secret", wrong.stderr + wrong.stdout)
+
+    def test_signatures_of_storage_expire(self):
+        """For all requests in progress at the same time."""
+        served = {}
+
+        def signed(request):
+            number = served[request.path.split("/")[0]] = served.get(request.path.split("/")[0], 0) + 1
+            return Answer(403) if number > 6 else Slow(0.05)
+
+        storage = self.serve(signed)
+        signatures = iter(range(1000))
+
+        def redirect(request):
+            signature = f"signature{next(signatures)}"
+            (self.work / signature).symlink_to(self.work)
+            return Answer(302, {"Location": f"{storage.url}/{signature}/{request.path}"})
+
+        self.assert_loads(f"{self.serve(redirect).url}/model", self.work / "saved")
+        self.assert_same(self.work / "saved")
+
+    def test_a_mirror_that_goes_down(self):
+        mirrors = [self.enterContext(WebServer(self.work, lambda request: Slow(0.02))) for _ in range(2)]
+        up = [True, True]
+
+        def redirect(request):
+            chosen = mirrors[0] if up[0] else mirrors[1]
+            return Answer(302, {"Location": f"{chosen.url}/{request.path}"})
+
+        def until_it_fails(request):
+            up[0] = request.number < 12
+            return Slow(0.02) if up[0] else Answer(503)
+
+        mirrors[0].fault = until_it_fails
+        self.assert_loads(f"{self.serve(redirect).url}/model", self.work / "saved")
+        self.assert_same(self.work / "saved")
+
+    def test_a_server_that_comes_back(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        first = WebServer(self.work, lambda request: Slow(0.05), port)
+        first.__enter__()
+        done = {}
+        loading = threading.Thread(
+            target=lambda: done.update(result=self.load(f"{first.url}/model", self.work / "saved")))  # fmt: skip
+        loading.start()
+        while len(first.requests) < 12:
+            time.sleep(0.01)
+        first.__exit__()
+        time.sleep(0.5)
+        self.serve(port=port)
+        loading.join()
+        self.assertEqual(done["result"].returncode, 0, done["result"].stderr)
+        self.assert_same(self.work / "saved")
+
+
+def within(name, fault, after=0):
+    """The fault in all but the first requests for the data of the files whose names contain `name`."""
+    seen = {"number": 0}
+
+    def decide(request):
+        if name not in request.path or not request.range or request.range[0] == 0:
+            return None
+        seen["number"] += 1
+        return fault if seen["number"] > after else None
+
+    return decide
+
+
+class Fails(WebCase):
+    def assert_error(self, fault, *words, ranks=1):
+        web = self.serve(fault)
+        result = self.load(f"{web.url}/model", self.work / "saved", ranks=ranks)
+        self.assert_fails(result, web.url, *words)
+        return web
+
+    def test_errors_name_the_url(self):
+        second = "model-00002"
+        cases = {
+            "unavailable": (within(second, Answer(503)), second, "HTTP 503", "not available"),
+            "forbidden": (within(second, Answer(403)), second, "HTTP 403"),
+            "changed tag": (within(second, Changed({"ETag": '"other"'}), 3), second, "changed while it was read"),
+            "precondition": (within(second, Answer(412)), second, "changed while it was read"),
+            "shorter": (within(second, Answer(416)), second, "changed while it was read"),
+            "no ranges": (lambda request: WHOLE if "2-of" in request.path else None, second, "ranges"),
+            "another range": (within(second, Changed({"Content-Range": "bytes 1-2/9"})), second, "another range"),
+            "longer": (within(second, Changed({"Content-Length": "999999"}, b"x" * 999999)), second, "more than"),
+            "compressed": (within(second, Changed({"Content-Encoding": "gzip"})), second, "gzip"),
+            "missing": (lambda request: Answer(404) if "3-of" in request.path else None, "00003", "HTTP 404"),
+            "a whole object as a range": (
+                within(second, Changed({"Content-Length": "840000"}, b"x" * 840_000)),
+                second,
+                "more than",
+            ),
+            "local file": (within(second, Answer(302, {"Location": "file:///etc/passwd"})), "no web address"),
+            "around": (within(second, Answer(302, {"Location": "/model/model-00002-of-00003.safetensors"})), "again"),
+            "never whole": (within(second, Cut(0, reset=True)), second),
+        }
+        for name, (fault, *words) in cases.items():
+            with self.subTest(name):
+                self.assert_error(fault, *words)
+
+    def test_all_ranks_end_alike(self):
+        for fault in (within("00003", Answer(503)), within("00001", Changed({"ETag": '"other"'}))):
+            self.assert_error(fault, ranks=2)
+
+    def test_nothing_there(self):
+        web = self.serve()
+        self.assert_fails(self.load(f"{web.url}/absent", self.work / "saved"), f"{web.url}/absent", INDEX)
+        self.assert_fails(self.load("http://127.0.0.1:9/model", self.work / "saved"), "127.0.0.1:9")
+        self.assert_fails(self.load("http://name.invalid/model", self.work / "saved"), "name.invalid")
+        result = self.load("https://" + web.url.removeprefix("http://") + "/model", self.work / "saved")
+        self.assert_fails(result, "https://")
+        for secret in ("http://user:password@127.0.0.1:9/model", "http://127.0.0.1:9/model?signature=password"):
+            result = self.load(secret, self.work / "saved")
+            self.assert_fails(result, code=2)
+            self.assertNotIn("password", result.stderr.replace("name and a password", ""))
+        self.assert_fails(self.load(f"{web.url}/model", self.work / "saved", "--header", "a\nb"), "one line", code=2)
+
+
+class Random(WebCase):
+    def test_faults_in_some_requests(self):
+        faults = [Answer(503), Answer(500), Answer(429, {"Retry-After": "0"}), Cut(0.3), Cut(0.7, reset=True),
+                  Cut(0), Slow(0.2)]  # fmt: skip
+        for seed in range(RUNS):
+            dice = random.Random(seed)
+            fault, share = dice.choice(faults), dice.choice([0.02, 0.05, 0.3])
+            ranks = dice.choice([1, 1, 2, 3]) if RUNS < 100 or seed % 20 == 0 else 1
+            with self.subTest(seed=seed, fault=fault, share=share, ranks=ranks):
+                web = self.serve(sometimes(share, fault, seed))
+                saved = self.work / "saved"
+                result = self.load(f"{web.url}/model", saved, "--assign", dice.choice(["auto", "striped", "sliced"]),
+                                   ranks=ranks)  # fmt: skip
+                if result.returncode == 0:
+                    self.assert_same(saved)
+                else:
+                    self.assert_fails(result, web.url)
+                    self.assertGreater(share, 0.1)
+                web.__exit__()
+
+    def test_slow_requests_are_raced(self):
+        web = self.serve(sometimes(1 / 8, Slow(5), seed=3))
+        begin = time.monotonic()
+        self.assert_loads(f"{web.url}/model", self.work / "saved")
+        self.assert_same(self.work / "saved")
+        self.assertLess(time.monotonic() - begin, 60)
+
+
+if __name__ == "__main__":
+    unittest.main()
