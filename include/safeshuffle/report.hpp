@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "safeshuffle/options.hpp"
+#include "safeshuffle/requests.hpp"
 #include "safeshuffle/selection.hpp"
 #include "safeshuffle/target.hpp"
 
@@ -56,16 +57,6 @@ struct ReadChoice {
   bool direct = false;  ///< bypassing the page cache, or through it
   std::string reason;   ///< "cold", "cached", ...; all of them: docs/report.md
   std::uint64_t bytes = 0;
-};
-
-/// ReadChoice::reason of what is at a URL.
-inline constexpr std::string_view over_http = "over HTTP";
-
-/// HTTP requests for objects at URLs.
-struct Requests {
-  std::uint64_t made = 0;
-  std::uint64_t repeated = 0;  ///< because there was no answer, or one that says to try again
-  std::uint64_t raced = 0;     ///< made twice at a time, because the first was unusually late
 };
 
 /// One rank's part. Times in seconds, sizes in bytes.

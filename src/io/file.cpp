@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "safeshuffle/error.hpp"
-#include "safeshuffle/report.hpp"
+#include "safeshuffle/requests.hpp"
 
 #include "core/defaults.hpp"
 #include "core/file_identity.hpp"

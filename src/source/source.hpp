@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "safeshuffle/report.hpp"
+#include "safeshuffle/requests.hpp"
 
 #include "core/file_identity.hpp"
 

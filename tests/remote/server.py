@@ -60,6 +60,20 @@ class Changed:
 WHOLE = object()  # ignores the range
 
 
+def free_port(beside=0):
+    """One that no connection gets by chance; with the one so much higher, if that is asked for."""
+    while True:
+        port = random.randrange(15_000, 22_000)
+        try:
+            for each in {port, port + beside}:
+                with socket.socket() as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(("127.0.0.1", each))
+        except OSError:
+            continue
+        return port
+
+
 class WebServer:
     """`with WebServer(directory) as server:` serves at `server.url`."""
 

@@ -10,7 +10,6 @@ import re
 import tempfile
 import time
 import unittest
-from pathlib import Path
 from unittest import mock
 
 import s3_server

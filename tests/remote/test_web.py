@@ -7,7 +7,6 @@ import json
 import os
 import random
 import shutil
-import socket
 import sys
 import tempfile
 import threading
@@ -21,7 +20,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 import command
-from server import WHOLE, Answer, Changed, Cut, Slow, WebServer, sometimes
+from server import WHOLE, Answer, Changed, Cut, Slow, WebServer, free_port, sometimes
 
 RUNS = int(os.environ.get("RUNS", "40"))
 SECRET = "Bearer very-secret-token"
@@ -168,9 +167,7 @@ class Works(WebCase):
         self.assert_same(self.work / "saved")
 
     def test_a_server_that_comes_back(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         first = WebServer(self.work, lambda request: Slow(0.05), port)
         first.__enter__()
         done = {}

@@ -25,4 +25,9 @@ class WrappedFiles : public source::Source {
   const source::Source& files_ = source::files();
 };
 
+/// For those who share a source: one that outlives them.
+inline std::shared_ptr<const source::Source> borrowed(const source::Source& source) {
+  return {std::shared_ptr<void>(), &source};
+}
+
 }  // namespace safeshuffle::testing

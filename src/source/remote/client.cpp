@@ -171,7 +171,7 @@ HttpResponse HttpClient::fetch(const std::function<HttpRequest()>& make, std::sp
   unsigned renewals = 0;
   for (unsigned attempt = 0;; ++attempt) {
     HttpRequest request = make();
-    request.stall = std::min(request.stall, std::max(options_.patience, least_stall));
+    request.stall = std::min(request.stall, std::max(options_.patience / 3, least_stall));
     request.most = options_.patience + least_stall +
                    std::chrono::milliseconds(to.size() / least_bytes_per_millisecond);
     HttpResponse response = follow(request, to);

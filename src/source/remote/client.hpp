@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "safeshuffle/report.hpp"
+#include "safeshuffle/requests.hpp"
 
 #include "source/remote/http.hpp"
 
