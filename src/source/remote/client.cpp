@@ -198,10 +198,11 @@ HttpResponse HttpClient::follow(HttpRequest request, std::span<std::byte> to) {
   for (int redirects = 0;; ++redirects) {
     HttpResponse response = perform(request, to);
     response.first_url = first_url;
-    // What is sent, and what tells of the machine, is for those who were asked.
-    if (!is_redirect(response) || !request.content.empty() || !request.through_proxy) {
-      return response;
-    }
+    if (!is_redirect(response)) return response;
+    const bool is_same = same_origin(request.url, response.redirect);
+    // What is sent, is signed, or tells of the machine, is for those who were asked.
+    if (!request.content.empty() || !request.through_proxy) return response;
+    if (!request.sign_as.empty() && !is_same) return response;
     if (redirects == most_redirects) {
       response.failure = "the server redirects again and again";
       return response;
@@ -214,9 +215,8 @@ HttpResponse HttpClient::follow(HttpRequest request, std::span<std::byte> to) {
       response.failure = "the server redirects to where nothing is encrypted";
       return response;
     }
-    if (!same_origin(request.url, response.redirect)) {
+    if (!is_same) {
       request.secrets.clear();
-      request.sign_as.clear();
       request.with_netrc = false;
     }
     request.url = response.redirect;

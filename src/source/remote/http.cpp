@@ -297,7 +297,10 @@ class HttpConnection::Transfers {
     const core::Clock::time_point begun = core::Clock::now();
     if (!start(first_, request, to)) return first_.transfer.finish(CURLE_OK);
     for (;;) {
-      if (auto response = finished(to)) return *std::move(response);
+      if (auto response = finished(to)) {
+        second_bytes_ = {};
+        return *std::move(response);
+      }
       if (race_after && !raced && core::Clock::now() - begun >= *race_after) {
         raced = true;
         second_bytes_.resize(to.size());
