@@ -120,7 +120,8 @@ void get(const GetCommand& command) {
 void add_get(CLI::App& parser) {
   const auto command = std::make_shared<GetCommand>();
   CLI::App* sub = parser.add_subcommand("get", "Write one tensor, or a part of it, to a file");
-  sub->add_option("MODEL", command->path, "A directory, an .index.json, or a .safetensors file")
+  sub->add_option("MODEL", command->path,
+                  "A directory, an .index.json, a .safetensors file, or a URL")
       ->required();
   sub->add_option("NAME", command->tensor, "Name of the tensor, as stored")->required();
   add_remote(*sub, command->remote);

@@ -156,7 +156,9 @@ void add_inspect(CLI::App& parser) {
   const auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       parser.add_subcommand("inspect", "Show the contents of a checkpoint, from its headers alone");
-  command->add_option("PATH", options->paths, "A directory, an .index.json, or .safetensors files")
+  command
+      ->add_option("PATH", options->paths,
+                   "A directory, an .index.json, .safetensors files, or URLs")
       ->required();
   add_remote(*command, options->remote);
   command->add_flag("--json", options->json, "Print JSON");

@@ -283,7 +283,8 @@ void add_load(CLI::App& parser) {
   const auto command = std::make_shared<LoadCommand>();
   CLI::App* sub =
       parser.add_subcommand("load", "Load a checkpoint; under mpirun, all ranks together");
-  sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
+  sub->add_option("MODEL", command->paths,
+                  "A directory, an .index.json, .safetensors files, or URLs")
       ->required();
   add_plan_options(*sub, command->options);
   add_device(*sub, command->device, "Where to load the tensors");

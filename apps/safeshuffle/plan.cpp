@@ -238,7 +238,8 @@ void add_plan(CLI::App& parser) {
   const auto command = std::make_shared<PlanCommand>();
   CLI::App* sub = parser.add_subcommand(
       "plan", "Show what each rank would read, send and keep, and prove the plan; needs no MPI");
-  sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
+  sub->add_option("MODEL", command->paths,
+                  "A directory, an .index.json, .safetensors files, or URLs")
       ->required();
   add_count(*sub, "--world", "N", command->world, most_ranks, "Number of ranks")->required();
   sub->add_flag("--json", command->json, "Print JSON");

@@ -64,7 +64,7 @@ void add_rules(CLI::App& parser) {
   CLI::App* sub = parser.add_subcommand(
       "rules", "Print the placement rules of a checkpoint, or built-in ones, to save and edit");
   CLI::Option* model = sub->add_option("MODEL", command->paths,
-                                       "A directory, an .index.json, or .safetensors files");
+                                       "A directory, an .index.json, .safetensors files, or URLs");
   add_remote(*sub, command->remote);
   add_tp_plan(*sub, command->tp_plan)->needs(model);
   sub->add_option("--built-in", command->built_in,

@@ -19,8 +19,7 @@ namespace safeshuffle::app {
 inline constexpr std::uint32_t most_ranks = 65536;
 
 /// --header, --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --keep-dtype,
-/// --replicas,
-/// --assign, --order, --window, --memory-budget.
+/// --replicas, --assign, --order, --window, --memory-budget.
 void add_plan_options(CLI::App& parser, Options& options);
 
 /// --header.

@@ -20,6 +20,7 @@
 #include "probe/trials.hpp"
 #include "probe/turns.hpp"
 #include "source/files.hpp"
+#include "source/select.hpp"
 
 namespace safeshuffle {
 namespace probing {
@@ -241,6 +242,11 @@ Options load_options(const ProbeOptions& probe) {
 Probe probe(const std::vector<std::string>& paths, const Communicator& comm,
             const ProbeOptions& probe_options) {
   using namespace probing;
+  for (const std::string& path : paths) {
+    if (source::is_url(path)) {
+      throw ConfigError(ErrorRecord{.file = path, .cause = "a URL cannot be probed, only files"});
+    }
+  }
   const comm::CollectiveCall call(comm);
   const Options options = load_options(probe_options);
   const Group group = group_of(exchange_intents(comm, probe_options, options), comm.rank());

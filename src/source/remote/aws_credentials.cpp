@@ -13,7 +13,6 @@
 
 #include "core/deadline.hpp"
 #include "source/remote/client.hpp"
-#include "source/remote/curl.hpp"
 #include "source/remote/store.hpp"
 
 namespace safeshuffle::source {

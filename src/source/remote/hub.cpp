@@ -1,6 +1,5 @@
 // hf://ORG/NAME[@REVISION][/DIRECTORY…]: the Hugging Face hub, and what speaks its language.
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string_view>

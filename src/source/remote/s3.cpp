@@ -32,8 +32,7 @@ Location parse_location(const std::string& path) {
     return std::isalnum(c) || c == '.' || c == '-' || c == '_';
   });
   if (!is_name) throw IoError(ErrorRecord{.file = path, .cause = "must be s3://BUCKET/PREFIX"});
-  return {std::string(rest.substr(0, slash)),
-          std::string(rest.substr(std::min(slash + 1, rest.size())))};
+  return {std::string(bucket), std::string(rest.substr(std::min(slash + 1, rest.size())))};
 }
 
 std::string percent_decoded(std::string_view text) {

@@ -132,8 +132,4 @@ std::string fetch_text(HttpClient& client, const Store& store, const std::string
   return std::move(answer.body);
 }
 
-std::string fetch_text(HttpClient& client, const Store& store, const std::string& path) {
-  return fetch_text(client, store, path, [&] { return store.request(path); });
-}
-
 }  // namespace safeshuffle::source

@@ -51,10 +51,7 @@ std::unique_ptr<Store> make_web_store(HttpClient& client, std::vector<std::strin
 std::unique_ptr<Store> make_s3_store(HttpClient& client, std::vector<std::string> headers);
 std::unique_ptr<Store> make_hub_store(HttpClient& client, std::vector<std::string> headers);
 
-/// The text at a path. Throws IoError.
-std::string fetch_text(HttpClient& client, const Store& store, const std::string& path);
-
-/// The same for a request that is not that of an object; `path` is used in errors only.
+/// The text that a request returns; `path` is used in errors only. Throws IoError.
 std::string fetch_text(HttpClient& client, const Store& store, const std::string& path,
                        const std::function<HttpRequest()>& make);
 
