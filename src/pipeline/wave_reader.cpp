@@ -37,7 +37,7 @@ plan::InPlaceRule WaveReader::in_place_rule() const {
   const std::uint64_t large =
       std::clamp(schedule_.window / 4, core::smallest_chunk, workspace_.reading().chunk);
   return {.smallest = workspace_.options().io == IoEngine::gds ? none : large,
-          .congruent = workspace_.pinned_bytes() == 0};
+          .congruent = workspace_.pinned_bytes() == 0 && !workspace_.is_remote()};
 }
 
 void WaveReader::start(std::uint32_t wave, std::span<const plan::InPlaceBlock> in_place,

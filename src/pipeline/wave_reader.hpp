@@ -34,9 +34,9 @@ class WaveReader {
   WaveReader(const WaveReader&) = delete;
   WaveReader& operator=(const WaveReader&) = delete;
 
-  /// What can be read in place. On the host, direct reads need congruent memory, and cuFile knows
-  /// the slabs only. Shorter blocks would cost more, in reads of their unaligned ends, than a copy
-  /// within the device.
+  /// What can be read in place. On the host, direct reads of files need congruent memory, and
+  /// cuFile knows the slabs only. Shorter blocks would cost more, in reads of their unaligned ends,
+  /// than a copy within the device.
   plan::InPlaceRule in_place_rule() const;
 
   /// Starts reading a wave into its slab, which must be free, but for `in_place`. With `may_leave`,

@@ -71,6 +71,7 @@ class Workspace {
   io::Reader* reader() const noexcept { return reader_.get(); }
   const Reading& reading() const noexcept { return reading_; }
   std::uint64_t pinned_bytes() const { return staging_->pinned_bytes(); }
+  bool is_remote() const noexcept { return place_.is_remote; }
 
   /// Of the load's arena, and of all that is kept.
   std::uint64_t device_bytes() const noexcept {
