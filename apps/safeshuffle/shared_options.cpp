@@ -84,6 +84,12 @@ void add_remote(CLI::App& parser, RemoteOptions& remote) {
                   "repeatable")
       ->type_name("'NAME: VALUE'")
       ->allow_extra_args(false);
+  parser
+      .add_option("--source", remote.sources,
+                  "Another place of the same files, a URL or a directory, for what cannot be had "
+                  "from MODEL; repeatable")
+      ->type_name("PLACE")
+      ->allow_extra_args(false);
 }
 
 void add_plan_options(CLI::App& parser, Options& options) {

@@ -134,6 +134,11 @@ struct RemoteOptions {
   /// The most requests of a rank at a time: it begins with four, and makes more as long as that is
   /// faster. 0: 16.
   unsigned connections = 0;
+
+  /// Other places of the same files: directories or URLs. What cannot be had is taken from the next
+  /// one, also in the middle of a load, if it has the same name, size and first 64 KiB there; with
+  /// any, these are what distinguishes versions of a file.
+  std::vector<std::string> sources;
 };
 
 /// 0, or why a call is to be cancelled; see Options::cancel.

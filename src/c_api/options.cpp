@@ -131,6 +131,8 @@ const std::map<std::string, Set, std::less<>>& setters() {
        }},
       {"skip",
        [](Options& options, std::string_view text) { options.selection.skip.emplace_back(text); }},
+      {"source",
+       [](Options& options, std::string_view text) { options.remote.sources.emplace_back(text); }},
       {"strict", [](Options& options, std::string_view text) { options.strict = truth(text); }},
       {"threads",
        [](Options& options, std::string_view text) { options.threads = number<unsigned>(text); }},

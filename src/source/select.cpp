@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "source/files.hpp"
+#include "source/mirrored.hpp"
 
 namespace safeshuffle::source {
 namespace {
@@ -58,7 +59,11 @@ bool is_url(std::string_view path) noexcept {
 
 std::shared_ptr<const Source> make_source(const RemoteOptions& options,
                                           std::chrono::milliseconds timeout) {
-  return std::make_shared<Selected>(options, std::min(timeout / 2, longest_patience));
+  const auto places = static_cast<int>(1 + options.sources.size());
+  const auto patience = std::min(timeout / 2, longest_patience) / places;
+  auto source = std::make_unique<Selected>(options, patience);
+  if (options.sources.empty()) return source;
+  return make_mirrored(std::move(source), options.sources);
 }
 
 }  // namespace safeshuffle::source

@@ -13,7 +13,7 @@ namespace safeshuffle::source {
 bool is_url(std::string_view path) noexcept;
 
 /// Paths are URLs, or else those of files (source/files.hpp). What takes half of the time-out
-/// fails.
+/// fails, or its share of that where there are several sources.
 std::shared_ptr<const Source> make_source(const RemoteOptions& options,
                                           std::chrono::milliseconds timeout = Options().timeout);
 

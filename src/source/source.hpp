@@ -39,7 +39,7 @@ class Handle {
   virtual const core::FileIdentity& identity() const noexcept = 0;
 
   /// Reads from byte `offset` on into the beginning of `to`; returns the number of bytes, 0 only at
-  /// the end. Throws IoError with path, offset and errno.
+  /// the end. Throws IoError with path, offset and errno, ESTALE if it is known to have changed.
   virtual std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const = 0;
 
   /// The file descriptor that `read_some` reads from by pread(2), for those who read from it by

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
@@ -166,6 +167,24 @@ class Works(WebCase):
         self.assert_loads(f"{self.serve(redirect).url}/model", self.work / "saved")
         self.assert_same(self.work / "saved")
 
+    def test_another_source_takes_over(self):
+        other = self.work / "other"
+        shutil.copytree(self.model, other, copy_function=shutil.copy)  # with other times, and so tags
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                first = self.serve(lambda request: Answer(503) if request.number > 10 else Slow(0.02))
+                second = self.serve()
+                saved = self.work / f"saved-{ranks}"
+                self.assert_loads(f"{first.url}/model", saved, "--source", f"{second.url}/other/", ranks=ranks)
+                self.assert_same(saved)
+                self.assertGreater(len(second.requests), 0)
+        # Also where the first cannot be had at all, and the other is a directory.
+        for model in ("http://127.0.0.1:9/model", f"{self.serve().url}/absent", "hf://no/model"):
+            with self.subTest(model):
+                self.enterContext(unittest.mock.patch.dict(os.environ, {"HF_ENDPOINT": "http://127.0.0.1:9"}))
+                self.assert_loads(model, self.work / "saved", "--source", "http://127.0.0.1:9/", "--source", other)
+                self.assert_same(self.work / "saved")
+
     def test_a_server_that_comes_back(self):
         port = free_port()
         first = WebServer(self.work, lambda request: Slow(0.05), port)
@@ -233,6 +252,22 @@ class Fails(WebCase):
     def test_all_ranks_end_alike(self):
         for fault in (within("00003", Answer(503)), within("00001", Changed({"ETag": '"other"'}))):
             self.assert_error(fault, ranks=2)
+
+    def test_other_sources(self):
+        other = self.work / "other"
+        shutil.copytree(self.model, other)
+        name = "model-00002-of-00003.safetensors"
+        content = bytearray((other / name).read_bytes())
+        content[20:30] = b"x" * 10
+        (other / name).write_bytes(content)
+        for fault, words in ((within("00002", Answer(503)), ("HTTP 503", "another object")),
+                             (within("00002", Changed({"ETag": '"other"'})), ("changed",))):  # fmt: skip
+            web = self.serve(fault)
+            result = self.load(f"{web.url}/model", self.work / "saved", "--source", f"{web.url}/other", ranks=2)
+            self.assert_fails(result, f"{web.url}/model/{name}", *words)
+        web = self.serve(lambda request: Answer(503) if request.path.startswith("model") else Answer(403))
+        result = self.load(f"{web.url}/model", self.work / "saved", "--source", f"{web.url}/other", ranks=2)
+        self.assert_fails(result, f"{web.url}/model", "HTTP 503", f"{web.url}/other", "HTTP 403")
 
     def test_nothing_there(self):
         web = self.serve()

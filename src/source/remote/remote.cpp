@@ -167,11 +167,13 @@ class RemoteHandle final : public Handle {
     if (found.size != version_.size || found.tag != version_.tag) refuse_changed();
   }
 
-  [[noreturn]] void refuse(std::string cause) const {
-    throw IoError(ErrorRecord{.file = path_, .cause = std::move(cause)});
+  [[noreturn]] void refuse(std::string cause, std::int32_t code = 0) const {
+    throw IoError(ErrorRecord{.code = code, .file = path_, .cause = std::move(cause)});
   }
 
-  [[noreturn]] void refuse_changed() const { refuse("the object changed while it was read"); }
+  [[noreturn]] void refuse_changed() const {
+    refuse("the object changed while it was read", ESTALE);
+  }
 
   [[noreturn]] void refuse_range(const HttpResponse& answer) const {
     refuse("the server sends another range than was asked for: '" +

@@ -1,0 +1,173 @@
+#include "source/mirrored.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <mutex>
+#include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "safeshuffle/error.hpp"
+
+namespace safeshuffle::source {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t compared_bytes = std::uint64_t{64} << 10;
+
+core::FileIdentity identity_of(const Handle& handle, const std::string& path) {
+  const std::uint64_t size = handle.identity().size;
+  std::vector<std::byte> beginning(std::min(size, compared_bytes));
+  read(handle, path, 0, beginning);
+  return {size, static_cast<std::int64_t>(XXH3_64bits(beginning.data(), beginning.size())), 0};
+}
+
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+// Where an object is, in each place, and which place is tried first: the one that worked last.
+struct Copies {
+  std::vector<std::string> paths;
+  std::atomic<std::size_t>& first;
+
+  // Calls `use` with one after the other until it does not throw IoError. If none is left, it
+  // throws the first one, with what the others say. An object that changes is found nowhere else.
+  template <class Use>
+  auto until_one_works(const Use& use) const {
+    const std::size_t begin = first;
+    ErrorRecord failure;
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      const std::size_t place = (begin + i) % paths.size();
+      try {
+        auto result = use(place);
+        first = place;
+        return result;
+      } catch (const IoError& error) {
+        if (error.record().code == ESTALE) throw;
+        if (i == 0) {
+          failure = error.record();
+        } else {
+          failure.cause += "; and " + paths[place] + ": " + error.record().cause;
+        }
+      }
+    }
+    throw IoError(std::move(failure));
+  }
+};
+
+class MirroredHandle final : public Handle {
+ public:
+  MirroredHandle(const Source& source, Copies copies)
+      : source_(source), copies_(std::move(copies)), handles_(copies_.paths.size()) {
+    copies_.until_one_works([&](std::size_t place) {
+      handles_[place] = source_.open(copies_.paths[place], Access::cached);
+      identity_ = identity_of(*handles_[place], copies_.paths[place]);
+      return true;
+    });
+  }
+
+  const core::FileIdentity& identity() const noexcept override { return identity_; }
+
+  std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
+    return copies_.until_one_works(
+        [&](std::size_t place) { return handle_at(place)->read_some(offset, to); });
+  }
+
+ private:
+  std::shared_ptr<const Handle> handle_at(std::size_t place) const {
+    const std::scoped_lock lock(mutex_);
+    if (handles_[place]) return handles_[place];
+    const std::string& path = copies_.paths[place];
+    std::shared_ptr<const Handle> handle = source_.open(path, Access::cached);
+    if (identity_of(*handle, path) != identity_) {
+      throw IoError(
+          ErrorRecord{.file = path, .cause = "is another object: size or beginning differ"});
+    }
+    return handles_[place] = std::move(handle);
+  }
+
+  const Source& source_;
+  const Copies copies_;
+  core::FileIdentity identity_;
+  mutable std::mutex mutex_;  // guards the next member
+  mutable std::vector<std::shared_ptr<const Handle>> handles_;
+};
+
+class Mirrored final : public Source {
+ public:
+  Mirrored(std::unique_ptr<const Source> source, std::vector<std::string> places)
+      : source_(std::move(source)), places_(std::move(places)) {
+    for (std::string& place : places_) place = without_slash(std::move(place));
+  }
+
+  Entry look_up(const std::string& path) const override {
+    const bool is_object = path.ends_with(".safetensors") || path.ends_with(".json");
+    const Copies copies = is_object ? copies_of(path) : directories(path);
+    return copies.until_one_works(
+        [&](std::size_t place) { return source_->look_up(copies.paths[place]); });
+  }
+
+  std::vector<std::string> names_in(const std::string& directory) const override {
+    const Copies copies = directories(directory);
+    return copies.until_one_works(
+        [&](std::size_t place) { return source_->names_in(copies.paths[place]); });
+  }
+
+  bool is_remote(const std::string&) const override { return true; }
+
+  // If it cannot be had, that it may change matters less.
+  std::string pinned(const std::string& path) const override try {
+    return source_->pinned(path);
+  } catch (const IoError&) {
+    return path;
+  }
+
+  std::string canonical(const std::string& path) const override { return path; }
+
+  Requests requests() const override { return source_->requests(); }
+
+  core::FileIdentity identify(const std::string& path) const override {
+    return open(path, Access::cached)->identity();
+  }
+
+  std::unique_ptr<Handle> open(const std::string& path, Access access) const override {
+    if (access == Access::direct) {
+      throw IoError(ErrorRecord{
+          .code = EOPNOTSUPP, .file = path, .cause = "files in several places are read by offset"});
+    }
+    return std::make_unique<MirroredHandle>(*source_, copies_of(path));
+  }
+
+ private:
+  Copies copies_of(const std::string& path) const {
+    Copies copies{{path}, first_};
+    const std::string name = fs::path(path).filename().string();
+    for (const std::string& place : places_) copies.paths.push_back(place + "/" + name);
+    return copies;
+  }
+
+  Copies directories(const std::string& path) const {
+    Copies copies{{path}, first_};
+    copies.paths.insert(copies.paths.end(), places_.begin(), places_.end());
+    return copies;
+  }
+
+  const std::unique_ptr<const Source> source_;
+  std::vector<std::string> places_;
+  mutable std::atomic<std::size_t> first_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> make_mirrored(std::unique_ptr<const Source> source,
+                                      std::vector<std::string> places) {
+  return std::make_unique<Mirrored>(std::move(source), std::move(places));
+}
+
+}  // namespace safeshuffle::source
