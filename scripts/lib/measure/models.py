@@ -12,6 +12,15 @@ class Checkpoint:
     directory: pathlib.Path
     files: tuple  # of Path, in safeshuffle's order
     bytes: int  # of tensors, each counted once
+    url: str = ""  # of the same directory, to load it from there
+
+    @property
+    def place(self):
+        return self.url or self.directory
+
+    @property
+    def places(self):
+        return [f"{self.url}/{file.name}" if self.url else str(file) for file in self.files]
 
     def description(self):
         return {"name": self.name, "files": len(self.files), "bytes": self.bytes}

@@ -89,7 +89,7 @@ class Safeshuffle:
 
     def save(self, case, directory):
         """The files that each rank saves."""
-        safeshuffle.load(case.model.directory, case.ranks, ["--dtype", case.dtype, "--save-sharded", directory],
+        safeshuffle.load(case.model.place, case.ranks, ["--dtype", case.dtype, "--save-sharded", directory],
                          self.command)
         return placement.saved_files(directory, case.ranks)
 
@@ -109,7 +109,7 @@ class Safeshuffle:
         """The load report, and what the kernel counted of each rank. All nodes have the directory."""
         with tempfile.TemporaryDirectory(prefix="watched-", dir=case.scratch) as directory:
             prepare()
-            report = safeshuffle.load(case.model.directory, case.ranks, ["--dtype", case.dtype, *case.options],
+            report = safeshuffle.load(case.model.place, case.ranks, ["--dtype", case.dtype, *case.options],
                                       self.command, safeshuffle.program("lib.watched", directory), self.launch,
                                       case.scratch)
             if state_of(self.command) != self.state:
@@ -144,7 +144,7 @@ class Peer:
 
     def result(self, case, prepare, digests):
         with tempfile.TemporaryDirectory(prefix="safeshuffle-compare-") as scratch:
-            job = {"peer": self.peer.name, "files": [str(file) for file in case.model.files], "ranks": case.ranks,
+            job = {"peer": self.peer.name, "files": case.model.places, "ranks": case.ranks,
                    "device": case.device, "placement": case.placement, "digests": digests, "scratch": scratch,
                    "result": str(pathlib.Path(scratch, "result.json"))}
             self.drive(job, case, prepare)
