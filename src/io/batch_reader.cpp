@@ -99,7 +99,8 @@ class BatchReader final : public Reader {
 
   BatchId submit(std::span<const ReadRange> ranges) override {
     for (const ReadRange& range : ranges) files_.info(range.file);  // throws on a wrong index
-    add_batch(split(ranges, options_.chunk, options_.threads));
+    add_batch(options_.whole_chunks ? split_at_chunks(ranges, options_.chunk)
+                                    : split_for(options_.threads, ranges, options_.chunk));
     hand_out();
     return batches_.size() - 1;
   }

@@ -20,27 +20,38 @@ std::uint64_t piece_size(std::span<const ReadRange> ranges, std::uint64_t chunk,
                           core::page_bytes);
 }
 
-void split_range(const ReadRange& range, std::uint64_t size, std::vector<Piece>& pieces) {
-  const std::uint64_t end = range.offset + range.bytes;
-  for (std::uint64_t begin = range.offset; begin != end;) {
-    const std::uint64_t next =
-        end - begin <= size ? end : core::align_down(begin + size, core::page_bytes);
-    pieces.push_back({range.file, begin, next - begin, range.destination + (begin - range.offset),
-                      range.may_leave, range.whole_pages});
-    begin = next;
-  }
-}
-
-}  // namespace
-
-std::vector<Piece> split(std::span<const ReadRange> ranges, std::uint64_t chunk, unsigned threads) {
-  const std::uint64_t size = piece_size(ranges, chunk, threads);
+// `next`: where the piece ends that begins at an offset of a range with this end.
+template <class Next>
+std::vector<Piece> split(std::span<const ReadRange> ranges, const Next& next) {
   std::vector<Piece> pieces;
-  for (const ReadRange& range : ranges) split_range(range, size, pieces);
+  for (const ReadRange& range : ranges) {
+    const std::uint64_t range_end = range.offset + range.bytes;
+    for (std::uint64_t begin = range.offset; begin != range_end;) {
+      const std::uint64_t end = std::min(next(begin, range_end), range_end);
+      pieces.push_back({range.file, begin, end - begin, range.destination + (begin - range.offset),
+                        range.may_leave, range.whole_pages});
+      begin = end;
+    }
+  }
   std::ranges::stable_sort(pieces, [](const Piece& a, const Piece& b) {
     return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
   });
   return pieces;
+}
+
+}  // namespace
+
+std::vector<Piece> split_for(unsigned threads, std::span<const ReadRange> ranges,
+                             std::uint64_t chunk) {
+  const std::uint64_t size = piece_size(ranges, chunk, threads);
+  return split(ranges, [size](std::uint64_t begin, std::uint64_t range_end) {
+    return range_end - begin <= size ? range_end : core::align_down(begin + size, core::page_bytes);
+  });
+}
+
+std::vector<Piece> split_at_chunks(std::span<const ReadRange> ranges, std::uint64_t chunk) {
+  return split(ranges,
+               [chunk](std::uint64_t begin, std::uint64_t) { return (begin / chunk + 1) * chunk; });
 }
 
 }  // namespace safeshuffle::io

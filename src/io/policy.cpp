@@ -48,6 +48,7 @@ ReaderOptions reader_options(const Options& options, const ReadingPlace& place) 
   reader.direct = options.direct;
   reader.threads = options.threads != 0 ? options.threads : default_threads(place, options);
   reader.chunk = options.chunk != 0 ? options.chunk : core::defaults_on(place.device).chunk;
+  reader.whole_chunks = place.is_remote;
   reader.read_ahead = !options.drop_cache_behind;
   return reader;
 }

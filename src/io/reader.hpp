@@ -130,6 +130,10 @@ struct ReaderOptions {
   unsigned threads = 1;
   std::uint64_t chunk = std::uint64_t{1} << 20;  ///< bytes per read call
 
+  /// Whether pieces are cut at multiples of the chunk; otherwise they are as short as all threads
+  /// need them to be.
+  bool whole_chunks = false;
+
   /// Whether the system may read ahead of buffered reads. What it is still reading stays in the
   /// page cache when all else is dropped.
   bool read_ahead = true;

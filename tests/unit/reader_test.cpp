@@ -181,7 +181,7 @@ TEST_CASE("pieces tile their ranges in file order on aligned boundaries", "[io]"
   std::byte* const base = memory.data();
   const std::vector<io::ReadRange> ranges{{1, 100, 50'000, base},
                                           {0, 8'192, 10'000, base + 60'000}};
-  const std::vector<io::Piece> pieces = io::split(ranges, 20'000, 4);
+  const std::vector<io::Piece> pieces = io::split_for(4, ranges, 20'000);
   std::map<std::uint32_t, std::uint64_t> next{{0, 8'192}, {1, 100}};
   std::uint32_t file = 0;
   for (const io::Piece& piece : pieces) {
@@ -203,10 +203,24 @@ TEST_CASE("pieces tile their ranges in file order on aligned boundaries", "[io]"
 TEST_CASE("one large range is work for all threads", "[io]") {
   std::vector<std::byte> memory(4 << 20);
   const io::ReadRange range{0, 0, memory.size(), memory.data()};
-  CHECK(io::split({&range, 1}, 64 << 20, 4).size() == 4);
-  CHECK(io::split({&range, 1}, 64 << 20, 1).size() == 1);
-  CHECK(io::split({&range, 1}, 1 << 20, 1).size() == 4);
-  CHECK(io::split({&range, 1}, 64 << 20, 1000).size() == 16);  // not in tiny pieces
+  CHECK(io::split_for(4, {&range, 1}, 64 << 20).size() == 4);
+  CHECK(io::split_for(1, {&range, 1}, 64 << 20).size() == 1);
+  CHECK(io::split_for(1, {&range, 1}, 1 << 20).size() == 4);
+  CHECK(io::split_for(1000, {&range, 1}, 64 << 20).size() == 16);  // not in tiny pieces
+}
+
+TEST_CASE("what has a price for each read is cut at the multiples of a chunk", "[io]") {
+  std::vector<std::byte> memory(100'000);
+  const io::ReadRange range{0, 12'345, memory.size(), memory.data()};
+  std::uint64_t next = 12'345;
+  for (const io::Piece& piece : io::split_at_chunks({&range, 1}, 10'000)) {
+    CHECK(piece.offset == next);
+    CHECK((next == 12'345 || next % 10'000 == 0));
+    CHECK(piece.destination == memory.data() + (piece.offset - 12'345));
+    next += piece.bytes;
+    CHECK((next == 112'345 || next % 10'000 == 0));
+  }
+  CHECK(next == 112'345);
 }
 
 TEST_CASE("options out of range are refused", "[io]") {
