@@ -287,6 +287,7 @@ void add_load(CLI::App& parser) {
                   "A directory, an .index.json, .safetensors files, or URLs")
       ->required();
   add_plan_options(*sub, command->options);
+  add_cache(*sub, command->options.remote);
   add_device(*sub, command->device, "Where to load the tensors");
   add_io_options(*sub, command->options);
   add_output_options(*sub, *command);

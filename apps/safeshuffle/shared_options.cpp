@@ -92,6 +92,15 @@ void add_remote(CLI::App& parser, RemoteOptions& remote) {
       ->allow_extra_args(false);
 }
 
+void add_cache(CLI::App& parser, RemoteOptions& remote) {
+  parser
+      .add_option("--cache", remote.cache,
+                  "Keep what is fetched in this directory, and load from there what it has")
+      ->type_name("DIR");
+  add_size(parser, "--cache-size", remote.cache_bytes,
+           "Remove the files from it that were used longest ago until it has no more than this");
+}
+
 void add_plan_options(CLI::App& parser, Options& options) {
   add_remote(parser, options.remote);
   add_tp_plan(parser, options.tp_plan);

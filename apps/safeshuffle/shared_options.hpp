@@ -24,6 +24,7 @@ void add_plan_options(CLI::App& parser, Options& options);
 
 /// --header.
 void add_remote(CLI::App& parser, RemoteOptions& remote);
+void add_cache(CLI::App& parser, RemoteOptions& remote);
 
 /// --tp-plan.
 CLI::Option* add_tp_plan(CLI::App& parser, std::string& tp_plan);

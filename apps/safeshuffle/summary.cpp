@@ -135,11 +135,15 @@ std::string requests_line(const Report& report) {
     all.made += rank.requests.made;
     all.repeated += rank.requests.repeated;
     all.raced += rank.requests.raced;
+    all.kept_bytes += rank.requests.kept_bytes;
+    if (all.not_kept.empty()) all.not_kept = rank.requests.not_kept;
   }
   if (all.made == 0) return {};
   std::string text = count(all.made, "request");
   if (all.repeated != 0) text += fmt::format(", {} of them repeated", all.repeated);
   if (all.raced != 0) text += fmt::format(", {} made twice because they were late", all.raced);
+  if (all.kept_bytes != 0) text += fmt::format(", {} kept", format_size(all.kept_bytes));
+  if (!all.not_kept.empty()) text += ", not all kept: " + all.not_kept;
   return text + "\n";
 }
 

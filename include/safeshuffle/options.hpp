@@ -139,6 +139,14 @@ struct RemoteOptions {
   /// one, also in the middle of a load, if it has the same name, size and first 64 KiB there; with
   /// any, these are what distinguishes versions of a file.
   std::vector<std::string> sources;
+
+  /// A directory in which what is fetched is kept, in the layout of Hugging Face's cache; empty:
+  /// nothing is. Files that are complete there are loaded from there. All ranks must see it.
+  std::string cache;
+
+  /// The files in it that were used longest ago are removed until no more than so many bytes are
+  /// left; 0: none are.
+  std::uint64_t cache_bytes = 0;
 };
 
 /// 0, or why a call is to be cancelled; see Options::cancel.

@@ -81,6 +81,12 @@ const std::map<std::string, Set, std::less<>>& setters() {
              named(text, {Assignment::automatic, Assignment::round_robin, Assignment::balanced,
                           Assignment::striped, Assignment::sliced, Assignment::mixed});
        }},
+      {"cache",
+       [](Options& options, std::string_view text) { options.remote.cache = std::string(text); }},
+      {"cache-size",
+       [](Options& options, std::string_view text) {
+         options.remote.cache_bytes = number<std::uint64_t>(text);
+       }},
       {"chunk", [](Options& options,
                    std::string_view text) { options.chunk = number<std::uint64_t>(text); }},
       {"direct",

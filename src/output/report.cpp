@@ -101,6 +101,8 @@ nlohmann::ordered_json rank_json(const RankReport& rank) {
                 {"requests", rank.requests.made},
                 {"repeated_requests", rank.requests.repeated},
                 {"raced_requests", rank.requests.raced},
+                {"kept_bytes_of_requests", rank.requests.kept_bytes},
+                {"requests_not_kept", rank.requests.not_kept},
                 {"threads", rank.reader_threads},
                 {"chunk", rank.reader_chunk},
                 {"cpus", rank.reader_cpus},

@@ -18,7 +18,8 @@ auto fields(core::As<Span> auto& span) {
 }
 
 auto fields(core::As<Requests> auto& requests) {
-  return std::tie(requests.made, requests.repeated, requests.raced);
+  return std::tie(requests.made, requests.repeated, requests.raced, requests.kept_bytes,
+                  requests.not_kept);
 }
 
 auto fields(core::As<RankReport> auto& rank) {

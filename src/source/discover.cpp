@@ -196,6 +196,7 @@ format::Listing discover(const Source& source, const std::vector<std::string>& p
   for (const std::string& path : paths) pinned.push_back(source.pinned(path));
   format::Listing listing = list_paths(source, pinned, pulse);
   if (listing.index_path.empty()) format::order_shards(listing.files);
+  listing.files = source.local(listing.files);
   return listing;
 }
 

@@ -128,6 +128,10 @@ class Mirrored final : public Source {
     return path;
   }
 
+  std::vector<std::string> local(const std::vector<std::string>& paths) const override {
+    return source_->local(paths);
+  }
+
   std::string canonical(const std::string& path) const override { return path; }
 
   Requests requests() const override { return source_->requests(); }

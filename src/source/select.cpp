@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "source/files.hpp"
+#include "source/local_cache.hpp"
 #include "source/mirrored.hpp"
 
 namespace safeshuffle::source {
@@ -61,9 +62,12 @@ std::shared_ptr<const Source> make_source(const RemoteOptions& options,
                                           std::chrono::milliseconds timeout) {
   const auto places = static_cast<int>(1 + options.sources.size());
   const auto patience = std::min(timeout / 2, longest_patience) / places;
-  auto source = std::make_unique<Selected>(options, patience);
-  if (options.sources.empty()) return source;
-  return make_mirrored(std::move(source), options.sources);
+  std::unique_ptr<const Source> source = std::make_unique<Selected>(options, patience);
+  if (!options.cache.empty()) {
+    source = make_local_cache(std::move(source), options.cache, options.cache_bytes);
+  }
+  if (!options.sources.empty()) source = make_mirrored(std::move(source), options.sources);
+  return source;
 }
 
 }  // namespace safeshuffle::source

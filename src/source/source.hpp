@@ -98,6 +98,11 @@ class Source {
   /// branch.
   virtual std::string pinned(const std::string& path) const { return path; }
 
+  /// Files of this machine with the same content, if there are such of all; otherwise `paths`.
+  virtual std::vector<std::string> local(const std::vector<std::string>& paths) const {
+    return paths;
+  }
+
   /// The canonical path of an object that several paths may name.
   virtual std::string canonical(const std::string& path) const = 0;
 

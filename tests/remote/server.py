@@ -51,7 +51,7 @@ class Slow:
 
 @dataclass(frozen=True)
 class Changed:
-    """As served, but with these headers, and other bytes at the end."""
+    """As served, but with these headers (without those that are None), and other bytes at the end."""
 
     headers: dict = field(default_factory=dict)
     extra: bytes = b""
@@ -164,7 +164,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _send(self, status, headers, body, cut=None):
         self.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
+            if value is not None:
+                self.send_header(name, value)
         self.end_headers()
         if self.command == "HEAD":
             return

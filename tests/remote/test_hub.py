@@ -5,6 +5,7 @@ Environment: as of oracle/command.py.
 
 import json
 import os
+import shutil
 import unittest
 from unittest import mock
 
@@ -73,6 +74,27 @@ class Hub(WebCase):
         self.assert_fails(self.load("hf://org/absent", self.work / "saved"), "hf://org/absent", "Repository not found")
         self.assert_fails(self.load("hf://model", self.work / "saved"), "hf://ORG/NAME")
         self.assert_fails(self.load("hf://org/model/below", self.work / "saved"), "hf://org/model")
+
+    def test_a_cache_as_the_hub_s_own_tools_have_it(self):
+        cache = self.work / "cache"
+        for _ in range(2):
+            before = len(self.storage.requests)
+            self.assert_loads("hf://org/model", self.work / "saved", "--cache", cache, ranks=2)
+            self.assert_same(self.work / "saved")
+        self.assertFalse([each for each in self.storage.requests[before:] if each.path.endswith(".safetensors")])
+        model = cache / "models--org--model"
+        self.assertEqual((model / "refs/main").read_text(), COMMITS["main"])
+        for file in self.model.iterdir():
+            kept = model / "snapshots" / COMMITS["main"] / file.name
+            self.assertEqual(kept.read_bytes(), file.read_bytes())
+            self.assertEqual(kept.resolve().parent, model / "blobs")
+        # What the tools have downloaded is as good.
+        shutil.copytree(model / "snapshots" / COMMITS["main"], model / "snapshots" / COMMITS["v1"])
+        before = len(self.storage.requests)
+        self.assert_loads("hf://org/model@v1", self.work / "saved", "--cache", cache)
+        self.assertFalse([each for each in self.storage.requests[before:] if each.path.endswith(".safetensors")])
+        self.assert_loads(model, self.work / "saved")
+        self.assert_same(self.work / "saved")
 
     def test_one_file(self):
         result = command.run("inspect", "hf://org/model/model-00001-of-00003.safetensors")

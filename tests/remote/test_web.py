@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -201,6 +202,130 @@ class Works(WebCase):
         loading.join()
         self.assertEqual(done["result"].returncode, 0, done["result"].stderr)
         self.assert_same(self.work / "saved")
+
+
+class Keeps(WebCase):
+    """With --cache."""
+
+    def setUp(self):
+        super().setUp()
+        self.cache = self.work / "cache"
+        self.stored = sum(file.stat().st_size for file in self.model.iterdir())
+        self.beginnings = 5 * (64 << 10)  # of each file, to know its version
+
+    def load_kept(self, web, *options, ranks=1):
+        return self.load(f"{web.url}/model", self.work / "saved", "--cache", self.cache, *options, ranks=ranks)
+
+    def assert_kept(self, web, *options, ranks=1):
+        web.sent_bytes = 0
+        result = self.load_kept(web, *options, ranks=ranks)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assert_same(self.work / "saved")
+        return result
+
+    def unfinished(self):
+        return [*self.cache.rglob("*.incomplete"), *self.cache.rglob("*.ranges"), *self.cache.rglob("*.new-*")]
+
+    def test_the_second_start_only_asks_for_versions(self):
+        web = self.serve()
+        for ranks in (1, 2, 3):
+            shutil.rmtree(self.cache, ignore_errors=True)
+            self.assert_kept(web, ranks=ranks)
+            self.assertEqual(self.unfinished(), [])
+            self.assert_kept(web, ranks=ranks)
+            self.assertLess(web.sent_bytes, self.beginnings)
+
+    def test_another_version(self):
+        web = self.serve()
+        self.assert_kept(web)
+        name = "model-00002-of-00003.safetensors"
+        tensors = load_file(self.model / name)
+        save_file({key: tensor + 1 for key, tensor in tensors.items()}, self.model / name)
+        self.assert_loads(self.model, self.reference)
+        self.assert_kept(web, ranks=2)
+        self.assertGreater(web.sent_bytes, self.stored // 4)
+        self.assertLess(web.sent_bytes, self.stored)
+        self.assert_kept(web)
+        self.assertLess(web.sent_bytes, self.beginnings)
+
+    def test_what_an_end_has_left(self):
+        """An error, or the end of the process."""
+        web = self.serve(within("00003", Answer(503), 4))
+        self.assertEqual(self.load_kept(web, ranks=2).returncode, 3)
+        noted = [line.split() for file in self.cache.rglob("*.ranges") for line in file.read_text().splitlines()]
+        there = sum(int(end) - int(begin) for begin, end in noted)
+        self.assertGreater(there, self.beginnings)
+        web.fault = lambda request: None
+        self.assert_kept(web, ranks=2)
+        self.assertLess(web.sent_bytes, self.stored + self.beginnings - there // 2)
+        shutil.rmtree(self.cache)
+        web.fault = lambda request: Slow(0.1)
+        words = ["load", f"{web.url}/model", *SMALL, "--cache", self.cache]
+        with subprocess.Popen([os.environ["SAFESHUFFLE"], *map(str, words)], stdout=subprocess.DEVNULL) as process:
+            while not list(self.cache.rglob("*.incomplete")):
+                time.sleep(0.01)
+            time.sleep(0.5)
+            process.kill()
+        web.fault = lambda request: None
+        self.assert_kept(web)
+        self.assert_kept(web)
+        self.assertLess(web.sent_bytes, self.beginnings)
+
+    def test_a_note_without_its_file_is_void(self):
+        web = self.serve(within("00003", Answer(503), 4))
+        self.assertEqual(self.load_kept(web).returncode, 3)
+        for file in self.cache.rglob("*.incomplete"):
+            file.unlink()
+        self.assertNotEqual(list(self.cache.rglob("*.ranges")), [])
+        web.fault = lambda request: None
+        self.assert_kept(web)
+        self.assert_kept(web)
+        self.assertEqual(self.unfinished(), [])
+
+    def test_two_starts_at_once(self):
+        web = self.serve(lambda request: Slow(0.05))
+        results = []
+        starts = [
+            threading.Thread(
+                target=lambda i=i: results.append(
+                    self.load(f"{web.url}/model", self.work / f"saved-{i}", "--cache", self.cache, ranks=2)
+                )
+            )
+            for i in range(2)
+        ]
+        for start in starts:
+            start.start()
+        for start in starts:
+            start.join()
+        self.assertEqual([result.returncode for result in results], [0, 0], results[0].stderr + results[1].stderr)
+        for i in range(2):
+            self.assert_same(self.work / f"saved-{i}")
+        self.assert_kept(web)
+        self.assertLess(web.sent_bytes, self.beginnings)
+        self.assertEqual(self.unfinished(), [])
+
+    def test_a_limit(self):
+        web = self.serve()
+        largest = max(file.stat().st_size for file in self.model.iterdir())
+        for limit in (largest + 100_000, largest - 1):
+            for _ in range(2):
+                self.assert_kept(web, "--cache-size", str(limit), ranks=2)
+                kept = [file for file in self.cache.rglob("*") if file.is_file() and not file.is_symlink()]
+                self.assertLessEqual(sum(file.stat().st_size for file in kept), limit)
+                self.assertEqual([link for link in self.cache.rglob("*") if not link.exists()], [])
+        self.assert_kept(web)
+        self.assert_kept(web)
+        self.assertLess(web.sent_bytes, self.beginnings)
+
+    def test_what_cannot_be_kept(self):
+        self.cache.write_text("is no directory")
+        result = self.assert_kept(self.serve(), ranks=2)
+        self.assertIn("not all kept: ", result.stdout)
+        self.cache.unlink()
+        # Versions that cannot be told apart are not kept.
+        web = self.serve(lambda request: Changed({"ETag": None, "Last-Modified": None}))
+        self.assert_kept(web)
+        self.assertEqual([file for file in self.cache.rglob("*") if file.is_file()], [])
 
 
 def within(name, fault, after=0):

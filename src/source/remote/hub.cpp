@@ -9,6 +9,7 @@
 
 #include "safeshuffle/error.hpp"
 
+#include "source/hub_path.hpp"
 #include "source/remote/client.hpp"
 #include "source/remote/store.hpp"
 
@@ -45,31 +46,6 @@ std::string find_endpoint() {
   return endpoint.empty() ? "https://huggingface.co" : endpoint;
 }
 
-struct Place {
-  std::string model;     // ORG/NAME
-  std::string revision;  // a branch, a tag or a commit
-  std::string inside;    // of the repository, without slashes around it
-};
-
-// Branches may have slashes, written as %2F.
-Place parse(const std::string& path) {
-  constexpr std::string_view scheme = "hf://";
-  const std::string_view rest = std::string_view(path).substr(scheme.size());
-  const std::size_t slash = rest.find('/');
-  const std::size_t end = slash == std::string_view::npos ? slash : rest.find('/', slash + 1);
-  const std::string_view repository = rest.substr(0, end);
-  const std::size_t at = repository.find('@');
-  Place place{std::string(repository.substr(0, at)), "main", {}};
-  if (at != std::string_view::npos) place.revision = repository.substr(at + 1);
-  if (end != std::string_view::npos) place.inside = rest.substr(end + 1);
-  while (place.inside.ends_with('/')) place.inside.pop_back();
-  if (slash == std::string_view::npos || place.model.ends_with('/') || place.revision.empty()) {
-    throw IoError(
-        ErrorRecord{.file = path, .cause = "must be hf://ORG/NAME or hf://ORG/NAME@REVISION"});
-  }
-  return place;
-}
-
 std::string text_of(const nlohmann::json& json, const char* field) {
   const auto found = json.find(field);
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -85,7 +61,7 @@ class Hub final : public Store {
   }
 
   HttpRequest request(const std::string& path) const override {
-    const Place place = parse(path);
+    const HubPath place = parse_hub_path(path);
     return {.url = endpoint_ + "/" + place.model + "/resolve/" + place.revision + "/" +
                    percent_encoded(place.inside, "/"),
             .secrets = secrets_};
@@ -102,7 +78,7 @@ class Hub final : public Store {
   bool is_directory(const std::string& path) const override { return !names_in(path).empty(); }
 
   std::vector<std::string> names_in(const std::string& directory) const override {
-    const std::string inside = parse(directory).inside;
+    const std::string inside = parse_hub_path(directory).inside;
     std::vector<std::string> names;
     const nlohmann::json revision = revision_of(directory);
     const auto files = revision.find("siblings");
@@ -118,7 +94,7 @@ class Hub final : public Store {
   }
 
   std::string pinned(const std::string& directory) const override {
-    const Place place = parse(directory);
+    const HubPath place = parse_hub_path(directory);
     const std::string commit = text_of(revision_of(directory), "sha");
     if (commit.empty()) return directory;
     const std::string root = "hf://" + place.model + "@" + commit;
@@ -127,7 +103,7 @@ class Hub final : public Store {
 
  private:
   nlohmann::json revision_of(const std::string& path) const {
-    const Place place = parse(path);
+    const HubPath place = parse_hub_path(path);
     const std::string text = fetch_text(client_, *this, path, [&] {
       return HttpRequest{
           .url = endpoint_ + "/api/models/" + place.model + "/revision/" + place.revision,

@@ -57,7 +57,9 @@ Version version_of(const HttpResponse& answer, std::uint64_t size) {
   return {size, std::string(tag.empty() ? answer.header("last-modified") : tag), is_strong};
 }
 
+// 0 for no text.
 std::int64_t hash(const std::string& text) {
+  if (text.empty()) return 0;
   return static_cast<std::int64_t>(XXH3_64bits(text.data(), text.size()));
 }
 

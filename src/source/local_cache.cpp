@@ -1,0 +1,325 @@
+#include "source/local_cache.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include "safeshuffle/error.hpp"
+
+#include "core/error_wire.hpp"
+#include "core/posix_file.hpp"
+#include "core/thread_pool.hpp"
+#include "source/hub_path.hpp"
+#include "source/partial_file.hpp"
+
+namespace safeshuffle::source {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t commit_digits = 40;
+constexpr std::size_t asked_at_a_time = 8;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+bool is_commit(std::string_view revision) {
+  return revision.size() == commit_digits &&
+         revision.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::string with_dashes(std::string_view text) {
+  std::string result;
+  for (const char c : text) result += c == '/' ? std::string("--") : std::string(1, c);
+  return result;
+}
+
+// Where an object is kept.
+struct Place {
+  fs::path blobs;
+  fs::path link;
+
+  fs::path blob(const core::FileIdentity& version) const {
+    char name[64];
+    std::snprintf(name, sizeof name, "%016llx-%llu",
+                  static_cast<unsigned long long>(version.modified_ns),
+                  static_cast<unsigned long long>(version.size));
+    return blobs / name;
+  }
+};
+
+// Empty for what has no version in its URL that stays what it is, or could leave the directory.
+std::optional<Place> place_of(const fs::path& root, const std::string& path) {
+  if (path.find("..") != std::string::npos) return {};
+  if (is_hub_path(path)) {
+    const HubPath hub = parse_hub_path(path);
+    if (!is_commit(hub.revision) || hub.inside.empty()) return {};
+    const fs::path model = root / ("models--" + with_dashes(hub.model));
+    return Place{model / "blobs", model / "snapshots" / hub.revision / hub.inside};
+  }
+  const std::size_t slash = path.rfind('/');
+  const std::string protocol = path.substr(0, path.find(':'));
+  const std::string rest = path.substr(protocol.size() + 3, slash - protocol.size() - 3);
+  const fs::path directory = root / (protocol + "--" + with_dashes(rest));
+  return Place{directory / "blobs", directory / path.substr(slash + 1)};
+}
+
+// In one step, also in place of another.
+void make_link(const fs::path& link, const fs::path& target) {
+  fs::create_directories(link.parent_path());
+  const fs::path made = link.string() + ".new-" + std::to_string(::getpid());
+  fs::remove(made);
+  fs::create_symlink(fs::relative(target, link.parent_path()), made);
+  fs::rename(made, link);
+}
+
+bool leads_to(const fs::path& link, const fs::path& blob) {
+  std::error_code ignored;
+  return fs::read_symlink(link, ignored).filename() == blob.filename() && is_there(blob);
+}
+
+void note_use(const fs::path& file) {
+  std::error_code ignored;
+  fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
+}
+
+struct Blob {
+  fs::path path;
+  std::uint64_t bytes = 0;
+  fs::file_time_type used;
+};
+
+std::vector<Blob> blobs_in(const fs::path& root) {
+  std::vector<Blob> blobs;
+  for (const fs::directory_entry& place : fs::directory_iterator(root)) {
+    if (!is_there(place.path() / "blobs")) continue;
+    for (const fs::directory_entry& blob : fs::directory_iterator(place.path() / "blobs")) {
+      if (blob.path().extension() == ".ranges" || !blob.is_regular_file()) continue;
+      blobs.push_back({blob.path(), blob.file_size(), blob.last_write_time()});
+    }
+  }
+  return blobs;
+}
+
+void remove_dangling_links(const fs::path& place) {
+  std::vector<fs::path> dangling;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(place)) {
+    if (entry.is_symlink() && !is_there(entry.path())) dangling.push_back(entry.path());
+  }
+  for (const fs::path& link : dangling) fs::remove(link);
+}
+
+/// What one process keeps. Thread-safe.
+class Kept {
+ public:
+  Kept(fs::path root, std::uint64_t most_bytes) : root_(std::move(root)), most_bytes_(most_bytes) {}
+
+  /// Null if it cannot be kept.
+  std::shared_ptr<PartialFile> partial(const Place& place, const core::FileIdentity& version) {
+    if (most_bytes_ != 0 && version.size > most_bytes_) return nullptr;
+    const std::scoped_lock lock(mutex_);
+    if (!obstacle_.empty()) return nullptr;
+    try {
+      fs::create_directories(place.blobs);
+      const fs::path blob = place.blob(version);
+      File& file = files_[place.link];
+      if (file.blob != blob) file = {blob, std::make_shared<PartialFile>(blob, version.size)};
+      return file.content;
+    } catch (...) {
+      obstacle_ = core::current_error().cause;
+      return nullptr;
+    }
+  }
+
+  void write(PartialFile& file, std::uint64_t offset, std::span<const std::byte> data) {
+    try {
+      file.write(offset, data);
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      obstacle_ = core::current_error().cause;
+    }
+    bytes_ += data.size();
+  }
+
+  void note_revision(const std::string& model, const std::string& revision,
+                     const std::string& commit) {
+    const std::scoped_lock lock(mutex_);
+    revisions_[root_ / ("models--" + with_dashes(model)) / "refs" / revision] = commit;
+  }
+
+  void tell(Requests& requests) const {
+    const std::scoped_lock lock(mutex_);
+    requests.kept_bytes = bytes_;
+    requests.not_kept = obstacle_;
+  }
+
+  /// What fails is fetched again by those who come later.
+  void finish() noexcept {
+    for (const auto& [link, file] : files_) {
+      attempt([&, &path = link, &blob = file.blob, &content = file.content] {
+        if (content->finish() && !leads_to(path, blob)) make_link(path, blob);
+      });
+    }
+    attempt([&] { write_revisions(); });
+    if (most_bytes_ != 0) attempt([&] { remove_oldest(); });
+  }
+
+ private:
+  struct File {
+    fs::path blob;
+    std::shared_ptr<PartialFile> content;
+  };
+
+  template <class Step>
+  static void attempt(const Step& step) noexcept {
+    try {
+      step();
+    } catch (const std::exception&) {
+    }
+  }
+
+  // For those that come by name; only of what is there.
+  void write_revisions() {
+    for (const auto& [path, commit] : revisions_) {
+      if (!is_there(path.parent_path().parent_path() / "snapshots" / commit)) continue;
+      fs::create_directories(path.parent_path());
+      const auto file = core::PosixFile::open_or_create(path.string());
+      file.write(0, std::as_bytes(std::span(commit)));
+      file.resize(commit.size());
+    }
+  }
+
+  void remove_oldest() {
+    std::vector<Blob> blobs = blobs_in(root_);
+    std::ranges::sort(blobs, {}, &Blob::used);
+    std::uint64_t bytes = 0;
+    for (const Blob& blob : blobs) bytes += blob.bytes;
+    for (const Blob& blob : blobs) {
+      if (bytes <= most_bytes_) break;
+      fs::remove(blob.path);
+      bytes -= blob.bytes;
+      remove_dangling_links(blob.path.parent_path().parent_path());
+    }
+  }
+
+  const fs::path root_;
+  const std::uint64_t most_bytes_;
+  std::atomic<std::uint64_t> bytes_ = 0;
+  mutable std::mutex mutex_;                   // guards what follows
+  std::map<fs::path, File> files_;             // by link
+  std::map<fs::path, std::string> revisions_;  // by file
+  std::string obstacle_;
+};
+
+/// Reads what is there from the disk, and keeps what is not.
+class KeepingHandle final : public Handle {
+ public:
+  KeepingHandle(Kept& kept, std::unique_ptr<Handle> handle, std::shared_ptr<PartialFile> file)
+      : kept_(kept), handle_(std::move(handle)), file_(std::move(file)) {}
+
+  const core::FileIdentity& identity() const noexcept override { return handle_->identity(); }
+
+  std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const override {
+    to = to.first(
+        std::min<std::uint64_t>(to.size(), identity().size - std::min(offset, identity().size)));
+    if (file_->has(offset, to.size())) {
+      file_->read(offset, to);
+      return to.size();
+    }
+    const std::size_t bytes = handle_->read_some(offset, to);
+    kept_.write(*file_, offset, to.first(bytes));
+    return bytes;
+  }
+
+ private:
+  Kept& kept_;
+  const std::unique_ptr<Handle> handle_;
+  const std::shared_ptr<PartialFile> file_;
+};
+
+class LocalCache final : public Source {
+ public:
+  LocalCache(std::unique_ptr<const Source> source, const fs::path& root, std::uint64_t most_bytes)
+      : source_(std::move(source)), root_(fs::absolute(root)), kept_(root_, most_bytes) {}
+  ~LocalCache() override { kept_.finish(); }
+
+  Entry look_up(const std::string& path) const override { return source_->look_up(path); }
+  std::vector<std::string> names_in(const std::string& directory) const override {
+    return source_->names_in(directory);
+  }
+  bool is_remote(const std::string& path) const override { return source_->is_remote(path); }
+  std::string canonical(const std::string& path) const override { return source_->canonical(path); }
+  core::FileIdentity identify(const std::string& path) const override {
+    return source_->identify(path);
+  }
+
+  std::string pinned(const std::string& path) const override {
+    std::string pinned = source_->pinned(path);
+    if (is_hub_path(path)) {
+      const HubPath named = parse_hub_path(path);
+      if (!is_commit(named.revision)) {
+        kept_.note_revision(named.model, named.revision, parse_hub_path(pinned).revision);
+      }
+    }
+    return pinned;
+  }
+
+  Requests requests() const override {
+    Requests requests = source_->requests();
+    kept_.tell(requests);
+    return requests;
+  }
+
+  std::unique_ptr<Handle> open(const std::string& path, Access access) const override {
+    auto handle = source_->open(path, access);
+    const auto place = source_->is_remote(path) ? place_of(root_, path) : std::nullopt;
+    const bool has_version = handle->identity().modified_ns != 0;
+    if (!place || !has_version || handle->identity().size == 0) return handle;
+    auto file = kept_.partial(*place, handle->identity());
+    if (!file) return handle;
+    return std::make_unique<KeepingHandle>(kept_, std::move(handle), std::move(file));
+  }
+
+  std::vector<std::string> local(const std::vector<std::string>& paths) const override {
+    std::vector<std::string> found(paths.size());
+    core::ThreadPool pool(std::min(paths.size(), asked_at_a_time));
+    pool.parallel_for(paths.size(), [&](std::size_t i) { found[i] = local(paths[i]); });
+    return std::ranges::find(found, "") == found.end() ? found : paths;
+  }
+
+ private:
+  // Empty if it is not complete. What a commit has is not asked for again.
+  std::string local(const std::string& path) const noexcept try {
+    const auto place = source_->is_remote(path) ? place_of(root_, path) : std::nullopt;
+    if (!place || !is_there(place->link)) return {};
+    const bool is_fixed = is_hub_path(path);
+    if (!is_fixed && !leads_to(place->link, place->blob(source_->identify(path)))) return {};
+    note_use(fs::canonical(place->link));
+    return place->link.string();
+  } catch (const std::exception&) {
+    return {};
+  }
+
+  const std::unique_ptr<const Source> source_;
+  const fs::path root_;
+  mutable Kept kept_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> make_local_cache(std::unique_ptr<const Source> source,
+                                         const std::string& directory, std::uint64_t most_bytes) {
+  return std::make_unique<LocalCache>(std::move(source), directory, most_bytes);
+}
+
+}  // namespace safeshuffle::source
