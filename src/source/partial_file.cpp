@@ -69,12 +69,6 @@ bool ByteRanges::cover(std::uint64_t begin, std::uint64_t end) const {
   return begin >= end || (next != ends_.begin() && std::prev(next)->second >= end);
 }
 
-std::uint64_t ByteRanges::bytes() const {
-  std::uint64_t sum = 0;
-  for (const auto& [begin, end] : ends_) sum += end - begin;
-  return sum;
-}
-
 std::string ByteRanges::text() const {
   std::ostringstream out;
   for (const auto& [begin, end] : ends_) out << begin << ' ' << end << '\n';

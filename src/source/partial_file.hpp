@@ -17,7 +17,6 @@ class ByteRanges {
  public:
   void add(std::uint64_t begin, std::uint64_t end);
   bool cover(std::uint64_t begin, std::uint64_t end) const;
-  std::uint64_t bytes() const;
 
   /// A line for each: "BEGIN END".
   std::string text() const;
