@@ -29,6 +29,7 @@ struct ProbeCommand {
   bool quick = false;
   bool json = false;
   double timeout_seconds = 300;
+  RemoteOptions remote;
   ProgressStyle progress = ProgressStyle::automatic;
 };
 
@@ -60,6 +61,7 @@ void run(const ProbeCommand& command) {
   check_device(command.device);
   ProbeOptions options;
   options.quick = command.quick;
+  options.remote = command.remote;
   options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.timeout_seconds * 1000));
   leave_default_binding();
@@ -77,12 +79,14 @@ void add_probe(CLI::App& parser) {
   const auto command = std::make_shared<ProbeCommand>();
   CLI::App* sub = parser.add_subcommand(
       "probe", "Measure what this machine can do at most for loading these files");
-  sub->add_option("MODEL", command->paths, "A directory, an .index.json, or .safetensors files")
+  sub->add_option("MODEL", command->paths,
+                  "A directory, an .index.json, .safetensors files, or URLs")
       ->required();
   sub->add_flag("--quick", command->quick, "Take a few seconds instead of up to a minute");
   add_device(*sub, command->device, "Where a load would put the tensors");
   sub->add_flag("--json", command->json, "Print JSON");
   add_progress(*sub, command->progress);
+  add_remote(*sub, command->remote);
   add_timeout(*sub, command->timeout_seconds, 10);
   sub->callback([command] { run(*command); });
 }

@@ -12,6 +12,7 @@
 
 #include "safeshuffle/communicator.hpp"
 #include "safeshuffle/costs.hpp"
+#include "safeshuffle/options.hpp"
 #include "safeshuffle/prediction.hpp"
 #include "safeshuffle/report.hpp"
 
@@ -21,6 +22,9 @@ namespace safeshuffle {
 struct ProbeOptions {
   /// Fewer and shorter runs: a few seconds instead of up to a minute.
   bool quick = false;
+
+  /// Where files at URLs are probed.
+  RemoteOptions remote;
 
   /// See Options::timeout. At least 10 s, because single runs take up to some seconds.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
@@ -34,8 +38,8 @@ struct ProbeOptions {
 /// node all others are assumed to equal.
 struct ProbePlace {
   std::string host;               ///< name of the node
-  std::string filesystem;         ///< type, such as "ext4"; "unknown"
-  std::string filesystem_device;  ///< such as "/dev/nvme0n1" or "server:/export"
+  std::string filesystem;         ///< type, such as "ext4"; "unknown"; of a URL, such as "s3"
+  std::string filesystem_device;  ///< such as "/dev/nvme0n1" or "server:/export", or the bucket
   std::string cpu;                ///< model; empty if unknown
   unsigned cpus = 0;              ///< of the node, whatever a rank may run on
   std::string device;             ///< "host", or the model of the GPU

@@ -21,6 +21,8 @@
 #include "device/device.hpp"
 #include "probe/json.hpp"
 #include "probe/place.hpp"
+#include "source/hub_path.hpp"
+#include "source/select.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -33,8 +35,22 @@ std::string device_model(const std::string& description) {
   return description.substr(0, description.rfind(" at "));
 }
 
+namespace {
+
+// Of a URL, its scheme, and the server or bucket; hf:// has one server.
+core::Mount storage_of(const std::string& path) {
+  if (!source::is_url(path)) return core::mount_of(path);
+  constexpr std::string_view separator = "://";
+  const std::size_t end = path.find(separator);
+  const std::size_t begin = end + separator.size();
+  if (source::is_hub_path(path)) return {path.substr(0, end), {}};
+  return {path.substr(0, end), path.substr(begin, path.find('/', begin) - begin)};
+}
+
+}  // namespace
+
 ProbePlace own_place(const std::string& path, const std::string& device) {
-  const core::Mount mount = core::mount_of(path);
+  const core::Mount mount = storage_of(path);
   return {.host = core::host_name(),
           .filesystem = mount.type,
           .filesystem_device = mount.device,

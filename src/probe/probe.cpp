@@ -19,7 +19,6 @@
 #include "probe/rig.hpp"
 #include "probe/trials.hpp"
 #include "probe/turns.hpp"
-#include "source/files.hpp"
 #include "source/select.hpp"
 
 namespace safeshuffle {
@@ -131,31 +130,33 @@ std::shared_ptr<ProbeSlabs> make_slabs(device::Device& device, std::uint64_t win
   return slabs;
 }
 
-std::unique_ptr<ProbeRig> make_rig(const Catalog& catalog, const Communicator& comm,
+std::unique_ptr<ProbeRig> make_rig(const std::shared_ptr<const source::Source>& source,
+                                   const Catalog& catalog, const Communicator& comm,
                                    const Options& options, const Group& group,
                                    const Extent& extent) {
   device::Device& device = *comm.device_handle();
-  const io::ReadingPlace place = io::reading_place(device, group.sharers);
+  io::ReadingPlace place = io::reading_place(device, group.sharers);
+  place.is_remote = !catalog.files().empty() && source->is_remote(catalog.files().front().path);
   const io::ReaderOptions reader = io::reader_options(options, place);
   const std::uint64_t bytes = sample_bytes(catalog, group, extent, comm.size());
   const std::uint64_t window = core::defaults_on(device.kind()).window;
   const auto files = catalog.files();
-  std::unique_ptr<ProbeRig> rig(
-      new ProbeRig{.source = source::files(),
-                   .comm = comm,
-                   .files = {files.begin(), files.end()},
-                   .reader = reader,
-                   .reader_cpus = io::reader_cpus(place, reader.threads),
-                   .window = window,
-                   .moved_bytes = extent.moved_bytes,
-                   .most = extent.run,
-                   .timeout = pipeline::timeout_of(options),
-                   .sample = make_sample(source::files(), catalog, bytes, comm),
-                   .engine = {},
-                   .reader_threads = reader.threads,
-                   .slabs = make_slabs(device, window),
-                   .queue = device.make_queue(),
-                   .packer = {}});
+  std::unique_ptr<ProbeRig> rig(new ProbeRig{.source = source,
+                                             .is_remote = place.is_remote,
+                                             .comm = comm,
+                                             .files = {files.begin(), files.end()},
+                                             .reader = reader,
+                                             .reader_cpus = io::reader_cpus(place, reader.threads),
+                                             .window = window,
+                                             .moved_bytes = extent.moved_bytes,
+                                             .most = extent.run,
+                                             .timeout = pipeline::timeout_of(options),
+                                             .sample = make_sample(*source, catalog, bytes, comm),
+                                             .engine = {},
+                                             .reader_threads = reader.threads,
+                                             .slabs = make_slabs(device, window),
+                                             .queue = device.make_queue(),
+                                             .packer = {}});
   rig->packer = device.make_packer(*rig->queue);
   return rig;
 }
@@ -191,12 +192,13 @@ std::uint64_t sample_of_all(const ProbeRig& rig) {
 }
 
 // Allocates what the trials share, reads to find a sample that fits, and connects.
-std::unique_ptr<ProbeRig> prepare_together(const Catalog& catalog, const Communicator& comm,
+std::unique_ptr<ProbeRig> prepare_together(const std::shared_ptr<const source::Source>& source,
+                                           const Catalog& catalog, const Communicator& comm,
                                            const Options& options, const Group& group,
                                            const Extent& extent) {
   std::unique_ptr<ProbeRig> rig;
   comm::agree_on(comm.control(), pipeline::timeout_of(options), [&]() -> std::string {
-    rig = make_rig(catalog, comm, options, group, extent);
+    rig = make_rig(source, catalog, comm, options, group, extent);
     fit_sample(*rig);
     return {};
   });
@@ -233,6 +235,7 @@ Options load_options(const ProbeOptions& probe) {
   Options options;
   options.tp_plan = "replicate";  // nothing is placed
   options.timeout = probe.timeout;
+  options.remote = probe.remote;
   return options;
 }
 
@@ -242,19 +245,15 @@ Options load_options(const ProbeOptions& probe) {
 Probe probe(const std::vector<std::string>& paths, const Communicator& comm,
             const ProbeOptions& probe_options) {
   using namespace probing;
-  for (const std::string& path : paths) {
-    if (source::is_url(path)) {
-      throw ConfigError(ErrorRecord{.file = path, .cause = "a URL cannot be probed, only files"});
-    }
-  }
   const comm::CollectiveCall call(comm);
   const Options options = load_options(probe_options);
   const Group group = group_of(exchange_intents(comm, probe_options, options), comm.rank());
   const Extent& extent = probing::extent(probe_options.quick);
+  const auto source = source::make_source(options.remote, pipeline::timeout_of(options));
   const Catalog catalog =
-      pipeline::open_together(source::files(), paths, options, comm.device(), comm.control())
+      pipeline::open_together(*source, paths, options, comm.device(), comm.control())
           .checkpoint.catalog;
-  const auto rig = prepare_together(catalog, comm, options, group, extent);
+  const auto rig = prepare_together(source, catalog, comm, options, group, extent);
   Trials trials = make_trials_together(*rig);
   Probe probe = begin_probe(*rig, group, probe_options.quick);
   probe.measurements = take_turns(comm.control(), group.nodes, trials, extent.turns, probe_options);

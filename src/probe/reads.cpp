@@ -34,6 +34,7 @@ std::vector<SampleRange> cut_into_windows(const std::vector<SampleRange>& ranges
 /// joined.
 struct Reading {
   std::optional<core::DetachedWork> threads;  // set when it is abandoned
+  std::shared_ptr<const source::Source> source;
   std::shared_ptr<device::Device> device;
   std::shared_ptr<ProbeSlabs> slabs;
   std::shared_ptr<std::byte> new_memory;  // if it reads to there
@@ -58,13 +59,14 @@ io::ReaderOptions reader_options(const ProbeRig& rig, Cache cache, bool direct) 
 
 std::unique_ptr<Reading> make_reading(const ProbeRig& rig, const io::ReaderOptions& options) {
   auto reading = std::make_unique<Reading>();
+  reading->source = rig.source;
   reading->device = rig.comm.device_handle();
   reading->slabs = rig.slabs;
   core::run_on(rig.reader_cpus, [&] {
     const std::uint64_t slot_bytes = std::min(options.chunk, rig.slabs->bytes);
     reading->staging =
         reading->device->make_staging(slot_bytes, io::ring_slots(options, slot_bytes));
-    reading->reader = io::make_reader(options, rig.source, rig.files, *reading->staging);
+    reading->reader = io::make_reader(options, *rig.source, rig.files, *reading->staging);
   });
   return reading;
 }
@@ -158,7 +160,8 @@ class ReadTrial {
 
   std::string prepare() {
     if (rig_.sample.bytes() == 0) return "the files have too few bytes";
-    std::string obstacle = is_warm() ? rig_.sample.make_warm() : rig_.sample.make_cold();
+    std::string obstacle;
+    if (!rig_.is_remote) obstacle = is_warm() ? rig_.sample.make_warm() : rig_.sample.make_cold();
     if (into_ == Into::slabs) rig_.touch_slabs();
     if (into_ == Into::new_memory) written_ = device::allocate_written_pages(rig_.sample.bytes());
     // For that memory, the system may have dropped some pages of the files.
@@ -208,8 +211,9 @@ void add_read_trials(ProbeRig& rig, Trials& trials) {
     add_of(Of::one_rank, name, trial);
     if (rig.comm.size() > 1) add_of(Of::node, name, trial);
   };
-  add("read_cold_direct", Cache::cold, true);
+  if (!rig.is_remote) add("read_cold_direct", Cache::cold, true);
   add("read_cold_buffered", Cache::cold, false);
+  if (rig.is_remote) return;  // what a server caches is not known
   add("read_warm", Cache::warm, false);
   if (rig.comm.device() == DeviceKind::host) {
     add("read_warm_fresh", Cache::warm, false, Into::new_memory);

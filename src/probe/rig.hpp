@@ -28,7 +28,8 @@ struct ProbeSlabs {
 
 /// Used by one thread. Outlives the trials.
 struct ProbeRig {
-  const source::Source& source;
+  std::shared_ptr<const source::Source> source;
+  bool is_remote = false;  ///< see io::ReadingPlace
   const Communicator& comm;
   std::vector<FileInfo> files;
   io::ReaderOptions reader;

@@ -168,6 +168,21 @@ class Works(WebCase):
         self.assert_loads(f"{self.serve(redirect).url}/model", self.work / "saved")
         self.assert_same(self.work / "saved")
 
+    def test_a_probe_of_a_server_is_for_its_loads(self):
+        web = self.serve()
+        with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.work / "probes")}):
+            result = command.run_ranks(2, "probe", f"{web.url}/model", "--quick", "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            probe = json.loads(result.stdout)
+            self.assertEqual(probe["place"]["filesystem"], "http")
+            self.assertEqual(probe["place"]["filesystem_device"], web.url.removeprefix("http://"))
+            reads = {each["name"]: each for each in probe["measurements"] if each["name"].startswith("read")}
+            self.assertEqual(list(reads), ["read_cold_buffered"])
+            for url, is_known in ((web.url, True), (self.serve().url, False)):
+                report = self.work / "report"
+                self.assert_loads(f"{url}/model", self.work / "saved", "--report", report, ranks=2)
+                self.assertEqual("probes" in report.read_text(), is_known)
+
     def test_another_source_takes_over(self):
         other = self.work / "other"
         shutil.copytree(self.model, other, copy_function=shutil.copy)  # with other times, and so tags
