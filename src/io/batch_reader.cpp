@@ -89,12 +89,15 @@ class BatchReader final : public Reader {
         staging_(staging),
         device_reads_(make_device_reads(options, staging, memory, recorder_)),
         files_(std::move(files), options, source, recorder_, device_reads_.get()),
-        engine_(make_engine(options, recorder_)) {}
+        engine_(make_engine(options, recorder_)) {
+    source_.interrupt(false);
+  }
 
   ~BatchReader() override {
     cancel();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return in_progress_ == 0; });
+    source_.interrupt(false);
   }
 
   BatchId submit(std::span<const ReadRange> ranges) override {
@@ -121,11 +124,13 @@ class BatchReader final : public Reader {
 
   void cancel() noexcept override {
     cancelled_ = true;
+    source_.interrupt(true);
     hand_out();  // fails what waits for a slot
   }
 
   void start_over(std::vector<FileInfo> files) noexcept override {
     files_.start_over(std::move(files));
+    source_.interrupt(false);
     const std::scoped_lock lock(mutex_);
     cancelled_ = false;
     batches_.clear();

@@ -274,6 +274,8 @@ class LocalCache final : public Source {
     return pinned;
   }
 
+  void interrupt(bool is_set) const noexcept override { source_->interrupt(is_set); }
+
   Requests requests() const override {
     Requests requests = source_->requests();
     kept_.tell(requests);

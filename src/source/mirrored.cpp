@@ -134,6 +134,8 @@ class Mirrored final : public Source {
 
   std::string canonical(const std::string& path) const override { return path; }
 
+  void interrupt(bool is_set) const noexcept override { source_->interrupt(is_set); }
+
   Requests requests() const override { return source_->requests(); }
 
   core::FileIdentity identify(const std::string& path) const override {

@@ -24,6 +24,10 @@ class Selected final : public Source {
   std::vector<std::string> names_in(const std::string& directory) const override {
     return of(directory).names_in(directory);
   }
+  void interrupt(bool is_set) const noexcept override {
+    const std::scoped_lock lock(mutex_);
+    if (remote_) remote_->interrupt(is_set);
+  }
   Requests requests() const override {
     const std::scoped_lock lock(mutex_);
     return remote_ ? remote_->requests() : Requests{};

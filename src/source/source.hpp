@@ -106,6 +106,9 @@ class Source {
   /// The canonical path of an object that several paths may name.
   virtual std::string canonical(const std::string& path) const = 0;
 
+  /// While it is set, what would wait for a server fails.
+  virtual void interrupt(bool /*is_set*/) const noexcept {}
+
   /// Up to now.
   virtual Requests requests() const { return {}; }
 

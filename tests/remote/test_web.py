@@ -55,9 +55,9 @@ class WebCase(unittest.TestCase):
     def serve(self, fault=lambda request: None, port=0):
         return self.enterContext(WebServer(self.work, fault, port))
 
-    def load(self, model, saved, *options, ranks=1):
+    def load(self, model, saved, *options, ranks=1, timeout=8):
         shutil.rmtree(saved, ignore_errors=True)
-        words = ["load", model, *SMALL, "--timeout", "8", "--save-sharded", saved, *options]
+        words = ["load", model, *SMALL, "--timeout", str(timeout), "--save-sharded", saved, *options]
         return command.run_ranks(ranks, *words) if ranks > 1 else command.run(*words)
 
     def assert_loads(self, model, saved, *options, ranks=1):
@@ -408,6 +408,12 @@ class Fails(WebCase):
         web = self.serve(lambda request: Answer(503) if request.path.startswith("model") else Answer(403))
         result = self.load(f"{web.url}/model", self.work / "saved", "--source", f"{web.url}/other", ranks=2)
         self.assert_fails(result, f"{web.url}/model", "HTTP 503", f"{web.url}/other", "HTTP 403")
+
+    def test_the_error_of_one_ends_what_others_wait_for(self):
+        web = self.serve(lambda request: within("00001", Answer(403))(request) or within("00002", Slow(25))(request))
+        begin = time.monotonic()
+        self.assert_fails(self.load(f"{web.url}/model", self.work / "saved", ranks=2, timeout=100), "HTTP 403")
+        self.assertLess(time.monotonic() - begin, 15)
 
     def test_nothing_there(self):
         web = self.serve()

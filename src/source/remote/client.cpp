@@ -180,7 +180,8 @@ HttpResponse HttpClient::fetch(const std::function<HttpRequest()>& make, std::sp
       ++renewals;
       continue;
     }
-    if (!is_worth_repeating(response) || attempt + 1 == most_attempts || patience.expired()) {
+    if (!is_worth_repeating(response) || attempt + 1 == most_attempts || patience.expired() ||
+        is_interrupted_) {
       return response;
     }
     const auto pause = pause_before(attempt, response, patience.remaining());
@@ -189,7 +190,15 @@ HttpResponse HttpClient::fetch(const std::function<HttpRequest()>& make, std::sp
       if (!was_answered_ && attempt + 1 == most_first_attempts) return response;
       ++requests_.repeated;
     }
-    std::this_thread::sleep_for(pause);
+    this->pause(pause);
+  }
+}
+
+void HttpClient::pause(std::chrono::milliseconds time) const {
+  constexpr std::chrono::milliseconds step{50};
+  const core::Deadline deadline(time);
+  while (!is_interrupted_ && !deadline.expired()) {
+    std::this_thread::sleep_for(std::min(step, deadline.remaining()));
   }
 }
 
@@ -231,7 +240,7 @@ HttpResponse HttpClient::perform(const HttpRequest& request, std::span<std::byte
   try {
     auto connection = take();
     const auto late = to.empty() ? std::nullopt : durations_.late(to.size());
-    response = connection->perform(request, to, late, raced);
+    response = connection->perform(request, to, late, is_interrupted_, raced);
     give_back(std::move(connection));
   } catch (...) {
     concurrency_.leave(0, {});

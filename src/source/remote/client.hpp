@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -85,6 +86,9 @@ class HttpClient {
   HttpResponse fetch(const std::function<HttpRequest()>& make, std::span<std::byte> to = {},
                      const Renew& renew = {});
 
+  /// While it is set, requests end soon, also those in progress, and fail.
+  void interrupt(bool is_set) noexcept { is_interrupted_ = is_set; }
+
   Requests requests() const;
 
  private:
@@ -93,7 +97,10 @@ class HttpClient {
   std::unique_ptr<HttpConnection> take();
   void give_back(std::unique_ptr<HttpConnection> connection);
 
+  void pause(std::chrono::milliseconds time) const;
+
   const ClientOptions options_;
+  std::atomic<bool> is_interrupted_ = false;
   Concurrency concurrency_;
   Durations durations_;
   mutable std::mutex mutex_;  // guards what follows

@@ -292,7 +292,8 @@ class HttpConnection::Transfers {
   Transfers& operator=(const Transfers&) = delete;
 
   HttpResponse perform(const HttpRequest& request, std::span<std::byte> to,
-                       std::optional<std::chrono::microseconds> race_after, bool& raced) {
+                       std::optional<std::chrono::microseconds> race_after,
+                       const std::atomic<bool>& is_interrupted, bool& raced) {
     raced = false;
     const core::Clock::time_point begun = core::Clock::now();
     if (!start(first_, request, to)) return first_.transfer.finish(CURLE_OK);
@@ -301,6 +302,7 @@ class HttpConnection::Transfers {
         second_bytes_ = {};
         return *std::move(response);
       }
+      if (is_interrupted) return interrupted();
       if (race_after && !raced && core::Clock::now() - begun >= *race_after) {
         raced = true;
         second_bytes_.resize(to.size());
@@ -321,6 +323,13 @@ class HttpConnection::Transfers {
     check(curl_.multi_add_handle(multi_, slot.transfer.easy()));
     slot.in_progress = true;
     return true;
+  }
+
+  HttpResponse interrupted() {
+    stop(first_);
+    stop(second_);
+    second_bytes_ = {};
+    return {.failure = "the request was cancelled"};
   }
 
   static void check(CURLMcode code) {
@@ -374,8 +383,8 @@ HttpConnection::~HttpConnection() = default;
 
 HttpResponse HttpConnection::perform(const HttpRequest& request, std::span<std::byte> to,
                                      std::optional<std::chrono::microseconds> race_after,
-                                     bool& raced) {
-  return transfers_->perform(request, to, race_after, raced);
+                                     const std::atomic<bool>& is_interrupted, bool& raced) {
+  return transfers_->perform(request, to, race_after, is_interrupted, raced);
 }
 
 }  // namespace safeshuffle::source

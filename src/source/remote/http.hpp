@@ -1,6 +1,7 @@
 // One HTTP request and its answer.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -30,15 +31,15 @@ struct HttpRequest {
 };
 
 struct HttpResponse {
-  long status = 0;                             ///< 0 if there was no answer
-  std::string failure = {};                    ///< why the answer is not complete; empty if it is
-  bool may_recover = false;                    ///< whether another attempt may have one
-  std::string url = {};                        ///< of the request
-  std::string first_url = {};                  ///< of the first one, that redirects have led from
-  std::map<std::string, std::string> headers;  ///< by name in lower case
-  std::string redirect = {};                   ///< where a redirect leads to
-  std::string body = {};                       ///< of what was not asked for by range
-  std::size_t bytes = 0;                       ///< of the range, at the beginning of `to`
+  long status = 0;             ///< 0 if there was no answer
+  std::string failure = {};    ///< why the answer is not complete; empty if it is
+  bool may_recover = false;    ///< whether another attempt may have one
+  std::string url = {};        ///< of the request
+  std::string first_url = {};  ///< of the first one, that redirects have led from
+  std::map<std::string, std::string> headers = {};  ///< by name in lower case
+  std::string redirect = {};                        ///< where a redirect leads to
+  std::string body = {};                            ///< of what was not asked for by range
+  std::size_t bytes = 0;                            ///< of the range, at the beginning of `to`
 
   /// Empty if there is none.
   std::string_view header(const std::string& name) const;
@@ -59,9 +60,11 @@ class HttpConnection {
 
   /// The answer; a range that was asked for (status 206) is written to the beginning of `to`. A
   /// request that has not been answered `race_after` its beginning is made once more on another
-  /// connection, and the first answer counts; `raced` is set if that happened. Follows no redirect.
+  /// connection, and the first answer counts; `raced` is set if that happened. Fails soon after
+  /// `is_interrupted` is set. Follows no redirect.
   HttpResponse perform(const HttpRequest& request, std::span<std::byte> to,
-                       std::optional<std::chrono::microseconds> race_after, bool& raced);
+                       std::optional<std::chrono::microseconds> race_after,
+                       const std::atomic<bool>& is_interrupted, bool& raced);
 
  private:
   class Transfer;

@@ -259,6 +259,8 @@ class Remote final : public Source {
 
   bool is_remote(const std::string&) const override { return true; }
 
+  void interrupt(bool is_set) const noexcept override { client_.interrupt(is_set); }
+
   Requests requests() const override { return client_.requests(); }
 
   std::unique_ptr<Handle> open(const std::string& path, Access access) const override {
