@@ -165,13 +165,20 @@ class Kept {
 
   /// What fails is fetched again by those who come later.
   void finish() noexcept {
+    if (files_.empty()) return;
     for (const auto& [link, file] : files_) {
-      attempt([&, &path = link, &blob = file.blob, &content = file.content] {
-        if (content->finish() && !leads_to(path, blob)) make_link(path, blob);
-      });
+      attempt([&content = *file.content] { content.finish(); });
     }
-    attempt([&] { write_revisions(); });
-    if (most_bytes_ != 0) attempt([&] { remove_oldest(); });
+    attempt([&] {
+      const core::PosixFile lock = open_locked((root_ / ".safeshuffle-lock").string());
+      for (const auto& [link, file] : files_) {
+        attempt([&path = link, &blob = file.blob] {
+          if (is_there(blob) && !leads_to(path, blob)) make_link(path, blob);
+        });
+      }
+      attempt([&] { write_revisions(); });
+      if (most_bytes_ != 0) attempt([&] { remove_oldest(); });
+    });
   }
 
  private:

@@ -34,8 +34,9 @@ bool is_there(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// What other processes hold it for is short.
-core::PosixFile lock(const std::string& path) {
+}  // namespace
+
+core::PosixFile open_locked(const std::string& path) {
   auto file = core::PosixFile::open_or_create(path);
   const core::Deadline deadline(lock_patience);
   core::Backoff backoff;
@@ -47,8 +48,6 @@ core::PosixFile lock(const std::string& path) {
   }
   return file;
 }
-
-}  // namespace
 
 void ByteRanges::add(std::uint64_t begin, std::uint64_t end) {
   if (begin >= end) return;
@@ -94,7 +93,7 @@ PartialFile::PartialFile(std::string path, std::uint64_t size)
     there_.add(0, size_);
     return;
   }
-  const core::PosixFile noted = lock(ranges_path(path_));
+  const core::PosixFile noted = open_locked(ranges_path(path_));
   if (!is_there(incomplete_path(path_))) noted.resize(0);
   file_ = core::PosixFile::open_or_create(incomplete_path(path_));
   file_->resize(size_);
@@ -119,7 +118,7 @@ void PartialFile::write(std::uint64_t offset, std::span<const std::byte> data) {
 bool PartialFile::finish() {
   if (there_.cover(0, size_) && is_there(path_)) return true;
   file_->sync();
-  const core::PosixFile noted = lock(ranges_path(path_));
+  const core::PosixFile noted = open_locked(ranges_path(path_));
   if (is_there(path_)) {  // since this was made
     fs::remove(incomplete_path(path_));
     fs::remove(ranges_path(path_));

@@ -28,6 +28,10 @@ class ByteRanges {
   std::map<std::uint64_t, std::uint64_t> ends_;
 };
 
+/// The file, created if necessary, once no other process has it locked; locked until it is closed.
+/// What such locks are held for must be short. Throws IoError.
+core::PosixFile open_locked(const std::string& path);
+
 /// Until it is complete, its bytes are in PATH.incomplete, and PATH.ranges says which are on the
 /// disk. Then it appears as PATH; one that is there is only read. Thread-safe; functions throw
 /// IoError or std::system_error.
