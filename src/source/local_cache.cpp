@@ -99,12 +99,18 @@ struct Blob {
   fs::file_time_type used;
 };
 
+// Other programs have incomplete files as well.
+bool is_kept_part(const fs::path& blob) {
+  return blob.extension() == ".incomplete" && is_there(fs::path(blob).replace_extension(".ranges"));
+}
+
 std::vector<Blob> blobs_in(const fs::path& root) {
   std::vector<Blob> blobs;
   for (const fs::directory_entry& place : fs::directory_iterator(root)) {
     if (!is_there(place.path() / "blobs")) continue;
     for (const fs::directory_entry& blob : fs::directory_iterator(place.path() / "blobs")) {
-      if (blob.path().extension() == ".ranges" || !blob.is_regular_file()) continue;
+      const bool is_partial = !blob.path().extension().empty();
+      if (!blob.is_regular_file() || (is_partial && !is_kept_part(blob.path()))) continue;
       blobs.push_back({blob.path(), blob.file_size(), blob.last_write_time()});
     }
   }
@@ -132,9 +138,11 @@ class Kept {
     try {
       fs::create_directories(place.blobs);
       const fs::path blob = place.blob(version);
-      File& file = files_[place.link];
-      if (file.blob != blob) file = {blob, std::make_shared<PartialFile>(blob, version.size)};
-      return file.content;
+      const auto known = files_.find(place.link);
+      if (known != files_.end() && known->second.blob == blob) return known->second.content;
+      auto content = std::make_shared<PartialFile>(blob, version.size);
+      files_[place.link] = {blob, content};
+      return content;
     } catch (...) {
       obstacle_ = core::current_error().cause;
       return nullptr;
@@ -144,11 +152,11 @@ class Kept {
   void write(PartialFile& file, std::uint64_t offset, std::span<const std::byte> data) {
     try {
       file.write(offset, data);
+      bytes_ += data.size();
     } catch (...) {
       const std::scoped_lock lock(mutex_);
       obstacle_ = core::current_error().cause;
     }
-    bytes_ += data.size();
   }
 
   void note_revision(const std::string& model, const std::string& revision,
@@ -214,6 +222,8 @@ class Kept {
     for (const Blob& blob : blobs) {
       if (bytes <= most_bytes_) break;
       fs::remove(blob.path);
+      if (!blob.path.extension().empty())
+        fs::remove(fs::path(blob.path).replace_extension(".ranges"));
       bytes -= blob.bytes;
       remove_dangling_links(blob.path.parent_path().parent_path());
     }

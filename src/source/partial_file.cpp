@@ -124,6 +124,7 @@ bool PartialFile::finish() {
     fs::remove(ranges_path(path_));
     return true;
   }
+  if (!file_->has_name(incomplete_path(path_))) return false;  // somebody has removed it meanwhile
   ByteRanges all;
   all.add(core::read_text(ranges_path(path_), most_ranges_bytes));
   {

@@ -109,3 +109,18 @@ TEST_CASE("what is noted of a file that is gone is void", "[source]") {
   write(file, 999, 1000);
   CHECK_FALSE(file.finish());
 }
+
+TEST_CASE("nothing is noted of a file that was removed while it was written", "[source]") {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  PartialFile removed(path, 1000);
+  write(removed, 0, 500);
+  std::filesystem::remove(path + ".incomplete");
+  PartialFile file(path, 1000);
+  CHECK_FALSE(removed.finish());
+  write(file, 500, 1000);
+  CHECK_FALSE(file.finish());
+  const PartialFile later(path, 1000);
+  CHECK_FALSE(later.has(0, 1));
+  CHECK(later.has(500, 500));
+}
