@@ -136,8 +136,8 @@ struct RemoteOptions {
   unsigned connections = 0;
 
   /// Other places of the same files: directories or URLs. What cannot be had is taken from the next
-  /// one, also in the middle of a load, if it has the same name, size and first 64 KiB there; with
-  /// any, these are what distinguishes versions of a file.
+  /// one, also in the middle of a load, if it has the same name and size there, and the same bytes
+  /// at five offsets; with any, these are what distinguishes versions of a file.
   std::vector<std::string> sources;
 
   /// A directory in which what is fetched is kept, in the layout of Hugging Face's cache; empty:

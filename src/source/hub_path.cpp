@@ -22,6 +22,7 @@ HubPath parse_hub_path(const std::string& path) {
   HubPath place{std::string(repository.substr(0, at)), "main", {}};
   if (at != std::string_view::npos) place.revision = repository.substr(at + 1);
   if (end != std::string_view::npos) place.inside = rest.substr(end + 1);
+  while (place.inside.starts_with('/')) place.inside.erase(0, 1);
   while (place.inside.ends_with('/')) place.inside.pop_back();
   if (slash == std::string_view::npos || place.model.ends_with('/') || place.revision.empty()) {
     throw IoError(

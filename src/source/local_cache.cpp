@@ -1,16 +1,22 @@
 #include "source/local_cache.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <exception>
+#include <fcntl.h>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "safeshuffle/error.hpp"
 
@@ -48,30 +54,36 @@ std::string with_dashes(std::string_view text) {
 struct Place {
   fs::path blobs;
   fs::path link;
+  std::string object;  // its URL, but for a revision
 
+  // Servers that make tags of size and time give the same one to different objects.
   fs::path blob(const core::FileIdentity& version) const {
-    char name[64];
-    std::snprintf(name, sizeof name, "%016llx-%llu",
-                  static_cast<unsigned long long>(version.modified_ns),
+    const std::string key = object + " " + std::to_string(version.modified_ns);
+    char text[64];
+    std::snprintf(text, sizeof text, "%016llx-%llu",
+                  static_cast<unsigned long long>(XXH3_64bits(key.data(), key.size())),
                   static_cast<unsigned long long>(version.size));
-    return blobs / name;
+    return blobs / text;
   }
 };
 
 // Empty for what has no version in its URL that stays what it is, or could leave the directory.
 std::optional<Place> place_of(const fs::path& root, const std::string& path) {
-  if (path.find("..") != std::string::npos) return {};
+  for (const fs::path& name : fs::path(path)) {
+    if (name == ".." || name == ".") return {};
+  }
   if (is_hub_path(path)) {
     const HubPath hub = parse_hub_path(path);
     if (!is_commit(hub.revision) || hub.inside.empty()) return {};
     const fs::path model = root / ("models--" + with_dashes(hub.model));
-    return Place{model / "blobs", model / "snapshots" / hub.revision / hub.inside};
+    return Place{model / "blobs", model / "snapshots" / hub.revision / hub.inside,
+                 hub.model + "/" + hub.inside};
   }
   const std::size_t slash = path.rfind('/');
   const std::string protocol = path.substr(0, path.find(':'));
   const std::string rest = path.substr(protocol.size() + 3, slash - protocol.size() - 3);
   const fs::path directory = root / (protocol + "--" + with_dashes(rest));
-  return Place{directory / "blobs", directory / path.substr(slash + 1)};
+  return Place{directory / "blobs", directory / path.substr(slash + 1), path};
 }
 
 // In one step, also in place of another.
@@ -83,46 +95,60 @@ void make_link(const fs::path& link, const fs::path& target) {
   fs::rename(made, link);
 }
 
-bool leads_to(const fs::path& link, const fs::path& blob) {
+bool leads_to(const fs::path& link, const fs::path& blob, std::uint64_t bytes) {
   std::error_code ignored;
-  return fs::read_symlink(link, ignored).filename() == blob.filename() && is_there(blob);
+  return fs::read_symlink(link, ignored).filename() == blob.filename() &&
+         fs::file_size(blob, ignored) == bytes;
 }
 
+// The time of modification is part of what distinguishes versions of files.
 void note_use(const fs::path& file) {
-  std::error_code ignored;
-  fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
+  const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW},
+                             {.tv_sec = 0, .tv_nsec = UTIME_OMIT}};
+  static_cast<void>(::utimensat(AT_FDCWD, file.c_str(), times, 0));
 }
 
 struct Blob {
   fs::path path;
   std::uint64_t bytes = 0;
-  fs::file_time_type used;
+  std::int64_t used = 0;  // seconds since the Unix epoch
 };
 
-// Other programs have incomplete files as well.
-bool is_kept_part(const fs::path& blob) {
-  return blob.extension() == ".incomplete" && is_there(fs::path(blob).replace_extension(".ranges"));
+bool is_place(const fs::directory_entry& entry) {
+  constexpr std::array<std::string_view, 4> prefixes{"models--", "http--", "https--", "s3--"};
+  const std::string name = entry.path().filename().string();
+  return entry.is_directory() && !entry.is_symlink() &&
+         std::ranges::any_of(prefixes, [&](auto prefix) { return name.starts_with(prefix); });
 }
 
+// Those that are complete.
 std::vector<Blob> blobs_in(const fs::path& root) {
   std::vector<Blob> blobs;
   for (const fs::directory_entry& place : fs::directory_iterator(root)) {
-    if (!is_there(place.path() / "blobs")) continue;
+    if (!is_place(place) || !is_there(place.path() / "blobs")) continue;
     for (const fs::directory_entry& blob : fs::directory_iterator(place.path() / "blobs")) {
-      const bool is_partial = !blob.path().extension().empty();
-      if (!blob.is_regular_file() || (is_partial && !is_kept_part(blob.path()))) continue;
-      blobs.push_back({blob.path(), blob.file_size(), blob.last_write_time()});
+      struct stat status {};
+      if (!blob.path().extension().empty() || ::lstat(blob.path().c_str(), &status) != 0 ||
+          !S_ISREG(status.st_mode)) {
+        continue;
+      }
+      blobs.push_back({blob.path(), static_cast<std::uint64_t>(status.st_size),
+                       std::max(status.st_atim.tv_sec, status.st_mtim.tv_sec)});
     }
   }
   return blobs;
 }
 
-void remove_dangling_links(const fs::path& place) {
-  std::vector<fs::path> dangling;
+void remove_with_links(const fs::path& blob) {
+  fs::remove(blob);
+  std::vector<fs::path> links;
+  const fs::path place = blob.parent_path().parent_path();
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(place)) {
-    if (entry.is_symlink() && !is_there(entry.path())) dangling.push_back(entry.path());
+    if (entry.is_symlink() && fs::read_symlink(entry.path()).filename() == blob.filename()) {
+      links.push_back(entry.path());
+    }
   }
-  for (const fs::path& link : dangling) fs::remove(link);
+  for (const fs::path& link : links) fs::remove(link);
 }
 
 /// What one process keeps. Thread-safe.
@@ -141,7 +167,7 @@ class Kept {
       const auto known = files_.find(place.link);
       if (known != files_.end() && known->second.blob == blob) return known->second.content;
       auto content = std::make_shared<PartialFile>(blob, version.size);
-      files_[place.link] = {blob, content};
+      files_[place.link] = {blob, version.size, content};
       return content;
     } catch (...) {
       obstacle_ = core::current_error().cause;
@@ -180,8 +206,8 @@ class Kept {
     attempt([&] {
       const core::PosixFile lock = open_locked((root_ / ".safeshuffle-lock").string());
       for (const auto& [link, file] : files_) {
-        attempt([&path = link, &blob = file.blob] {
-          if (is_there(blob) && !leads_to(path, blob)) make_link(path, blob);
+        attempt([&path = link, &blob = file.blob, bytes = file.bytes] {
+          if (is_there(blob) && !leads_to(path, blob, bytes)) make_link(path, blob);
         });
       }
       attempt([&] { write_revisions(); });
@@ -192,6 +218,7 @@ class Kept {
  private:
   struct File {
     fs::path blob;
+    std::uint64_t bytes = 0;
     std::shared_ptr<PartialFile> content;
   };
 
@@ -221,11 +248,8 @@ class Kept {
     for (const Blob& blob : blobs) bytes += blob.bytes;
     for (const Blob& blob : blobs) {
       if (bytes <= most_bytes_) break;
-      fs::remove(blob.path);
-      if (!blob.path.extension().empty())
-        fs::remove(fs::path(blob.path).replace_extension(".ranges"));
+      remove_with_links(blob.path);
       bytes -= blob.bytes;
-      remove_dangling_links(blob.path.parent_path().parent_path());
     }
   }
 
@@ -284,8 +308,9 @@ class LocalCache final : public Source {
     std::string pinned = source_->pinned(path);
     if (is_hub_path(path)) {
       const HubPath named = parse_hub_path(path);
-      if (!is_commit(named.revision)) {
-        kept_.note_revision(named.model, named.revision, parse_hub_path(pinned).revision);
+      const std::string commit = parse_hub_path(pinned).revision;
+      if (!is_commit(named.revision) && is_commit(commit)) {
+        kept_.note_revision(named.model, named.revision, commit);
       }
     }
     return pinned;
@@ -321,8 +346,10 @@ class LocalCache final : public Source {
   std::string local(const std::string& path) const noexcept try {
     const auto place = source_->is_remote(path) ? place_of(root_, path) : std::nullopt;
     if (!place || !is_there(place->link)) return {};
-    const bool is_fixed = is_hub_path(path);
-    if (!is_fixed && !leads_to(place->link, place->blob(source_->identify(path)))) return {};
+    if (!is_hub_path(path)) {
+      const core::FileIdentity version = source_->identify(path);
+      if (!leads_to(place->link, place->blob(version), version.size)) return {};
+    }
     note_use(fs::canonical(place->link));
     return place->link.string();
   } catch (const std::exception&) {

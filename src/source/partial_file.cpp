@@ -36,17 +36,18 @@ bool is_there(const std::string& path) {
 
 }  // namespace
 
+// Who has it locked may remove it: then another one has the name.
 core::PosixFile open_locked(const std::string& path) {
-  auto file = core::PosixFile::open_or_create(path);
   const core::Deadline deadline(lock_patience);
   core::Backoff backoff;
-  while (!file.try_lock()) {
+  for (;;) {
+    auto file = core::PosixFile::open_or_create(path);
+    if (file.try_lock() && file.has_name(path)) return file;
     if (deadline.expired()) {
       throw IoError(ErrorRecord{.file = path, .cause = "another process keeps it locked"});
     }
     backoff.pause();
   }
-  return file;
 }
 
 void ByteRanges::add(std::uint64_t begin, std::uint64_t end) {
@@ -88,6 +89,8 @@ void ByteRanges::add(const std::string& text) {
 // What is noted of a file that is gone says nothing of a new one.
 PartialFile::PartialFile(std::string path, std::uint64_t size)
     : path_(std::move(path)), size_(size) {
+  std::error_code ignored;
+  if (is_there(path_) && fs::file_size(path_, ignored) != size_) fs::remove(path_);
   if (is_there(path_)) {
     file_ = core::PosixFile::open(path_);
     there_.add(0, size_);
@@ -138,8 +141,8 @@ bool PartialFile::finish() {
     return true;
   }
   const std::string text = all.text();
+  noted.resize(0);  // a process that is killed must not leave a mixture
   noted.write(0, std::as_bytes(std::span(text)));
-  noted.resize(text.size());
   noted.sync();
   return false;
 }

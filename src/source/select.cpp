@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "safeshuffle/error.hpp"
+
 #include "source/files.hpp"
 #include "source/local_cache.hpp"
 #include "source/mirrored.hpp"
@@ -14,6 +16,21 @@ namespace {
 
 constexpr std::chrono::milliseconds longest_patience = std::chrono::minutes(1);
 constexpr std::array<std::string_view, 4> schemes{"http://", "https://", "s3://", "hf://"};
+
+// What may be secret must not be part of paths, which are printed.
+void check_url(const std::string& url) {
+  if (!url.starts_with("http://") && !url.starts_with("https://")) return;
+  const std::size_t begin = url.find("//") + 2;
+  const std::string_view host = std::string_view(url).substr(begin, url.find('/', begin) - begin);
+  if (host.find('@') != std::string_view::npos) {
+    throw ConfigError(
+        "a URL has a name and a password: put them into ~/.netrc, or give a --header");
+  }
+  if (url.find_first_of("?#") != std::string::npos) {
+    throw ConfigError("a URL has a query or a fragment, which is not supported: " +
+                      url.substr(0, url.find_first_of("?#")));
+  }
+}
 
 class Selected final : public Source {
  public:
@@ -45,6 +62,7 @@ class Selected final : public Source {
  private:
   const Source& of(const std::string& path) const {
     if (!is_url(path)) return files();
+    check_url(path);
     const std::scoped_lock lock(mutex_);
     if (!remote_) remote_ = make_remote(options_, patience_);
     return *remote_;
@@ -69,6 +87,12 @@ std::shared_ptr<const Source> make_source(const RemoteOptions& options,
   std::unique_ptr<const Source> source = std::make_unique<Selected>(options, patience);
   if (!options.cache.empty()) {
     source = make_local_cache(std::move(source), options.cache, options.cache_bytes);
+  }
+  for (const std::string& place : options.sources) {
+    if (place.find("://") != std::string::npos && !is_url(place)) {
+      throw ConfigError("a source is no URL that is known: " + place.substr(0, place.find("://")));
+    }
+    check_url(place);
   }
   if (!options.sources.empty()) source = make_mirrored(std::move(source), options.sources);
   return source;

@@ -96,6 +96,11 @@ class Hub(WebCase):
         self.assert_loads(model, self.work / "saved")
         self.assert_same(self.work / "saved")
 
+    def test_a_path_does_not_lead_out_of_the_cache(self):
+        inside = self.model / "model-00001-of-00003.safetensors"
+        for path in (f"hf://org/model@{'c' * 40}/{inside}", f"hf://org/model@{'c' * 40}/../{inside.name}"):
+            self.assert_fails(self.load(path, self.work / "saved", "--cache", self.work / "cache"), "404")
+
     def test_one_file(self):
         result = command.run("inspect", "hf://org/model/model-00001-of-00003.safetensors")
         self.assertEqual(result.returncode, 0, result.stderr)

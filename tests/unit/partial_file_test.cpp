@@ -117,10 +117,22 @@ TEST_CASE("nothing is noted of a file that was removed while it was written", "[
   write(removed, 0, 500);
   std::filesystem::remove(path + ".incomplete");
   PartialFile file(path, 1000);
-  CHECK_FALSE(removed.finish());
+  write(removed, 500, 1000);
+  CHECK_FALSE(removed.finish());  // although it has written all
+  CHECK_FALSE(std::filesystem::exists(path));
   write(file, 500, 1000);
   CHECK_FALSE(file.finish());
   const PartialFile later(path, 1000);
   CHECK_FALSE(later.has(0, 1));
   CHECK(later.has(500, 500));
+}
+
+TEST_CASE("a complete file of another length is made anew", "[source]") {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.write("file", "short");
+  PartialFile file(path, 1000);
+  CHECK_FALSE(file.has(0, 1));
+  write(file, 0, 1000);
+  CHECK(file.finish());
+  CHECK(std::filesystem::file_size(path) == 1000);
 }

@@ -199,20 +199,6 @@ class RemoteHandle final : public Handle {
   mutable std::string place_;  // where a redirect led to, if that is another server
 };
 
-// What may be secret must not be part of paths, which are printed.
-void check_web(const std::string& url) {
-  const std::size_t begin = url.find("//") + 2;
-  const std::string_view host = std::string_view(url).substr(begin, url.find('/', begin) - begin);
-  if (host.find('@') != std::string_view::npos) {
-    throw ConfigError(
-        "a URL has a name and a password: put them into ~/.netrc, or give a --header");
-  }
-  if (url.find_first_of("?#") != std::string::npos) {
-    throw ConfigError("a URL has a query or a fragment, which is not supported: " +
-                      url.substr(0, url.find_first_of("?#")));
-  }
-}
-
 class Remote final : public Source {
  public:
   Remote(const RemoteOptions& options, std::chrono::milliseconds patience)
@@ -280,7 +266,6 @@ class Remote final : public Source {
     };
     if (path.starts_with("s3://")) return made(s3_, make_s3_store);
     if (path.starts_with("hf://")) return made(hub_, make_hub_store);
-    check_web(path);
     return made(web_, make_web_store);
   }
 
