@@ -81,7 +81,6 @@ class WebServer:
         self.directory = Path(directory)
         self.fault = fault
         self.requests = []
-        self.sent_bytes = 0
         self.lock = threading.Lock()
         handler = type("Bound", (_Handler,), {"owner": self})
         self._server = _Server(("127.0.0.1", port), handler)
@@ -175,8 +174,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
         except OSError:
             return
-        with self.owner.lock:
-            self.owner.sent_bytes += len(body)
         if cut:
             self._hang_up(cut.reset)
 
