@@ -5,16 +5,16 @@
 namespace safeshuffle::source {
 namespace {
 
-constexpr std::string_view scheme = "hf://";
+constexpr std::string_view hub_scheme = "hf://";
 
 }  // namespace
 
 bool is_hub_path(std::string_view path) noexcept {
-  return path.starts_with(scheme);
+  return path.starts_with(hub_scheme);
 }
 
 HubPath parse_hub_path(const std::string& path) {
-  const std::string_view rest = std::string_view(path).substr(scheme.size());
+  const std::string_view rest = std::string_view(path).substr(hub_scheme.size());
   const std::size_t slash = rest.find('/');
   const std::size_t end = slash == std::string_view::npos ? slash : rest.find('/', slash + 1);
   const std::string_view repository = rest.substr(0, end);
