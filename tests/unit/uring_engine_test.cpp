@@ -149,8 +149,8 @@ TEST_CASE("direct reads are made by the ring, and the page cache is read by thre
 
 TEST_CASE("an error of a read in the ring names file, offset and errno", "[uring]") {
   if (!has_io_uring()) return;
-  UringBench bench;
   const Misdirected source(core::Descriptor(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  UringBench bench;
   const io::BatchStatus status = bench.read(source);
   REQUIRE(status.error);
   CHECK(status.error->kind == ErrorKind::io);
@@ -162,8 +162,8 @@ TEST_CASE("an error of a read in the ring names file, offset and errno", "[uring
 
 TEST_CASE("what the ring does not deliver is read by threads, as a fallback", "[uring]") {
   if (!has_io_uring()) return;
-  UringBench bench;
   const Misdirected source(core::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
+  UringBench bench;
   CHECK_FALSE(bench.read(source).error);
   CHECK(testing::is_sample(bench.memory.span(), 0, 0));
   const io::IoPath path = bench.reader->path();
