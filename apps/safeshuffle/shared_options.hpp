@@ -18,12 +18,14 @@ namespace safeshuffle::app {
 /// More than any group has.
 inline constexpr std::uint32_t most_ranks = 65536;
 
-/// --header, --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype, --keep-dtype,
-/// --replicas, --assign, --order, --window, --memory-budget.
+/// --header, --source, --tp-plan, --experts, --only, --skip, --pipeline-stage, --dtype,
+/// --keep-dtype, --replicas, --assign, --order, --window, --memory-budget.
 void add_plan_options(CLI::App& parser, Options& options);
 
-/// --header.
+/// --header, --source.
 void add_remote(CLI::App& parser, RemoteOptions& remote);
+
+/// --cache, --cache-size. `plan` has an option --cache of its own.
 void add_cache(CLI::App& parser, RemoteOptions& remote);
 
 /// --tp-plan.

@@ -141,7 +141,8 @@ struct RemoteOptions {
   std::vector<std::string> sources;
 
   /// A directory in which what is fetched is kept, in the layout of Hugging Face's cache; empty:
-  /// nothing is. Files that are complete there are loaded from there. All ranks must see it.
+  /// nothing is. Files that are complete there are loaded from there; new ones are once the
+  /// session or load that fetched them has ended. All ranks must see it.
   std::string cache;
 
   /// The files in it that were used longest ago are removed until no more than so many bytes are
