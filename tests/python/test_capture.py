@@ -3,9 +3,12 @@
 Environment: SAFESHUFFLE_LIBRARY, the library of the C interface; PYTHONPATH, the package.
 """
 
+import copy
+import pickle
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 try:
@@ -17,6 +20,7 @@ except ImportError as missing:
 
 import safeshuffle
 import safeshuffle.capture
+import safeshuffle.reload
 from ranks import run_ranks
 
 
@@ -70,20 +74,31 @@ def stored():
 def check(group, path, dtype, size):
     rank = group.rank if group else 0
     model, expected = Fused(rank, size, dtype), Fused(rank, size, dtype)
+    expected.load_weights(stored().items())
+    expected = expected.state_dict()
+
+    def wrong(filled):
+        return [name for name, tensor in filled.state_dict().items() if not torch.equal(tensor, expected[name])]
+
     with safeshuffle.open(path, group) as session:
         captured = safeshuffle.capture.Captured(session, model, model.load_weights)
         report = captured.load(session)
-        expected.load_weights(stored().items())
-        wrong = [
-            name for name, tensor in expected.state_dict().items() if not torch.equal(tensor, model.state_dict()[name])
-        ]
+        found = wrong(model)
         for tensor in model.state_dict().values():
             tensor.zero_()
         captured.load(session)
-        wrong += [
-            name for name, tensor in expected.state_dict().items() if not torch.equal(tensor, model.state_dict()[name])
-        ]
-    return wrong, report, captured.loaded
+        found += wrong(model)
+        parts = safeshuffle.reload.Parts(session, captured)
+        found += [] if parts.fit(session) else ["fit"]
+        other = Fused(rank, size, dtype)
+        for group_bytes in (1, 600, 1 << 20):
+            other.load_weights(parts.stream(session, "cpu", unwanted, group_bytes))
+            found += wrong(other)
+    return found, report, captured.loaded
+
+
+def unwanted():
+    raise AssertionError("a tensor would be read whole")
 
 
 class Capture(unittest.TestCase):
@@ -101,6 +116,40 @@ class Capture(unittest.TestCase):
                     self.assertEqual(report["computed"], ["ids", "scale"])
                     self.assertGreater(report["captured_share"], 0.9)
                     self.assertEqual(loaded, set(stored()))
+
+    def test_a_rank_loads_again_what_it_took_and_reads_by_itself_what_it_takes_more(self):
+        expected = stored()
+        with safeshuffle.open(self.path) as session:
+            model = Fused(1, 2)
+            parts = safeshuffle.reload.Parts(session, safeshuffle.capture.Captured(session, model, model.load_weights))
+            alone = unittest.mock.Mock(side_effect=lambda: safeshuffle.open(self.path))
+            same = Fused(1, 2)
+            same.load_weights(parts.stream(session, "cpu", alone))
+            alone.assert_not_called()
+            uses = {
+                "another half": lambda tensor: tensor[:8].clone(),
+                "a sum": lambda tensor: tensor.sum(0),
+                "a comparison": lambda tensor: torch.ones(16, 8) < tensor,
+                "data": lambda tensor: tensor.data + 0,
+                "a parameter": lambda tensor: torch.nn.Parameter(tensor, requires_grad=False) + 0,
+                "in place": lambda tensor: tensor.add_(1),
+                "out": lambda tensor: torch.add(tensor, 1, out=torch.empty(16, 8)),
+                "parts": lambda tensor: torch.cat(tensor.chunk(2)[::-1]),
+                "a list": lambda tensor: torch.tensor(tensor.tolist()),
+                "a number": lambda tensor: torch.tensor(tensor[3, 4].item()),
+                "bits": lambda tensor: tensor.view(torch.int16)[2] + 0,
+                "a copy": lambda tensor: copy.deepcopy(tensor) + 0,
+                "pickled": lambda tensor: pickle.loads(pickle.dumps(tensor)),
+                "an array": lambda tensor: torch.from_numpy(tensor.numpy() + 0),
+                "its storage": lambda tensor: torch.tensor(list(tensor.untyped_storage())),
+                "a view of a transposed view": lambda tensor: tensor.t()[2:4].contiguous(),
+            }
+            for use, take in uses.items():
+                with self.subTest(use):
+                    alone.reset_mock()
+                    taken = {name: take(part) for name, part in parts.stream(session, "cpu", alone) if name == "qkv.q"}
+                    self.assertTrue(torch.equal(torch.Tensor(taken["qkv.q"]), take(expected["qkv.q"].clone())))
+                    alone.assert_called_once()
 
     def test_what_is_computed_with_is_loaded_whole(self):
         def add(model, _name, tensor):

@@ -8,6 +8,7 @@ import copy
 import functools
 import os
 import time
+import weakref
 
 from vllm.distributed import get_tp_group
 from vllm.logger import init_logger
@@ -16,6 +17,7 @@ from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 
 import safeshuffle
 import safeshuffle.capture
+import safeshuffle.reload
 
 # vLLM shows the messages of its own loggers.
 _log = init_logger("vllm.safeshuffle")
@@ -23,8 +25,8 @@ _log = init_logger("vllm.safeshuffle")
 # What DefaultModelLoader itself takes of the extra configuration.
 _OF_VLLM = {"enable_weights_track"}
 
-# A layer is computed with once all of its weights are there: vLLM decides how many it keeps.
-_ANY_NUMBER_OF_GROUPS = 1 << 20
+# By model: what each rank takes of its tensors, for reload_weights.
+_parts = weakref.WeakKeyDictionary()
 
 
 class SafeshuffleModelLoader(DefaultModelLoader):
@@ -44,6 +46,7 @@ class SafeshuffleModelLoader(DefaultModelLoader):
         with self._open(model, model_config) as session:
             captured = safeshuffle.capture.Captured(session, model, model.load_weights)
             report = captured.load(session)
+            _parts[model] = safeshuffle.reload.Parts(session, captured)
         for source in getattr(model, "secondary_weights", ()):
             captured.loaded |= model.load_weights(self._get_weights_iterator(source)) or set()
         _log.info(
@@ -57,24 +60,35 @@ class SafeshuffleModelLoader(DefaultModelLoader):
             self.track_weights_loading(model, captured.loaded, quantized=quantized)
 
     def get_all_weights(self, model_config, model):
-        """Whole tensors, in bounded memory: for reload_weights."""
+        """For reload_weights: tensors of which the parts are loaded that this rank took the first time, or else whole
+        ones, in bounded memory."""
+        parts = _parts.get(model)
         with self._open(model, model_config) as session:
-            yield from session.stream(alive=_ANY_NUMBER_OF_GROUPS)
+            if parts and parts.fit(session):
+                alone = functools.partial(self._open, model, model_config, alone=True)
+                yield from parts.stream(session, _device_of(model), alone)
+            else:
+                yield from session.stream(alive=safeshuffle.reload.ANY_NUMBER_OF_GROUPS)
         for source in getattr(model, "secondary_weights", ()):
             yield from self._get_weights_iterator(source)
 
-    def _open(self, model, model_config):
+    def _open(self, model, model_config, alone=False):
         folder, files, _, index = self._prepare_weights(
             model_config.model, None, model_config.revision, False, getattr(model, "allow_patterns_overrides", None)
         )
         path = os.path.join(folder, index)
         chosen = getattr(model, "allow_patterns_overrides", None) is not None or not os.path.exists(path)
         group = get_tp_group()
-        device = next(model.parameters()).device
         return safeshuffle.open(
-            sorted(files) if chosen else path, group.cpu_group if group.world_size > 1 else None,
-            group.device if device.type == "meta" else device, **self._options,
+            sorted(files) if chosen else path, group.cpu_group if group.world_size > 1 and not alone else None,
+            _device_of(model), **self._options,
         )  # fmt: skip
+
+
+def _device_of(model):
+    """Where its parameters are, or will be."""
+    device = next(model.parameters()).device
+    return get_tp_group().device if device.type == "meta" else device
 
 
 @functools.cache  # vLLM may call it several times in a process
