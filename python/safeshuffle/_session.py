@@ -280,6 +280,7 @@ class Session:
         return self._load_into(_library.safeshuffle_session_load_into, _native.Binding, resolved, memory, numbers)
 
     def _load_into(self, function, kind, rows, memory, numbers):
+        _tensors.settle(memory)
         array_of_rows = (kind * len(rows))(*rows)
 
         def load(handle):

@@ -229,6 +229,12 @@ class Memory:
         return self.address, self.shape, self.dtype, tuple(self.strides)
 
 
+def settle(memory):
+    """Waits for what PyTorch does with memory of GPUs on its current streams: a load has a stream of its own."""
+    for device in {each.tensor.device for each in memory if getattr(each.tensor, "is_cuda", False)}:
+        _torch().cuda.current_stream(device).synchronize()
+
+
 def _is(value, module, kind):
     module = sys.modules.get(module)
     return module is not None and isinstance(value, getattr(module, kind))
