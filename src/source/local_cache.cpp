@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <fcntl.h>
 #include <filesystem>
@@ -121,18 +122,23 @@ bool is_place(const fs::directory_entry& entry) {
          std::ranges::any_of(prefixes, [&](auto prefix) { return name.starts_with(prefix); });
 }
 
-// Those that are complete.
+bool is_abandoned(const struct stat& status) {
+  constexpr std::time_t a_day = 24 * 60 * 60;
+  return std::time(nullptr) - status.st_mtim.tv_sec > a_day;
+}
+
+// Those that are complete, or that nobody goes on with.
 std::vector<Blob> blobs_in(const fs::path& root) {
   std::vector<Blob> blobs;
   for (const fs::directory_entry& place : fs::directory_iterator(root)) {
     if (!is_place(place) || !is_there(place.path() / "blobs")) continue;
     for (const fs::directory_entry& blob : fs::directory_iterator(place.path() / "blobs")) {
       struct stat status {};
-      if (!blob.path().extension().empty() || ::lstat(blob.path().c_str(), &status) != 0 ||
-          !S_ISREG(status.st_mode)) {
-        continue;
-      }
-      blobs.push_back({blob.path(), static_cast<std::uint64_t>(status.st_size),
+      if (::lstat(blob.path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+      const fs::path ending = blob.path().extension();
+      if (!ending.empty() && (ending != ".incomplete" || !is_abandoned(status))) continue;
+      constexpr std::uint64_t block = 512;  // of st_blocks, whatever the file system's is
+      blobs.push_back({blob.path(), static_cast<std::uint64_t>(status.st_blocks) * block,
                        std::max(status.st_atim.tv_sec, status.st_mtim.tv_sec)});
     }
   }

@@ -9,6 +9,7 @@ import http.server
 import random
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -75,9 +76,12 @@ def free_port(beside=0):
 
 
 class WebServer:
-    """`with WebServer(directory) as server:` serves at `server.url`."""
+    """`with WebServer(directory) as server:` serves at `server.url`; whatever server a proxy's client asks for, too.
 
-    def __init__(self, directory, fault=lambda request: None, port=0):
+    certificate: file with that and its key, for TLS
+    """
+
+    def __init__(self, directory, fault=lambda request: None, port=0, certificate=None):
         self.directory = Path(directory)
         self.fault = fault
         self.requests = []
@@ -86,7 +90,13 @@ class WebServer:
         self._server = _Server(("127.0.0.1", port), handler)
         self._server.daemon_threads = True
         self.port = self._server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.port}"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
 
     def __enter__(self):
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -118,7 +128,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):  # noqa: N802
-        path = self.path.split("?")[0].lstrip("/")
+        path = re.sub("^http://[^/]*", "", self.path).split("?")[0].lstrip("/")
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, path, wanted and (int(wanted[1]), int(wanted[2])), headers,

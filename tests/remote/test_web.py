@@ -52,8 +52,8 @@ class WebCase(unittest.TestCase):
         self.reference = self.work / "reference"
         self.assert_loads(self.model, self.reference)
 
-    def serve(self, fault=lambda request: None, port=0):
-        return self.enterContext(WebServer(self.work, fault, port))
+    def serve(self, fault=lambda request: None, port=0, certificate=None):
+        return self.enterContext(WebServer(self.work, fault, port, certificate))
 
     def load(self, model, saved, *options, ranks=1, timeout=8):
         shutil.rmtree(saved, ignore_errors=True)
@@ -115,6 +115,40 @@ class Works(WebCase):
         self.assertEqual(
             command.run("plan", f"{web.url}/model", "--world", "2", "--tp-plan", "replicate").returncode, 0
         )
+
+    @unittest.skipUnless(shutil.which("openssl"), "makes certificates")
+    def test_certificates_are_verified(self):
+        certificate = self.work / "certificate"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", certificate, "-out",
+                        self.work / "authority", "-subj", "/CN=server", "-addext", "subjectAltName=IP:127.0.0.1"],
+                       check=True, capture_output=True)  # fmt: skip
+        with open(certificate, "a") as file:
+            file.write((self.work / "authority").read_text())
+        web = self.serve(certificate=certificate)
+        saved = self.work / "saved"
+        self.assert_fails(self.load(f"{web.url}/model", saved), "certificate", web.url)
+        with unittest.mock.patch.dict(os.environ, SSL_CERT_FILE=str(self.work / "authority")):
+            self.assert_loads(f"{web.url}/model", saved, ranks=2)
+            self.assert_same(saved)
+            elsewhere = f"https://localhost:{web.port}/model"
+            self.assert_fails(self.load(elsewhere, self.work / "saved"), "certificate", elsewhere)
+
+    def test_proxies_are_used(self):
+        proxy = self.serve()
+        with unittest.mock.patch.dict(os.environ, http_proxy=proxy.url):
+            self.assert_loads("http://weights.invalid/model", self.work / "saved", ranks=2)
+        self.assert_same(self.work / "saved")
+        self.assertEqual({each.headers["host"] for each in proxy.requests}, {"weights.invalid"})
+
+    def test_passwords_of_netrc(self):
+        def ask_for_the_password(request):
+            return None if request.headers.get("authorization") == "Basic bWU6dG9w" else Answer(401)
+
+        web = self.serve(ask_for_the_password)
+        (self.work / ".netrc").write_text("machine 127.0.0.1 login me password top")
+        with unittest.mock.patch.dict(os.environ, HOME=str(self.work)):
+            self.assert_loads(f"{web.url}/model", self.work / "saved")
+        self.assert_same(self.work / "saved")
 
     def test_secrets_stay_where_they_belong(self):
         storage = self.serve()
@@ -340,6 +374,13 @@ class Keeps(WebCase):
                 self.assertLessEqual(sum(file.stat().st_size for file in kept), limit)
                 self.assertEqual([link for link in self.cache.rglob("*") if not link.exists()], [])
         self.assert_kept(web)
+        (blobs,) = self.cache.rglob("blobs")
+        for name, days in (("old", 2), ("new", 0)):
+            incomplete = blobs / f"{name}.incomplete"
+            incomplete.write_bytes(bytes(100_000))
+            os.utime(incomplete, (time.time() - days * 86_400,) * 2)
+        self.assert_kept(web, "--cache-size", str(sum(file.stat().st_size for file in blobs.iterdir()) - 150_000))
+        self.assertEqual([file.name for file in self.unfinished()], ["new.incomplete"])
         self.assert_kept(web)
         self.assertLessEqual(self.asked_bytes(web), self.beginnings)
 
