@@ -9,18 +9,13 @@
 #include "comm/await.hpp"
 #include "core/backoff.hpp"
 #include "core/error_wire.hpp"
+#include "plan/summary.hpp"
 #include "plan/waves.hpp"
 
 namespace safeshuffle::pipeline {
 namespace {
 
 constexpr std::chrono::milliseconds progress_interval{100};
-
-std::uint64_t read_bytes(const Plan& plan) {
-  std::uint64_t bytes = 0;
-  for (const RankSummary& rank : plan.ranks()) bytes += rank.read_bytes;
-  return bytes;
-}
 
 }  // namespace
 
@@ -39,7 +34,7 @@ Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemor
       queue_trace_(queue_, clock_),
       reader_(workspace, schedule_, buffers_, clock),
       planner_(schedule_, workspace.comm().rank(), lent),
-      planned_bytes_(read_bytes(plan)),
+      planned_bytes_(plan::read_bytes(schedule_)),
       last_report_(core::Clock::now()) {
   if (lent != nullptr) await_queue();  // that is, the caller's: reads into place do not follow it
   for (std::uint32_t wave = 0; wave < std::min(schedule_.slabs, schedule_.waves); ++wave) {

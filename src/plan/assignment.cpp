@@ -162,9 +162,9 @@ std::vector<std::uint32_t> balanced_files(const std::vector<std::uint64_t>& file
   return rank_of_file;
 }
 
-// Divides every file or, in layer order, every layer, what precedes the layers and what follows
-// them, into stripes, 1/world of its bytes each: a segment belongs to the stripe that contains its
-// midpoint.
+// Divides every file or, in layer order, every layer, the first one with what precedes it, and what
+// follows the layers, into stripes, 1/world of its bytes each: a segment belongs to the stripe that
+// contains its midpoint.
 class Striping {
  public:
   explicit Striping(const Schedule& schedule) : schedule_(schedule), reads_(schedule.world) {
@@ -199,9 +199,13 @@ class Striping {
 
   bool are_striped_together(std::uint32_t a, std::uint32_t b) const {
     if (schedule_.order == Order::layer) {
-      return schedule_.layers.depth[a] == schedule_.layers.depth[b];
+      return stage(a) == stage(b);
     }
     return schedule_.catalog.tensors()[a].file == schedule_.catalog.tensors()[b].file;
+  }
+
+  std::uint32_t stage(std::uint32_t tensor) const {
+    return std::max(schedule_.layers.depth[tensor], first_layer_depth);
   }
 
   void divide(std::span<const std::uint32_t> tensors) {

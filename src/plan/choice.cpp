@@ -15,19 +15,16 @@
 #include "plan/assignment.hpp"
 #include "plan/cost_fields.hpp"
 #include "plan/estimate.hpp"
+#include "plan/summary.hpp"
 #include "plan/tensor_cost.hpp"
 
 namespace safeshuffle::plan {
 namespace {
 
 bool is_skewed(const Schedule& schedule) {
-  std::uint64_t total = 0;
-  std::uint64_t most = 0;
-  for (const RankSummary& rank : schedule.ranks) {
-    total += rank.read_bytes;
-    most = std::max(most, rank.read_bytes);
-  }
-  return static_cast<double>(most) * schedule.world > (1 + tolerance) * static_cast<double>(total);
+  const auto most = std::ranges::max_element(schedule.ranks, {}, &RankSummary::read_bytes);
+  const auto total = static_cast<double>(read_bytes(schedule));
+  return static_cast<double>(most->read_bytes) * schedule.world > (1 + tolerance) * total;
 }
 
 bool exchanges(const Schedule& schedule) {

@@ -15,6 +15,9 @@ std::vector<std::uint32_t> depths_complete_after(const Schedule& schedule,
     std::uint32_t& wave = depths[schedule.layers.depth[use.tensor]];
     wave = std::max(wave, targets[use.target]);
   }
+  if (schedule.order == Order::layer) {
+    depths[first_layer_depth] = std::max(depths[0], depths[first_layer_depth]);
+  }
   return depths;
 }
 

@@ -73,6 +73,7 @@ struct Layers {
   std::vector<std::uint32_t> depth;    ///< by tensor: 0 before the layers, i + 1 in layer
                                        ///< numbers[i], numbers.size() + 1 after the layers
 };
+inline constexpr std::uint32_t first_layer_depth = 1;
 
 /// While one is packed and exchanged, the others are read.
 inline constexpr std::uint32_t slabs_per_rank = 3;

@@ -446,4 +446,10 @@ void summarize(Schedule& schedule, const Geometries& geometries) {
   Summarizer(schedule, geometries).run();
 }
 
+std::uint64_t read_bytes(const Schedule& schedule) {
+  std::uint64_t bytes = 0;
+  for (const RankSummary& rank : schedule.ranks) bytes += rank.read_bytes;
+  return bytes;
+}
+
 }  // namespace safeshuffle::plan

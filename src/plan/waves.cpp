@@ -130,14 +130,14 @@ std::uint64_t last_end(const std::vector<WaveNumbers>& readers) {
 // A wave ends when all of it has been read and exchanged, so what it has of later layers delays the
 // layer that it completes. Of one wave in many, that is little, and smaller waves would slow down
 // the whole load; but for the first layer, somebody may be waiting. So it shares no wave with the
-// second.
+// second, only with what precedes it, which is needed as soon.
 void number_layers(const Schedule& schedule, std::vector<WaveNumbers>& readers) {
-  constexpr std::uint32_t first_layer = 1;
-  for (std::uint32_t depth = 0; depth <= schedule.layers.numbers.size(); ++depth) {
+  for (WaveNumbers& reader : readers) reader.number_depth(0);
+  for (std::uint32_t depth = first_layer_depth; depth <= schedule.layers.numbers.size(); ++depth) {
     for (WaveNumbers& reader : readers) reader.number_depth(depth);
     const std::uint64_t end = last_end(readers);
     for (WaveNumbers& reader : readers) {
-      depth == first_layer ? reader.begin_at(end) : reader.catch_up(end);
+      depth == first_layer_depth ? reader.begin_at(end) : reader.catch_up(end);
     }
   }
 }

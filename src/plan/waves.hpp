@@ -14,8 +14,8 @@ namespace safeshuffle::plan {
 /// Gives every read its wave, from the first one that is free: of each reader, whole tensors, in
 /// order, into as few slabs as the window allows, each segment of a larger tensor into one of its
 /// own. In layer order, no reader begins the next layer in an earlier wave than that in which the
-/// last one ends a layer. Returns the next wave that is free. Throws PlanError if they cannot be
-/// counted.
+/// last one ends a layer; what precedes the first counts as part of it. Returns the next wave that
+/// is free. Throws PlanError if they cannot be counted.
 std::uint32_t number_waves(const Schedule& schedule, std::uint32_t first_free,
                            std::span<std::vector<Read>> reads);
 

@@ -104,12 +104,17 @@ LayeredModel layered_model(std::uint64_t seed) {
   return model;
 }
 
+/// The depth, but what precedes the first layer is read with it.
+std::uint32_t stage_of(const Schedule& schedule, std::uint32_t tensor) {
+  return std::max(schedule.layers.depth[tensor], plan::first_layer_depth);
+}
+
 /// A segment that a rank reads.
 struct Reading {
   std::uint32_t wave = 0;
   std::uint32_t rank = 0;
   std::uint32_t tensor = 0;
-  std::uint32_t depth = 0;
+  std::uint32_t stage = 0;
   std::uint64_t bytes = 0;
 };
 
@@ -121,7 +126,7 @@ std::vector<Reading> readings(const Schedule& schedule) {
     for (std::uint32_t rank = 0; rank < schedule.world; ++rank) {
       plan::slab_at(schedule, wave, rank, slab);
       for (const plan::Segment& segment : slab.segments) {
-        all.push_back({wave, rank, segment.tensor, schedule.layers.depth[segment.tensor],
+        all.push_back({wave, rank, segment.tensor, stage_of(schedule, segment.tensor),
                        segment.end - segment.begin});
       }
     }
@@ -136,34 +141,34 @@ std::map<std::uint32_t, std::uint32_t> last_waves(const std::vector<Reading>& re
   return last;
 }
 
-std::map<std::uint32_t, std::uint32_t> last_waves_of_depths(const std::vector<Reading>& readings) {
+std::map<std::uint32_t, std::uint32_t> last_waves_of_stages(const std::vector<Reading>& readings) {
   std::map<std::uint32_t, std::uint32_t> last;
-  for (const Reading& reading : readings) last[reading.depth] = reading.wave;
+  for (const Reading& reading : readings) last[reading.stage] = reading.wave;
   return last;
 }
 
-std::uint64_t largest_segment(const Schedule& schedule, std::uint32_t depth) {
+std::uint64_t largest_segment(const Schedule& schedule, std::uint32_t stage) {
   std::uint64_t largest = 0;
   for (std::uint32_t i = 0; i < schedule.cuts.size(); ++i) {
-    if (schedule.layers.depth[i] != depth) continue;
+    if (stage_of(schedule, i) != stage) continue;
     largest = std::max(largest, plan::Segments(schedule.cuts[i], schedule.window).step());
   }
   return largest;
 }
 
-/// Whether each rank reads as much of every depth, but for a segment.
+/// Whether each rank reads as much of every stage, but for a segment.
 void check_even(const Schedule& schedule, const std::vector<Reading>& readings) {
-  std::map<std::uint32_t, std::vector<std::uint64_t>> bytes;  // by depth and rank
+  std::map<std::uint32_t, std::vector<std::uint64_t>> bytes;  // by stage and rank
   for (const Reading& reading : readings) {
-    auto& of_ranks = bytes[reading.depth];
+    auto& of_ranks = bytes[reading.stage];
     of_ranks.resize(schedule.world);
     of_ranks[reading.rank] += reading.bytes;
   }
-  for (const auto& [depth, of_ranks] : bytes) {
-    CAPTURE(depth);
+  for (const auto& [stage, of_ranks] : bytes) {
+    CAPTURE(stage);
     std::uint64_t total = 0;
     for (const std::uint64_t of_rank : of_ranks) total += of_rank;
-    const std::uint64_t granule = largest_segment(schedule, depth);
+    const std::uint64_t granule = largest_segment(schedule, stage);
     for (const std::uint64_t of_rank : of_ranks) {
       CHECK(of_rank * schedule.world <= total + granule * schedule.world);
       CHECK((of_rank + granule) * schedule.world >= total);
@@ -171,21 +176,20 @@ void check_even(const Schedule& schedule, const std::vector<Reading>& readings) 
   }
 }
 
-/// Before the wave that completes a depth, nothing deeper is read; nor, if it is the first layer,
-/// in it.
+/// Before the wave that completes a stage, nothing later is read; nor, if it is the first, in it.
 void check_order(const std::vector<Reading>& readings) {
-  const auto last = last_waves_of_depths(readings);
+  const auto last = last_waves_of_stages(readings);
   for (const Reading& reading : readings) {
-    const auto before = last.lower_bound(reading.depth);
+    const auto before = last.lower_bound(reading.stage);
     if (before == last.begin()) continue;
-    const auto& [depth, wave] = *std::prev(before);
-    CAPTURE(depth, reading.depth, reading.rank);
-    CHECK(reading.wave >= (depth == 1 ? wave + 1 : wave));
+    const auto& [stage, wave] = *std::prev(before);
+    CAPTURE(stage, reading.stage, reading.rank);
+    CHECK(reading.wave >= (stage == 1 ? wave + 1 : wave));
   }
 }
 
 void check_layers(const Schedule& schedule, const std::vector<Reading>& readings) {
-  const auto last = last_waves_of_depths(readings);
+  const auto last = last_waves_of_stages(readings);
   const plan::Completion completion(schedule, 0);
   std::vector<std::uint64_t> complete;
   for (std::uint32_t wave = 0; wave < schedule.waves; ++wave) {
@@ -350,13 +354,13 @@ TEST_CASE("before a layer is complete, at most a wave of later ones has been rea
   const Plan plan =
       make_plan(model.catalog, model.placements, 4, by_layer(Assignment::striped, window));
   const std::vector<Reading> all = readings(plan.schedule());
-  for (const auto& [depth, wave] : last_waves_of_depths(all)) {
+  for (const auto& [stage, wave] : last_waves_of_stages(all)) {
     std::uint64_t later = 0;
     for (const Reading& reading : all) {
-      if (reading.wave <= wave && reading.depth > depth) later += reading.bytes;
+      if (reading.wave <= wave && reading.stage > stage) later += reading.bytes;
     }
-    CAPTURE(seed, depth);
-    CHECK(later <= (depth == 1 ? 0 : 4 * window));
+    CAPTURE(seed, stage);
+    CHECK(later <= (stage == 1 ? 0 : 4 * window));
   }
 }
 
