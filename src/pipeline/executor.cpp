@@ -44,8 +44,14 @@ Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemor
   progress_.total_bytes = plan.needed_bytes();
 }
 
+// In layer order, somebody may be waiting for the first layer: nothing is read beside its
+// beginning.
 void Executor::start() {
-  for (std::uint32_t wave = 0; wave < transfers_.size(); ++wave) {
+  start_waves(0, schedule_.order == Order::layer ? 1 : schedule_.slabs);
+}
+
+void Executor::start_waves(std::uint32_t first, std::uint32_t end) {
+  for (std::uint32_t wave = first; wave < std::min(end, schedule_.waves); ++wave) {
     start_reading(wave, transfers_[wave]);
   }
 }
@@ -59,6 +65,7 @@ void Executor::run(Readiness& ready) {
     if (wave != 0) read_ahead(wave + waves_ahead());
     meanwhile();
     await_reading(wave);
+    if (wave == 0 && schedule_.order == Order::layer) start_waves(1, schedule_.slabs);
     queue_trace_.begin();
     Transfers& transfers = transfers_.front();
     pack(transfers.items, wave);

@@ -67,6 +67,7 @@ class Executor {
   void fill_zeros();
   void connect();
   void read_ahead(std::uint32_t wave);
+  void start_waves(std::uint32_t first, std::uint32_t end);
   void start_reading(std::uint32_t wave, const Transfers& transfers);
   void await_reading(std::uint32_t wave);
   void note_failure(const ErrorRecord& error);
