@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import launcher  # noqa: E402
 
 # What mpirun may take to start and to end a job on a busy machine, beyond the job's own time.
-SLACK_SECONDS = 30
-LAUNCH_TIMEOUT_SECONDS = 60
+SLACK_SECONDS = 120
+LAUNCH_TIMEOUT_SECONDS = 300
 MESSAGE_PREFIX = "safeshuffle: error: "
 
 
