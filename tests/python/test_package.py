@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import checkpoint
+import models
 import safeshuffle
 from ranks import run_ranks
 
@@ -504,6 +505,14 @@ class Groups(Package):
                     np.testing.assert_array_equal(part, shard(name, arrays[name], rank, size), f"{name} {rank}")
                 self.assertEqual(report["assignment"], "sliced")
 
+    def test_memory_of_the_caller_gets_what_a_load_makes_of_every_model(self):
+        """Quantised ones included, which rules cut, join and pad."""
+        for model in models.recorded_models():
+            size = next(size for size in (4, 2, 8) if size not in model.refused)
+            with self.subTest(model.name), tempfile.TemporaryDirectory() as directory:
+                models.write(Path(directory), model)
+                self.assertEqual(run_ranks(size, fill_like_loaded, directory), [[]] * size)
+
     def test_on_demand(self):
         arrays = llama(self.directory)
         q, k = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
@@ -529,6 +538,16 @@ class Groups(Package):
         self.assertEqual(run_ranks(2, lend_wrongly, self.directory), ["ConfigError", "ConfigError"])
         for errors in run_ranks(2, ask_wrongly, self.directory):
             self.assertEqual(len(errors), 4)
+
+
+def fill_like_loaded(group, path):
+    """Names of the tensors that are not the same."""
+    with safeshuffle.open(path, group, tp_plan="auto", framework="np") as session:
+        loaded = session.load()
+        memory = {name: np.frombuffer(os.urandom(each.nbytes), each.dtype).reshape(each.shape).copy()
+                  for name, each in loaded.items()}  # fmt: skip
+        session.load_into(memory)
+    return [name for name, each in loaded.items() if memory[name].tobytes() != each.tobytes()]
 
 
 def shard(name, array, rank, size):
