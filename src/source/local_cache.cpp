@@ -1,7 +1,6 @@
 #include "source/local_cache.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdio>
 #include <ctime>
@@ -26,6 +25,7 @@
 #include "core/thread_pool.hpp"
 #include "source/hub_path.hpp"
 #include "source/partial_file.hpp"
+#include "source/select.hpp"
 
 namespace safeshuffle::source {
 namespace {
@@ -116,10 +116,10 @@ struct Blob {
 };
 
 bool is_place(const fs::directory_entry& entry) {
-  constexpr std::array<std::string_view, 4> prefixes{"models--", "http--", "https--", "s3--"};
   const std::string name = entry.path().filename().string();
+  const std::string scheme = name.substr(0, name.find("--"));
   return entry.is_directory() && !entry.is_symlink() &&
-         std::ranges::any_of(prefixes, [&](auto prefix) { return name.starts_with(prefix); });
+         (scheme == "models" || is_url(scheme + "://"));
 }
 
 bool is_abandoned(const struct stat& status) {

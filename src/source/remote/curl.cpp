@@ -8,7 +8,7 @@
 namespace safeshuffle::source {
 namespace {
 
-constexpr unsigned least_version = 0x074b00;  // 7.75, the first that signs for S3
+constexpr unsigned least_version = 0x074b00;  // 7.75
 
 void* open_library() {
   if (void* const library = ::dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL)) return library;
