@@ -127,7 +127,7 @@ class Works(WebCase):
         web = self.serve(certificate=certificate)
         saved = self.work / "saved"
         self.assert_fails(self.load(f"{web.url}/model", saved), "certificate", web.url)
-        with unittest.mock.patch.dict(os.environ, SSL_CERT_FILE=str(self.work / "authority")):
+        with unittest.mock.patch.dict(os.environ, CURL_CA_BUNDLE=str(self.work / "authority")):
             self.assert_loads(f"{web.url}/model", saved, ranks=2)
             self.assert_same(saved)
             elsewhere = f"https://localhost:{web.port}/model"
