@@ -13,11 +13,6 @@
 #include "plan/waves.hpp"
 
 namespace safeshuffle::pipeline {
-namespace {
-
-constexpr std::chrono::milliseconds progress_interval{100};
-
-}  // namespace
 
 Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemory* lent,
                    unsigned sharers, PhaseClock& clock)
@@ -44,15 +39,9 @@ Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemor
   progress_.total_bytes = plan.needed_bytes();
 }
 
-// In layer order, somebody may be waiting for the first layer: nothing is read beside its
-// beginning.
-void Executor::start() {
-  start_waves(0, schedule_.order == Order::layer ? 1 : schedule_.slabs);
-}
-
-void Executor::start_waves(std::uint32_t first, std::uint32_t end) {
-  for (std::uint32_t wave = first; wave < std::min(end, schedule_.waves); ++wave) {
-    start_reading(wave, transfers_[wave]);
+void Executor::start(std::uint32_t waves) {
+  for (; started_ < std::min<std::size_t>(waves, transfers_.size()); ++started_) {
+    start_reading(started_, transfers_[started_]);
   }
 }
 
@@ -65,7 +54,7 @@ void Executor::run(Readiness& ready) {
     if (wave != 0) read_ahead(wave + waves_ahead());
     meanwhile();
     await_reading(wave);
-    if (wave == 0 && schedule_.order == Order::layer) start_waves(1, schedule_.slabs);
+    if (wave == 0) start();
     queue_trace_.begin();
     Transfers& transfers = transfers_.front();
     pack(transfers.items, wave);

@@ -36,13 +36,14 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Begins to read. A failure is not thrown, as by `run`.
-  void start();
+  /// Begins to read so many waves, at most one for each slab; may be called again for more. A
+  /// failure is not thrown, as by `run`.
+  void start(std::uint32_t waves = plan::slabs_per_rank);
 
-  /// Runs all waves, once started. Collective. A failure to read or to pack, or of a callback, is
-  /// not thrown: the rank completes the exchange in progress, with bytes that nobody will see, and
-  /// tells the others with it. All ranks stop after that exchange; see `error`. Throws
-  /// TransportError or TimeoutError.
+  /// Runs all waves, once the first one is started; the others then are when that has been read.
+  /// Collective. A failure to read or to pack, or of a callback, is not thrown: the rank completes
+  /// the exchange in progress, with bytes that nobody will see, and tells the others with it. All
+  /// ranks stop after that exchange; see `error`. Throws TransportError or TimeoutError.
   void run(Readiness& ready);
 
   /// The first failure of this rank that was not thrown.
@@ -64,10 +65,11 @@ class Executor {
     std::vector<PackItem> unpack;
   };
 
+  static constexpr std::chrono::milliseconds progress_interval{100};
+
   void fill_zeros();
   void connect();
   void read_ahead(std::uint32_t wave);
-  void start_waves(std::uint32_t first, std::uint32_t end);
   void start_reading(std::uint32_t wave, const Transfers& transfers);
   void await_reading(std::uint32_t wave);
   void note_failure(const ErrorRecord& error);
@@ -106,6 +108,7 @@ class Executor {
   plan::TransferPlanner planner_;
   const std::uint64_t planned_bytes_;  // to be read by all ranks
   std::uint64_t read_bytes_ = 0;       // of these, in finished waves
+  std::uint32_t started_ = 0;          // of the first waves, by `start`
   std::uint32_t dropped_waves_ = 0;    // from the page cache
   std::deque<Transfers> transfers_;    // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;

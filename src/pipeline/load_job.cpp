@@ -136,7 +136,10 @@ void LoadJob::end() noexcept {
 void LoadJob::start() {
   const comm::CollectiveCall call(workspace_->comm(), workspace_->options().cancel);
   clock_.resume();
-  or_release([&] { begin(); });
+  or_release([&] {
+    begin();
+    executor_->start();
+  });
   clock_.pause();
 }
 
@@ -155,6 +158,8 @@ TensorSet LoadJob::run() {
   std::optional<TensorSet> loaded;
   or_release([&] {
     if (!executor_) begin();
+    // In layer order, somebody may be waiting for the first layer: nothing is read beside it.
+    executor_->start(plan_->schedule().order == Order::layer ? 1 : plan::slabs_per_rank);
     loaded = finish();
   });
   end();
@@ -172,7 +177,6 @@ void LoadJob::begin() {
     return {};
   });
   has_begun_ = true;
-  executor_->start();
 }
 
 void LoadJob::make_tensors() {
