@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -24,9 +25,11 @@ def run(program, world, *arguments):
     """What it prints, by model."""
     launch = [sys.executable] if world == 1 else [sys.executable, "-m", "torch.distributed.run", "--standalone",
                                                   "--nproc-per-node", str(world)]  # fmt: skip
-    result = subprocess.run(
-        [*launch, HERE / program, *arguments], capture_output=True, text=True, timeout=1800, check=False
-    )
+    with tempfile.TemporaryDirectory() as scratch:  # where torchrun and vLLM leave files
+        result = subprocess.run(
+            [*launch, HERE / program, *arguments], capture_output=True, text=True, timeout=1800, check=False,
+            env={**os.environ, "TMPDIR": scratch},
+        )  # fmt: skip
     if result.returncode != 0:
         raise AssertionError(f"{program} on {world} ranks:\n{result.stderr[-5000:]}")
     lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]

@@ -61,8 +61,8 @@ class S3Server:
     def start(self):
         with open(self.work / "log", "ab") as log:
             self._process = subprocess.Popen(
-                [weed(), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.work}", "-s3",
-                 f"-s3.config={self.work / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0",
+                [weed(), f"-logdir={self.work}", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+                 f"-dir={self.work}", "-s3", f"-s3.config={self.work / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0",
                  f"-s3.localSocket={self.work / 's3.sock'}", f"-filer.localSocket={self.work / 'filer.sock'}",
                  "-master.telemetry=false", "-master.volumeSizeLimitMB=1024", "-volume.max=20",
                  f"-master.port={self.ports['master']}", f"-volume.port={self.ports['volume']}",
