@@ -16,6 +16,7 @@ import logging
 import re
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -38,6 +39,7 @@ class Captured:
     checkpoints of the same tensors (`Session.reopen`), as long as the model's parameters stay where they are.
 
     bindings: the copies, a list of Binding
+    taken: what is copied, whether into a parameter or not: names of stored tensors, and offset, sizes and strides
     computed: names of the stored tensors that are loaded whole, the same on all ranks
     loaded: names that `load_weights` returned, if it did
     """
@@ -50,34 +52,58 @@ class Captured:
         names: of the stored tensors to be loaded; None: all
         """
         self._load_weights = load_weights
-        self._names = session.offset_keys() if names is None else list(names)
+        self.names = session.offset_keys() if names is None else list(names)
         self.loaded = set()
-        copies, computed = self._attempt(session, model)
-        gathered = session.all_gather(json.dumps(sorted(computed)).encode())
-        self.computed = sorted(set().union(*(json.loads(each) for each in gathered)))
-        left_out = set(self.computed)
-        self.bindings = [copy for copy in copies if copy.tensor not in left_out]
+        copies, self.taken, computed = self._attempt(session, model)
+        self.bindings, self.computed = copies, []
+        self._leave_out(session, computed)
 
     def load(self, session):
         """Loads; returns the report of the captured part (docs/report.md), with "computed", the names of the tensors
         that were loaded whole, and "captured_share" of the bytes. Collective."""
+        while self.computed:
+            with _Recorder() as recorder:
+                self.loaded = set(self._load_weights(self._mixed(session, recorder)) or ())
+            # Of what is copied before something computed has the same place, or is computed from it.
+            if not self._leave_out(session, recorder.computed):
+                break
         report = session.load_bindings(self.bindings)
-        if self.computed:
-            largest = max(session.nbytes(name) for name in self.computed)
-            weights = session.stream(self.computed, group_bytes=max(256 << 20, 2 * largest), alive=4)
-            self.loaded |= set(self._load_weights(weights) or ())
-        whole, total = (sum(map(session.nbytes, names)) for names in (self.computed, self._names))
+        whole, total = (sum(map(session.nbytes, names)) for names in (self.computed, self.names))
         report["computed"] = self.computed
         report["captured_share"] = 1 - whole / total if total else 1.0
         _log.info("captured %.1f %% of the bytes; loaded whole: %s", 100 * report["captured_share"], self.computed)
         return report
 
+    def _leave_out(self, session, computed):
+        """What any rank computes with is not captured on any; returns whether that changes anything. Collective."""
+        gathered = session.all_gather(json.dumps(sorted(computed)).encode())
+        before, computed = self.computed, set(self.computed).union(*(json.loads(each) for each in gathered))
+        self.bindings = [copy for copy in self.bindings if copy.tensor not in computed]
+        self.computed = sorted(computed)
+        return self.computed != before
+
+    def _mixed(self, session, recorder, group_bytes=256 << 20):
+        """All tensors in their order, since loaders may go by which names there are: those that are computed with have
+        values."""
+        computed, waiting, size = set(self.computed), [], 0
+        for name in [*self.names, None]:
+            if waiting and (name is None or size >= group_bytes):
+                whole = [each for each in waiting if each in computed]
+                largest = max((session.nbytes(each) for each in whole), default=0)
+                values = dict(session.stream(whole, max(group_bytes, 2 * largest), alive=len(whole) + 1))
+                for each in waiting:
+                    yield (each, values.pop(each)) if each in values else recorder.stand_in(session, each)
+                waiting, size = [], 0
+            if name is not None:
+                waiting.append(name)
+                size += session.nbytes(name) if name in computed else 0
+
     def _attempt(self, session, model):
-        """The copies, and the names of the tensors that are computed with."""
+        """The copies, what is taken, and the names of the tensors that are computed with."""
         computed = set()
         for _ in range(_MOST_ATTEMPTS):
             recorder = _Recorder()
-            names = [name for name in self._names if name not in computed]
+            names = [name for name in self.names if name not in computed]
             try:
                 with recorder:
                     self.loaded = set(self._load_weights(recorder.stand_ins(session, names)) or ())
@@ -87,14 +113,14 @@ class Captured:
                 computed |= self._alike(needed)
                 continue
             copies = recorder.copies_into(model)
-            return copies, computed | recorder.computed
-        return [], set(self._names)
+            return copies, recorder.taken, computed | recorder.computed
+        return [], [], set(self.names)
 
     def _alike(self, names):
         """With those of other layers and experts."""
         patterns = {re.sub(r"\d+", "#", name) for name in names if name}
-        alike = {name for name in self._names if re.sub(r"\d+", "#", name) in patterns}
-        return alike or set(self._names)
+        alike = {name for name in self.names if re.sub(r"\d+", "#", name) in patterns}
+        return alike or set(self.names)
 
 
 class _Recorder(TorchDispatchMode):
@@ -102,23 +128,36 @@ class _Recorder(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
+        self.taken = []  # names, and boxes: offset, sizes, strides
         self.computed = set()  # names of tensors of which the values matter
         self.last = None  # name of the last tensor that the loader has taken
         self._sources = {}  # by storage: what is in it
         self._derived = {}  # by storage: names of the tensors that it was computed from, and what keeps it
         self._copies = []  # (destination, view of a stored tensor)
         self._filled = {}  # by storage of the destinations: extents, and names of what is copied there
+        self._bypass = _Bypass(self)
+
+    def __enter__(self):
+        self._bypass.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *failure):
+        super().__exit__(*failure)
+        self._bypass.__exit__(*failure)
 
     def stand_ins(self, session, names):
         for name in names:
-            dtype = _tensors.torch_dtype(session.get_dtype(name))
             self.last = name
-            if dtype is None:
+            if _tensors.torch_dtype(session.get_dtype(name)) is None:
                 self.computed.add(name)
                 continue
-            tensor = torch.empty(session.get_shape(name), dtype=dtype, device="meta")
-            self._sources[_storage(tensor)] = _Source(name, tensor)
-            yield name, tensor
+            yield self.stand_in(session, name)
+
+    def stand_in(self, session, name):
+        dtype = _tensors.torch_dtype(session.get_dtype(name))
+        tensor = torch.empty(session.get_shape(name), dtype=dtype, device="meta")
+        self._sources[_storage(tensor)] = _Source(name, tensor)
+        return name, tensor
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -127,6 +166,8 @@ class _Recorder(TorchDispatchMode):
             return self._with_data(func, args, kwargs)
         if func is torch.ops.aten.copy_.default and self._note_copy(args[0], args[1]):
             return args[0]
+        if torch.Tag.inplace_view in func.tags:
+            return func(*args, **kwargs)
         if func._schema.is_mutable:  # of a tensor of the model, by values that are not there
             self.computed |= names
             return args[0]
@@ -142,6 +183,8 @@ class _Recorder(TorchDispatchMode):
         last = {}  # of several copies to one place, the last counts
         for destination, view in self._copies:
             source = self._sources[_storage(view)]
+            if source.name in self.computed:
+                continue
             place = destination.untyped_storage().data_ptr()
             bound = _as_stored(destination, view, source.dtype) if place in alive else None
             box = source.locate(view.expand(destination.shape)) if bound is not None else None
@@ -155,26 +198,31 @@ class _Recorder(TorchDispatchMode):
     def _note_copy(self, destination, source):
         if destination.is_meta or _storage(source) not in self._sources or _tensors.is_lazy(source):
             return False
+        source.expand(destination.shape)  # raises what the copy would
         self._copies.append((destination, source))
+        stored = self._sources[_storage(source)]
+        if stored.is_whole:
+            self.taken.append((stored.name, source.storage_offset(), tuple(source.shape), source.stride()))
         filled = self._filled.setdefault(_storage(destination), [])
         filled += [(*_extent(destination), name) for name in self._names_of(source)]
         return True
 
     def _with_data(self, func, args, kwargs):
         """An operation of the model's own. If it takes values that are still to be copied, as when a loader goes on to
-        transform what it has filled, they matter; what it would change is changed when they are there."""
+        transform what it has filled, or fills another by it, they matter; what it would change is changed when they
+        are there."""
         touched = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        names = set().union(*(self._filled_within(leaf) for leaf in touched))
-        if names and func._schema.is_mutable and self._filled_within(args[0]):
+        names = set().union(*(self.filled_within(leaf) for leaf in touched))
+        if names and func._schema.is_mutable:
             self.computed |= names
             return args[0]
         result = func(*args, **kwargs)
         storages = {_storage(leaf) for leaf in touched}
-        if any(_storage(leaf) not in storages for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)):
+        if any(not isinstance(leaf, torch.Tensor) or _storage(leaf) not in storages for leaf in tree_leaves(result)):
             self.computed |= names
         return result
 
-    def _filled_within(self, tensor):
+    def filled_within(self, tensor):
         """Names of what is copied to where the tensor lies."""
         begin, end = _extent(tensor)
         filled = self._filled.get(_storage(tensor), ())
@@ -213,7 +261,24 @@ class _Recorder(TorchDispatchMode):
         if box is None or None in box[1] or self._names_of(result):
             return False
         self._sources[_storage(result)] = _Source(source.name, result, box)
+        if source.is_whole:
+            self.taken.append((source.name, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()))
         return True
+
+
+class _Bypass(TorchFunctionMode):
+    """Notices values of filled tensors that are taken past the dispatcher."""
+
+    def __init__(self, recorder):
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") in ("numpy", "tolist", "apply_", "map_", "__array__", "__dlpack__"):
+            for each in args:
+                if isinstance(each, torch.Tensor) and not each.is_meta:
+                    self._recorder.computed |= self._recorder.filled_within(each)
+        return func(*args, **(kwargs or {}))
 
 
 class _Source:
@@ -223,6 +288,7 @@ class _Source:
         self.name, self.dtype = name, tensor.dtype
         self._tensor = tensor  # keeps the storage
         self._box = box
+        self.is_whole = box is None
 
     def locate(self, view):
         """Offset and strides of the view in the stored tensor; None if it is no box of that."""

@@ -5,13 +5,13 @@ parts = safeshuffle.reload.Parts(session, captured)
 model.load_weights(parts.stream(session, device, open_alone))
 """
 
-import functools
 import logging
+import threading
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from . import _tensors
+from . import _tensors, errors
 from ._session import Binding
 
 _log = logging.getLogger("safeshuffle")
@@ -26,10 +26,9 @@ class Parts:
 
     def __init__(self, session, captured):
         self._stored = _stored(session)
-        self._boxes = {name: {} for name in self._stored}  # of each tensor, by what they are: offset, sizes, strides
-        for binding in captured.bindings:
-            box = (binding.offset, tuple(binding.destination.shape), tuple(binding.strides))
-            self._boxes[binding.tensor][_merged(*box)] = box
+        self._boxes = {name: {} for name in captured.names}  # of each tensor, by what they are: offset, sizes, strides
+        for name, *box in captured.taken:
+            self._boxes[name][_merged(*box)] = box
         self._whole = set(captured.computed)
 
     def fit(self, session):
@@ -37,32 +36,35 @@ class Parts:
         return self._stored == _stored(session)
 
     def stream(self, session, device, open_alone, group_bytes=256 << 20):
-        """(name, tensor) of all stored tensors, of which only those elements are loaded that were copied on this rank,
+        """(name, tensor) of the stored tensors, of which only those elements are loaded that were copied on this rank,
         and all of those that were computed with. What a loader takes more than the first time, it gets as well: this
-        rank reads such a tensor whole by itself. Collective.
+        rank reads such a tensor whole by itself. Only what passes PyTorch's dispatcher by is not noticed, such as
+        `torch.tensor([part[0], part[1]])`. Collective.
 
-        open_alone: opens the same checkpoint without a group, if need be
+        open_alone: opens the same checkpoint without a group
         """
-        group, size, others = {}, 0, []
-        alone = functools.cache(open_alone)
-        try:
-            for name in self._stored:
-                dtype = _tensors.torch_dtype(session.get_dtype(name))
-                if dtype is None:
-                    others.append(name)
-                    continue
-                if group and size + session.nbytes(name) > group_bytes:
-                    yield from self._load(session, group, alone)
-                    group, size = {}, 0
-                group[name] = torch.empty(session.get_shape(name), dtype=dtype, device=device)
-                size += session.nbytes(name)
-            yield from self._load(session, group, alone)
-            yield from session.stream(others, alive=ANY_NUMBER_OF_GROUPS)
-        finally:
-            if alone.cache_info().currsize:
-                alone().close()
 
-    def _load(self, session, group, alone):
+        def read_alone(name):
+            with open_alone() as alone:
+                if not self.fit(alone):
+                    raise errors.ConfigError("the checkpoint has changed while it was loaded")
+                return alone.get_tensor(name)
+
+        group, size, others = {}, 0, []
+        for name in self._boxes:
+            dtype = _tensors.torch_dtype(session.get_dtype(name))
+            if dtype is None:
+                others.append(name)
+                continue
+            if group and size + session.nbytes(name) > group_bytes:
+                yield from self._load(session, group, read_alone)
+                group, size = {}, 0
+            group[name] = torch.empty(session.get_shape(name), dtype=dtype, device=device)
+            size += session.nbytes(name)
+        yield from self._load(session, group, read_alone)
+        yield from session.stream(others, alive=ANY_NUMBER_OF_GROUPS)
+
+    def _load(self, session, group, read_alone):
         boxes = {name: self._boxes_of(name, tensor) for name, tensor in group.items()}
         session.load_bindings([
             Binding(name, offset, strides, tensor.as_strided(sizes, strides, offset), name)
@@ -71,7 +73,8 @@ class Parts:
         ])  # fmt: skip
         while group:
             name = next(iter(group))
-            yield name, _Part.of(_Partial(name, group.pop(name), set(boxes.pop(name)), alone))
+            partial = _Partial(name, group.pop(name), set(boxes.pop(name)), read_alone)
+            yield name, partial.tensor if partial.is_whole() else _Part.of(partial)
 
     def _boxes_of(self, name, tensor):
         """That do not overlap."""
@@ -90,24 +93,36 @@ def _stored(session):
 class _Partial:
     """A stored tensor, of which some boxes are loaded."""
 
-    def __init__(self, name, tensor, boxes, alone):
+    def __init__(self, name, tensor, boxes, read_alone):
         self.tensor = tensor
-        self._name, self._boxes, self._alone = name, boxes, alone
-        self._whole = (_merged(0, tensor.shape, tensor.stride()),)
+        self._name, self._boxes, self._read_alone = name, boxes, read_alone
+        self._whole = _merged(0, tensor.shape, tensor.stride())
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_whole(cls, tensor):
+        return cls("", tensor, {_merged(0, tensor.shape, tensor.stride())}, None)
+
+    def is_whole(self):
+        return self._whole in self._boxes
 
     def require(self, view):
         """Loads all, unless the elements of the view are there."""
         box = _merged(view.storage_offset(), view.shape, view.stride())
-        is_there = view.dtype.itemsize == self.tensor.dtype.itemsize and box in self._boxes
-        if is_there or self._boxes.issuperset(self._whole) or view.numel() == 0:
+        if view.dtype.itemsize == self.tensor.dtype.itemsize and box in self._boxes:
             return
-        _log.info("'%s' is read whole: the loader takes more of it than the first time", self._name)
-        self.tensor.copy_(self._alone().get_tensor(self._name))
-        self._boxes.update(self._whole)
+        with self._lock:
+            if self.is_whole() or view.numel() == 0:
+                return
+            _log.info("'%s' is read whole: the loader takes more of it than the first time", self._name)
+            self.tensor.copy_(self._read_alone(self._name))
+            self._boxes.add(self._whole)
 
 
 class _Part(torch.Tensor):
     """A view of a partial tensor, of which values can be taken only when they are there."""
+
+    __dlpack_c_exchange_api__ = None
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -122,13 +137,19 @@ class _Part(torch.Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         parts = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _Part)]
         plain = tree_map(lambda leaf: leaf.view_of_partial if isinstance(leaf, _Part) else leaf, (args, kwargs or {}))
+        if torch.Tag.inplace_view in func.tags:
+            part = parts[0]
+            func(*plain[0], **plain[1])
+            torch.Tensor.data.__set__(part, part.view_of_partial)
+            return part
         results = func._schema.returns
         if results and all(each.alias_info and not each.alias_info.is_write for each in results):
-            views = func(*plain[0], **plain[1])
-            return tree_map(lambda view: _Part.of(parts[0].partial, view), views)
-        if not (func is torch.ops.aten.copy_.default and args[0].is_meta):  # which only counts
+            views, partial = func(*plain[0], **plain[1]), parts[0].partial
+            if all(_storage(view) == _storage(partial.tensor) for view in tree_leaves(views)):
+                return tree_map(lambda view: _Part.of(partial, view), views)
+        if not _goes_to_meta(func, args, kwargs or {}):  # which only counts
             for part in parts:
-                part.values()
+                part.all_values() if func._schema.is_mutable and part is args[0] else part.values()
         return func(*plain[0], **plain[1])
 
     def values(self):
@@ -136,16 +157,39 @@ class _Part(torch.Tensor):
         self.partial.require(self.view_of_partial)
         return self.view_of_partial
 
-    def _all_values(self):
+    def all_values(self):
+        """The same, of a tensor that is there as a whole."""
         self.partial.require(self.partial.tensor)
         return self.view_of_partial
 
+    @property
+    def data(self):
+        return torch.Tensor.data.__get__(self)
+
+    @data.setter
+    def data(self, value):
+        if isinstance(value, _Part):
+            self.partial, self.view_of_partial = value.partial, value.view_of_partial
+        else:
+            self.partial, self.view_of_partial = _Partial.of_whole(value), value
+        torch.Tensor.data.__set__(self, self.view_of_partial)
+
 
 # What passes the dispatcher by.
-for _name in ("numpy", "tolist", "__array__", "__deepcopy__", "__dlpack__"):
+for _name in ("numpy", "tolist", "apply_", "map_", "__array__", "__deepcopy__", "__dlpack__", "__format__"):
     setattr(_Part, _name, lambda self, *args, _name=_name, **kwargs: getattr(self.values(), _name)(*args, **kwargs))
 for _name in ("data_ptr", "untyped_storage", "__reduce_ex__"):
-    setattr(_Part, _name, lambda self, *args, _name=_name: getattr(self._all_values(), _name)(*args))
+    setattr(_Part, _name, lambda self, *args, _name=_name: getattr(self.all_values(), _name)(*args))
+
+
+def _goes_to_meta(func, args, kwargs):
+    if func is torch.ops.aten.copy_.default:
+        return args[0].is_meta
+    return func is torch.ops.aten._to_copy.default and kwargs.get("device") == torch.device("meta")
+
+
+def _storage(tensor):
+    return tensor.untyped_storage()._cdata
 
 
 def _end(offset, sizes, strides):
@@ -154,9 +198,10 @@ def _end(offset, sizes, strides):
 
 
 def _merged(offset, sizes, strides):
-    """The same for boxes of the same elements in the same order: dimensions that continue each other are one."""
+    """The same for boxes of the same elements, whatever the order of their dimensions; those that continue each other
+    are one."""
     loops = []
-    for size, stride in zip(sizes, strides):
+    for stride, size in sorted(zip(strides, sizes), reverse=True):
         if size == 1:
             continue
         if loops and loops[-1][1] == size * stride:

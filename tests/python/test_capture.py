@@ -181,11 +181,28 @@ class Capture(unittest.TestCase):
         def broadcast(model, _name, tensor):
             model.qkv.data[:16].copy_(tensor[:1])
 
+        def fill_another(model, _name, tensor):
+            model.qkv.data[:16].copy_(tensor)
+            model.qkv.data[16:32].copy_(model.qkv.data[:16])
+
+        def take_a_number(model, _name, tensor):
+            model.qkv.data[:16].copy_(tensor)
+            model.qkv.data[16:].fill_(model.qkv[0, 0].item())
+
+        def take_a_list(model, _name, tensor):
+            model.qkv.data[:16].copy_(tensor)
+            model.qkv.data[16:].fill_(model.qkv[0].tolist()[1])
+
+        def replace_data(model, _name, tensor):
+            tensor.data = tensor.data * 2
+            model.qkv.data[:16].copy_(tensor)
+
         def ask(model, _name, tensor):
             if tensor.abs().max() > 0:
                 model.qkv.data[:16].copy_(tensor)
 
-        for loader in (add, cat, replace, stage, overwrite, transform, negate, broadcast, ask):
+        for loader in (add, cat, replace, stage, overwrite, transform, negate, broadcast, fill_another, take_a_number,
+                       take_a_list, replace_data, ask):  # fmt: skip
             with self.subTest(loader.__name__), safeshuffle.open(self.path) as session:
                 model, expected = Fused(), Fused()
                 load = lambda of: lambda weights: [loader(of, *each) for each in weights] and None  # noqa: E731
@@ -193,6 +210,53 @@ class Capture(unittest.TestCase):
                 load(expected)([("qkv.q", stored()["qkv.q"])])
                 self.assertEqual(report["computed"], ["qkv.q"])
                 self.assertTrue(torch.equal(model.qkv, expected.qkv))
+
+    def test_order_is_kept(self):
+        def computed_first(model, name, tensor, _seen):
+            model.qkv.data[:16].copy_(tensor * 2) if name == "qkv.q" else model.qkv.data[:4].copy_(tensor[:4])
+
+        def computed_last(model, name, tensor, _seen):
+            model.qkv.data[:16].copy_(tensor) if name == "qkv.q" else model.qkv.data[:4].copy_(tensor[:4] * 2)
+
+        def erased(model, name, tensor, _seen):
+            model.qkv.data[:16].copy_(tensor) if name == "qkv.q" else model.qkv.data[:4].zero_()
+
+        def erased_before(model, name, tensor, _seen):
+            if name == "qkv.q":
+                model.qkv.data.zero_()
+                model.qkv.data[:16].copy_(tensor)
+            else:
+                model.qkv.data[16:32].copy_(tensor * 2)
+
+        def by_name(model, name, tensor, seen):
+            model.qkv.data[:16].copy_(tensor if name == "qkv.q" or "qkv.q" not in seen else -tensor)
+
+        def wrong_shape_first(model, _name, tensor, _seen):
+            try:
+                model.down.data.copy_(tensor)
+            except RuntimeError:
+                model.down.data.copy_(tensor.t())
+
+        for loader in (computed_first, computed_last, erased, erased_before, by_name, wrong_shape_first):
+
+            def load(model, weights, loader=loader):
+                seen = set()
+                for name, tensor in weights:
+                    loader(model, name, tensor, seen)
+                    seen.add(name)
+
+            with self.subTest(loader.__name__), safeshuffle.open(self.path) as session:
+                model, expected, names = Fused(), Fused(), ["qkv.q", "qkv.k"]
+                captured = safeshuffle.capture.Captured(session, model, lambda weights: load(model, weights), names)  # noqa: B023
+                load(expected, [(name, stored()[name]) for name in names])
+                for _ in range(2):
+                    captured.load(session)
+                    for name, tensor in expected.state_dict().items():
+                        self.assertTrue(torch.equal(model.state_dict()[name], tensor), name)
+                again = Fused()
+                load(again, safeshuffle.reload.Parts(session, captured).stream(session, "cpu", unwanted))
+                for name, tensor in expected.state_dict().items():
+                    self.assertTrue(torch.equal(again.state_dict()[name], tensor), name)
 
     def test_what_no_box_can_say_is_computed(self):
         numbers = torch.tensor([1 + 2j, 3 - 4j, 5j])
