@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import _native, _tensors
+from . import _groups, _native, _tensors
 from ._groups import Group
 from ._session import Binding, Session, Slice, Tensors
 from ._tensors import Tensor
@@ -63,15 +63,21 @@ def open(  # noqa: A001
     progress: called with the bytes done and all bytes, or True for a bar by tqdm
     options: those of the command (docs/command.md): window=64 << 20, threads=8, timeout=60, strict=True, ...
     """
-    if isinstance(progress, bool):
-        progress = _progress_bar() if progress else None
-    texts = _texts({
-        "tp-plan": _rules(tp_plan),
-        "dtype": _tensors.policy(dtype), "only": only, "skip": skip, "memory-budget": memory_budget,
-        **{name.replace("_", "-"): value for name, value in options.items()},
-    })  # fmt: skip
-    members = group if isinstance(group, Group) else Group(group, device, options.get("timeout", 300.0))
-    return Session(path, members, texts, framework, progress)
+    timeout = options.get("timeout", 300.0)
+    gather = _groups.gather_of(group)
+
+    def prepare():
+        _groups.parse_device(device)
+        _tensors.conversion(framework)
+        return _progress_bar() if progress is True else progress or None, _texts({
+            "tp-plan": _rules(tp_plan),
+            "dtype": _tensors.policy(dtype), "only": only, "skip": skip, "memory-budget": memory_budget,
+            **{name.replace("_", "-"): value for name, value in options.items()},
+        })  # fmt: skip
+
+    told, texts = _groups.agreed(gather.size, lambda data: gather.all_gather(data, timeout), prepare)
+    members = group if isinstance(group, Group) else Group(gather, device, timeout)
+    return Session(path, members, texts, framework, told)
 
 
 def safe_open(filename: Any, framework: str = "pt", device: Any = "cpu", backend: str = "mmap") -> Session:

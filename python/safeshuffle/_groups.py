@@ -13,6 +13,26 @@ from . import _native, errors
 _library = _native.library
 
 
+def agreed(size, all_gather, prepare):
+    """What `prepare()` returns, if it raises nothing on any rank. Collective."""
+    result = failure = None
+    try:
+        result = prepare()
+    except Exception as error:  # noqa: BLE001
+        failure = error
+    if size > 1:
+        mine = "" if failure is None else str(failure) or repr(failure)
+        for rank, reason in enumerate(all_gather(mine.encode(errors="replace"))):
+            if reason and failure is None:
+                failure = errors.ConfigError(f"rank {rank}: {reason.decode()}")
+    try:
+        if failure is not None:
+            raise failure
+    finally:
+        del failure  # as in _calls.run
+    return result
+
+
 class Group:
     """The ranks that load together, each with one device. For many loads by one group: it connects once. Its messages
     are sent by the threads that load: where the main thread loads, by another one.
@@ -28,8 +48,8 @@ class Group:
     """
 
     def __init__(self, group: Any = None, device: Any = "cpu", timeout: float = 300.0) -> None:
-        self._gather = _gather_of(group)
-        kind, ordinal = _parse_device(device)
+        self._gather = gather_of(group)
+        kind, ordinal = parse_device(device)
         self.size = _native.number(self._gather.size, "the size of a group", 1, 2**32 - 1)
         self.rank = _native.number(self._gather.rank, "a rank of the group", 0, self.size - 1)
         self.failure = None
@@ -80,10 +100,10 @@ class Group:
 _KINDS = {errors.TransportError: 6, errors.TimeoutError: 9}
 
 
-def _parse_device(device):
+def parse_device(device):
     text = f"cuda:{device}" if isinstance(device, int) else str(device)
     kind, _, ordinal = text.partition(":")
-    if kind in ("cpu", "host"):
+    if kind in ("cpu", "host") and (ordinal.isdecimal() or text == kind):
         return "host", -1
     if kind == "auto" and not ordinal:
         return "auto", -1
@@ -97,7 +117,7 @@ def _current_gpu():
     return torch.cuda.current_device() if torch and torch.cuda.is_initialized() else -1
 
 
-def _gather_of(group):
+def gather_of(group):
     if group is None:
         return _Alone()
     distributed = sys.modules.get("torch.distributed")

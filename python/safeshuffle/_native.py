@@ -184,8 +184,8 @@ class Handle:
     def close(self):
         self._end(lambda free, value: free(value))
 
-    def __del__(self, _os=os, _calls=calls):  # modules are gone by the time that the last objects go
-        self._end(_calls.free, _os)
+    def __del__(self, _os=os, _free=calls.free):  # modules are gone by the time that the last objects go
+        self._end(_free, _os)
 
     def _end(self, free, _os=os):
         value, self.value = self.value, None

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _calls, _native, _tensors, errors
+from . import _calls, _groups, _native, _tensors, errors
 
 _library = _native.library
 
@@ -59,9 +59,9 @@ class Session:
             *((_native.text(name, "an option"), _native.text(value, name)) for name, value in options)
         )
         callbacks = _native.Callbacks(None, self._progress, _native.Ready())
-        handle = _native.new(
+        handle = self._agreed(lambda: _native.new(
             _library.safeshuffle_session_new, group.handle.pointer(), pairs, len(options), ctypes.byref(callbacks)
-        )
+        ))  # fmt: skip
         self._handle = _native.Handle(handle, _library.safeshuffle_session_free)
         try:
             self.reopen(paths)
@@ -72,8 +72,10 @@ class Session:
     def reopen(self, path: Any) -> None:
         """Opens another checkpoint in place of this one, such as new weights for the same model, and keeps buffers
         and threads. If it fails, nothing has changed."""
-        listed = [path] if isinstance(path, (str, bytes, os.PathLike)) else list(path)
-        self._call(_library.safeshuffle_session_open, *_native.texts([os.fsdecode(each) for each in listed], "a path"))
+        paths = self._agreed(lambda: _native.texts(
+            [os.fsdecode(each) for each in ([path] if isinstance(path, (str, bytes, os.PathLike)) else path)], "a path"
+        ))  # fmt: skip
+        self._call(_library.safeshuffle_session_open, *paths)
         stored = _native.listed(_library.safeshuffle_session_tensors, self._handle)
         self._stored = {
             each.name.decode(): (
@@ -202,14 +204,16 @@ class Session:
     def get_columns(self, names: Sequence[str], dim: int) -> Any:
         """Several, each split along a dimension as by `get_sharded`, and joined along it, as fused projections have
         it."""
-        names = [names] if isinstance(names, str) else list(names)
-        dim = self._agreed(lambda: _native.number(dim, "dim", most=2**32 - 1))
-        return self._one(_library.safeshuffle_session_get_sharded, *_native.texts(names), dim)
+        arguments = self._agreed(lambda: (
+            *_native.texts([names] if isinstance(names, str) else list(names)),
+            _native.number(dim, "dim", most=2**32 - 1),
+        ))  # fmt: skip
+        return self._one(_library.safeshuffle_session_get_sharded, *arguments)
 
     def push_tensor(self, name: str, rank: int) -> Any:
         """A stored tensor, whole, on one rank; None on the others."""
-        rank = self._agreed(lambda: _native.number(rank, "rank", most=2**32 - 1))
-        return self._one(_library.safeshuffle_session_push, _native.text(name, "a name"), rank)
+        arguments = self._agreed(lambda: (_native.text(name, "a name"), _native.number(rank, "rank", most=2**32 - 1)))
+        return self._one(_library.safeshuffle_session_push, *arguments)
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """(name, tensor) of the selected tensors, in the order of the model, in bounded memory; see `stream`."""
@@ -295,22 +299,7 @@ class Session:
 
     def _agreed(self, prepare):
         """What `prepare()` returns, if it raises nothing on any rank."""
-        result = failure = None
-        try:
-            result = prepare()
-        except Exception as error:  # noqa: BLE001
-            failure = error
-        if self.size > 1:
-            mine = "" if failure is None else str(failure) or repr(failure)
-            for rank, reason in enumerate(self._group.all_gather(mine.encode(errors="replace"))):
-                if reason and failure is None:
-                    failure = errors.ConfigError(f"rank {rank}: {reason.decode()}")
-        try:
-            if failure is not None:
-                raise failure
-        finally:
-            del failure  # as in _calls.run
-        return result
+        return _groups.agreed(self.size, self._group.all_gather, prepare)
 
     def _without_aliases(self, memory):
         """Without names that are not stored of memory that also has one that is."""
@@ -422,7 +411,7 @@ def _interval(part, extent, name, dim):
         if step != 1:
             raise errors.ConfigError(f"'{name}': slices of step {step} are not possible: take a step of the result")
         return begin, max(begin, end)
-    if part == []:
+    if isinstance(part, list) and not part:
         return 0, 0
     if isinstance(part, bool) or not hasattr(part, "__index__"):
         raise TypeError(f"'{name}' is sliced by integers, slices and an Ellipsis, not by {part!r}")

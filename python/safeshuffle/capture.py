@@ -161,7 +161,7 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        names = set().union(*(self._names_of(leaf) for leaf in tree_leaves((args, kwargs))))
+        names = set().union(*(self.names_of(leaf) for leaf in tree_leaves((args, kwargs))))
         if not names:
             return self._with_data(func, args, kwargs)
         if func is torch.ops.aten.copy_.default and self._note_copy(args[0], args[1]):
@@ -177,7 +177,7 @@ class _Recorder(TorchDispatchMode):
         """Bindings of the copies whose destinations are of the model; others are noted as computed."""
         held = [*model.parameters(), *model.buffers()]
         for tensor in held:
-            self.computed |= self._names_of(tensor)  # it has become one of those without data
+            self.computed |= self.names_of(tensor)  # it has become one of those without data
         alive = {tensor.untyped_storage().data_ptr() for tensor in held if not tensor.is_meta}
         labels = {tensor.untyped_storage().data_ptr(): name for name, tensor in model.named_parameters()}
         last = {}  # of several copies to one place, the last counts
@@ -204,7 +204,7 @@ class _Recorder(TorchDispatchMode):
         if stored.is_whole:
             self.taken.append((stored.name, source.storage_offset(), tuple(source.shape), source.stride()))
         filled = self._filled.setdefault(_storage(destination), [])
-        filled += [(*_extent(destination), name) for name in self._names_of(source)]
+        filled += [(*_extent(destination), name) for name in self.names_of(source)]
         return True
 
     def _with_data(self, func, args, kwargs):
@@ -228,7 +228,7 @@ class _Recorder(TorchDispatchMode):
         filled = self._filled.get(_storage(tensor), ())
         return {name for first, last, name in filled if first < end and begin < last}
 
-    def _names_of(self, value):
+    def names_of(self, value):
         if not isinstance(value, torch.Tensor) or not value.is_meta:
             return frozenset()
         storage = _storage(value)
@@ -249,7 +249,7 @@ class _Recorder(TorchDispatchMode):
         if func in _COPIES and self._note_duplicate(args[0], result):
             return result
         for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and not self._names_of(leaf):
+            if isinstance(leaf, torch.Tensor) and not self.names_of(leaf):
                 self.computed |= names
                 self._derived[_storage(leaf)] = (names, leaf)
         return result
@@ -258,7 +258,7 @@ class _Recorder(TorchDispatchMode):
         """A copy of a view is as good as the view."""
         source = None if _tensors.is_lazy(tensor) else self._sources.get(_storage(tensor))
         box = source.locate(tensor) if source and tensor.dtype == result.dtype == source.dtype else None
-        if box is None or None in box[1] or self._names_of(result):
+        if box is None or None in box[1] or self.names_of(result):
             return False
         self._sources[_storage(result)] = _Source(source.name, result, box)
         if source.is_whole:
@@ -267,7 +267,7 @@ class _Recorder(TorchDispatchMode):
 
 
 class _Bypass(TorchFunctionMode):
-    """Notices values of filled tensors that are taken past the dispatcher."""
+    """Notices values that are taken past the dispatcher."""
 
     def __init__(self, recorder):
         super().__init__()
@@ -276,8 +276,8 @@ class _Bypass(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if getattr(func, "__name__", "") in ("numpy", "tolist", "apply_", "map_", "__array__", "__dlpack__"):
             for each in args:
-                if isinstance(each, torch.Tensor) and not each.is_meta:
-                    self._recorder.computed |= self._recorder.filled_within(each)
+                if isinstance(each, torch.Tensor):
+                    self._recorder.computed |= self._recorder.names_of(each) | self._recorder.filled_within(each)
         return func(*args, **(kwargs or {}))
 
 

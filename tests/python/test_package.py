@@ -537,7 +537,7 @@ class Groups(Package):
             self.assertEqual(error, "ConfigError")
         self.assertEqual(run_ranks(2, lend_wrongly, self.directory), ["ConfigError", "ConfigError"])
         for errors in run_ranks(2, ask_wrongly, self.directory):
-            self.assertEqual(len(errors), 4)
+            self.assertEqual(len(errors), 11)
 
 
 def fill_like_loaded(group, path):
@@ -592,10 +592,18 @@ def ask_wrongly(group, path):
     bad = group.rank == 1
     name = "model.embed_tokens.weight"
     errors = []
+    wrong = {"dtype": "f17", "framework": "jax", "no_such": 1, "device": "tpu", "window": "wide", "path": None}
+    for option, value in wrong.items():
+        arguments = {"path": path, "framework": "np", **({option: value} if bad else {})}
+        try:
+            safeshuffle.open(group=group, **arguments).close()
+        except (safeshuffle.Error, TypeError) as error:
+            errors.append(str(error))
     with safeshuffle.open(path, group, framework="np") as file:
         for call in (
             lambda: file.get_slice("absent" if bad else name), lambda: file.get_slice(name)[999 if bad else 0],
             lambda: file.get_sharded(name, -1 if bad else 0), lambda: file.push_tensor(name, "x" if bad else 0),
+            lambda: file.get_columns([3 if bad else name], 0),
         ):  # fmt: skip
             try:
                 call()
