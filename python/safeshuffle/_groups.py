@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import os
 import sys
 import time
 from typing import Any
@@ -52,6 +53,8 @@ class Group:
         kind, ordinal = parse_device(device)
         self.size = _native.number(self._gather.size, "the size of a group", 1, 2**32 - 1)
         self.rank = _native.number(self._gather.rank, "a rank of the group", 0, self.size - 1)
+        if kind != "host" and self.size > 1:
+            _load_nccl()
         self.failure = None
         self._callback = _native.AllGather(self._all_gather)
         local_rank = self._local_rank(timeout) if kind != "host" and ordinal < 0 else 0
@@ -110,6 +113,22 @@ def parse_device(device):
     if kind != "cuda" or not (ordinal.isdecimal() or text == "cuda"):
         raise errors.ConfigError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', not {device!r}")
     return "cuda", int(ordinal) if ordinal else _current_gpu()
+
+
+def _load_nccl():
+    """Of the package nvidia-nccl-cu*, unless the process has one: the library takes what is loaded, or the system's."""
+    import importlib.util  # noqa: PLC0415 - `import safeshuffle` shall be quick
+
+    name = "libnccl.so.2"
+    try:
+        ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
+    except OSError:
+        packages = importlib.util.find_spec("nvidia")
+        for directory in packages.submodule_search_locations if packages else ():
+            path = os.path.join(directory, "nccl", "lib", name)
+            if os.path.exists(path):
+                ctypes.CDLL(path)
+                return
 
 
 def _current_gpu():

@@ -7,6 +7,7 @@ import gc
 import mmap
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -525,6 +526,25 @@ class Groups(Package):
             np.testing.assert_array_equal(result["slice"], arrays[q][3:5])
             np.testing.assert_array_equal(result["bound"], arrays[q].reshape(-1)[rank : rank + 8])
             self.assertEqual(result["streamed"], sorted(arrays))
+
+    def test_nccl_of_a_package_is_found(self):
+        library = self.directory / "nvidia/nccl/lib/libnccl.so.2"
+        library.parent.mkdir(parents=True)
+        shutil.copy(os.environ["SAFESHUFFLE_LIBRARY"], library)  # any library
+        program = """if True:
+            import safeshuffle
+            class Two:
+                rank, size = 0, 2
+                def all_gather(self, data, timeout):
+                    raise TimeoutError
+            try:
+                safeshuffle.Group(Two(), "cuda:0", timeout=1)
+            except safeshuffle.Error:
+                print("nvidia/nccl/lib" in open("/proc/self/maps").read())"""
+        path = f"{self.directory}{os.pathsep}{os.environ['PYTHONPATH']}"
+        found = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, text=True,
+                               stdout=subprocess.PIPE, check=True)  # fmt: skip
+        self.assertEqual(found.stdout, "True\n")
 
     def test_the_groups_failure_is_the_cause(self):
         llama(self.directory)
