@@ -136,10 +136,7 @@ void LoadJob::end() noexcept {
 void LoadJob::start() {
   const comm::CollectiveCall call(workspace_->comm(), workspace_->options().cancel);
   clock_.resume();
-  or_release([&] {
-    begin();
-    executor_->start();
-  });
+  or_release([&] { begin(plan::slabs_per_rank); });
   clock_.pause();
 }
 
@@ -157,16 +154,15 @@ TensorSet LoadJob::run() {
   clock_.resume();
   std::optional<TensorSet> loaded;
   or_release([&] {
-    if (!executor_) begin();
     // In layer order, somebody may be waiting for the first layer: nothing is read beside it.
-    executor_->start(plan_->schedule().order == Order::layer ? 1 : plan::slabs_per_rank);
+    if (!executor_) begin(plan_->schedule().order == Order::layer ? 1 : plan::slabs_per_rank);
     loaded = finish();
   });
   end();
   return *loaded;
 }
 
-void LoadJob::begin() {
+void LoadJob::begin(std::uint32_t waves) {
   const PhaseScope scope(clock_, Phase::allocate);
   const Communicator& comm = workspace_->comm();
   comm::agree_on(comm.control(), timeout_of(workspace_->options()), [&]() -> std::string {
@@ -177,6 +173,7 @@ void LoadJob::begin() {
     return {};
   });
   has_begun_ = true;
+  executor_->start(waves);
 }
 
 void LoadJob::make_tensors() {

@@ -1,6 +1,7 @@
 // One load of one rank.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -59,7 +60,7 @@ class LoadJob {
  private:
   template <class Step>
   void or_release(const Step& step);
-  void begin();
+  void begin(std::uint32_t waves);
   void make_tensors();
   void end() noexcept;
   TensorSet finish();
