@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import os
 import sys
@@ -124,11 +125,9 @@ def _load_nccl():
         ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
     except OSError:
         packages = importlib.util.find_spec("nvidia")
-        for directory in packages.submodule_search_locations if packages else ():
-            path = os.path.join(directory, "nccl", "lib", name)
-            if os.path.exists(path):
-                ctypes.CDLL(path)
-                return
+        for directory in (packages and packages.submodule_search_locations) or ():
+            with contextlib.suppress(OSError):  # then it is the system's
+                ctypes.CDLL(os.path.join(directory, "nccl", "lib", name))
 
 
 def _current_gpu():
