@@ -111,12 +111,12 @@ def open_files(directory):
     return found
 
 
-def wait_until_gone(argument, seconds=5):
+def wait_until_gone(argument, seconds=60):
     """Whether all processes with this text on their command line end in time."""
     return wait_until(lambda: not processes_with(argument), seconds)
 
 
-def wait_until(condition, seconds=20):
+def wait_until(condition, seconds=100):
     """Whether it becomes true in time."""
     end = time.monotonic() + seconds
     while not condition():

@@ -7,7 +7,7 @@ import unittest
 import job
 from case import RANKS, FaultCase
 
-LONG = {"action": "sleep", "value": 30_000, "times": 1}
+LONG = {"action": "sleep", "value": 120_000, "times": 1}
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOCK = ".safeshuffle.lock"
 
@@ -54,7 +54,7 @@ class Interrupted(SavingCase):
             os.kill(process, number)
         result = started.end()
         self.assert_nobody_left()
-        self.assertLess(result.seconds, 25)
+        self.assertLess(result.seconds, 100)
         return result
 
     def drop_from_page_cache(self):

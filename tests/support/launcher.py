@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 POLL_SECONDS = 0.5
-HANGING_SECONDS = 5  # without ranks
+HANGING_SECONDS = 20  # without ranks; more than tests let it wait for them
 TOLD = re.compile(r"^ *Exit code: +(\d+)$|^with errorcode (\d+)\.$", re.MULTILINE)
 
 
