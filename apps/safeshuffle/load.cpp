@@ -197,7 +197,7 @@ Streamed stream_all(const LoadCommand& command, const Communicator& comm, const 
   for (auto group = stream.next(); group; group.reset(), group = stream.next()) {
     if (all.groups++ == 0) all.first_seconds = core::seconds_since(start);
     all.bytes += group->report().tensor_bytes;
-    if (command.verify) verify(*group, comm, options);
+    if (command.verify) verify(*group, comm, command.options);
   }
   all.seconds = core::seconds_since(start);
   return all;

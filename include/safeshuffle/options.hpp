@@ -252,9 +252,8 @@ struct Options {
 
   /// Called on the loading thread for each tensor, and then for each layer that is complete, as
   /// soon as its data is in device memory; with Order::layer, layer by layer. What is a layer:
-  /// docs/command.md. Slices, and loads into memory of the caller, tell of layers
-  /// only. Calls and exceptions: as
-  /// for `on_progress`.
+  /// docs/command.md. Slices, and loads into memory of the caller, tell of layers only. Calls and
+  /// exceptions: as for `on_progress`.
   std::function<void(const Ready&)> on_ready;
 
   /// Called on the loading thread after every wave and at most every 100 ms in between; by `verify`

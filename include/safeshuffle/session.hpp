@@ -71,9 +71,11 @@ struct StreamOptions {
   std::uint32_t alive = 2;  ///< groups that the caller may hold at once, at least 1
 };
 
-/// Tensors in model order, in groups of bounded size; see Session::stream. Movable; not
-/// thread-safe. Between calls, storage is read ahead into the slabs of the session, which can load
-/// nothing else until the stream has ended or is destroyed. May outlive its session.
+/// Tensors in model order, in groups of bounded size; see Session::stream. A group's tensors are,
+/// as those of any set, in the order of their names; in model order by TensorView::index. Movable;
+/// not thread-safe. Between calls, up to three windows of the next group are read ahead into the
+/// slabs of the session, which can load nothing else until the stream has ended or is destroyed.
+/// May outlive its session.
 class Stream {
  public:
   /// For internal use.
@@ -134,16 +136,17 @@ class Session {
   TensorSet load(const Selection& selection);
 
   /// Loads the selection as `load` does, but one group of tensors after the other, in model order.
-  /// Device memory stays below (alive + 1) groups and what the session keeps. A stored
-  /// tensor of which two groups need parts is read for both. Options::on_ready tells of layers as
+  /// Device memory stays below (alive + 1) groups and what the session keeps, which
+  /// PlanOptions::memory_budget must hold. A stored tensor of which two groups need parts is read,
+  /// and counts as progress, for both. Options::on_ready tells of layers, and Progress of waves, as
   /// if each group were the model. Collective. Throws MemoryError if a tensor does not fit in a
-  /// group.
+  /// group, or the groups not in the budget.
   Stream stream(const Selection& selection, const StreamOptions& options = {});
 
   // One tensor, by the names under which tensors are stored, whatever the rules say; converted as
   // Options say. Collective, and the arguments must be the same on all ranks, else all throw
-  // PlanError. A dimension is an index into the shape. Throw ConfigError if there is no such tensor
-  // or dimension, and for a sharded state; PlanError if there is no such rank.
+  // ConfigError. A dimension is an index into the shape. Throw ConfigError if there is no such
+  // tensor or dimension, and for a sharded state; PlanError if there is no such rank.
 
   /// Whole, on every rank.
   TensorSet get_tensor(const std::string& name);
@@ -170,7 +173,8 @@ class Session {
   /// faster. Beyond the memory itself, this takes what the session keeps (above), and each call
   /// uses that again. Collective. Throws PlanError, before anything is written, naming the tensor
   /// and the destination of a binding that cannot be, or both destinations if two overlap;
-  /// ConfigError if there are replicas. If it throws later, what the memory holds is unspecified.
+  /// ConfigError if there are replicas, or for a sharded state. If it throws later, what the memory
+  /// holds is unspecified.
   ///
   /// After a TimeoutError or TransportError, reads or messages that hang may write to the memory at
   /// any later time: it must stay as long as the process. `owner`, which owns it, is kept for that

@@ -15,7 +15,7 @@
 namespace safeshuffle::pipeline {
 
 Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemory* lent,
-                   unsigned sharers, PhaseClock& clock)
+                   unsigned sharers, PhaseClock& clock, const Progress& progress)
     : workspace_(workspace),
       schedule_(plan.schedule()),
       control_(workspace.comm().control()),
@@ -30,13 +30,16 @@ Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemor
       reader_(workspace, schedule_, buffers_, clock),
       planner_(schedule_, workspace.comm().rank(), lent),
       planned_bytes_(plan::read_bytes(schedule_)),
+      begin_bytes_(progress.bytes),
+      needed_bytes_(plan.needed_bytes()),
+      progress_(progress),
       last_report_(core::Clock::now()) {
   if (lent != nullptr) await_queue();  // that is, the caller's: reads into place do not follow it
   for (std::uint32_t wave = 0; wave < std::min(schedule_.slabs, schedule_.waves); ++wave) {
     transfers_.push_back(plan_transfers(wave));
   }
   progress_.waves = schedule_.waves;
-  progress_.total_bytes = plan.needed_bytes();
+  if (progress_.total_bytes == 0) progress_.total_bytes = needed_bytes_;
 }
 
 void Executor::start(std::uint32_t waves) {
@@ -260,7 +263,7 @@ void Executor::finish_wave(std::uint32_t wave, Readiness& ready) {
     read_bytes_ += plan::wave_bytes(schedule_, wave);
     const double share = static_cast<double>(read_bytes_) / static_cast<double>(planned_bytes_);
     progress_.bytes =
-        static_cast<std::uint64_t>(share * static_cast<double>(progress_.total_bytes));
+        begin_bytes_ + static_cast<std::uint64_t>(share * static_cast<double>(needed_bytes_));
   }
   ++progress_.wave;
   ready.note(wave, clock_.elapsed());

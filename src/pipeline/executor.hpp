@@ -30,9 +30,9 @@ class Executor {
  public:
   /// Prepares the workspace, which must outlive it, as `plan`, `lent` and `clock` must. `lent`:
   /// what this rank has lent, if the plan fills that; else null. `sharers`: see io::ReadingPlace.
-  /// Throws MemoryError, PlanError, and as Workspace::prepare.
+  /// `progress`: see Origin. Throws MemoryError, PlanError, and as Workspace::prepare.
   Executor(Workspace& workspace, const Plan& plan, const plan::LentMemory* lent, unsigned sharers,
-           PhaseClock& clock);
+           PhaseClock& clock, const Progress& progress);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -112,6 +112,8 @@ class Executor {
   std::uint32_t dropped_waves_ = 0;    // from the page cache
   std::deque<Transfers> transfers_;    // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
+  const std::uint64_t begin_bytes_;  // of the progress
+  const std::uint64_t needed_bytes_;
   Progress progress_;
   core::Clock::time_point last_report_;
 };

@@ -168,7 +168,8 @@ void LoadJob::begin(std::uint32_t waves) {
   comm::agree_on(comm.control(), timeout_of(workspace_->options()), [&]() -> std::string {
     workspace_->reserve();
     has_workspace_ = true;
-    executor_ = std::make_unique<Executor>(*workspace_, *plan_, lent_.get(), sharers_, clock_);
+    executor_ = std::make_unique<Executor>(*workspace_, *plan_, lent_.get(), sharers_, clock_,
+                                           origin_.progress);
     if (workspace_->options().on_ready) make_tensors();
     return {};
   });

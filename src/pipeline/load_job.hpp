@@ -30,6 +30,7 @@ struct Origin {
   std::vector<std::string> warnings = {};
   std::optional<double> cached_share = {};
   std::optional<PipelineStage> stage = {};
+  Progress progress = {};  ///< of a part of a load: bytes before it, and of all; else nothing
 };
 
 /// Behind PlannedLoad (session.hpp).

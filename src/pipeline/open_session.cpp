@@ -111,16 +111,18 @@ std::vector<Target> OpenSession::in_model_order(const Selection& selection) cons
 }
 
 std::unique_ptr<LoadJob> OpenSession::plan_group(const std::string& function,
-                                                 const std::vector<Target>& group) {
+                                                 const std::vector<Target>& group,
+                                                 std::uint64_t beside, const Progress& progress) {
   const comm::CollectiveCall call(workspace_->comm(), options().cancel);
   const auto make = [&] {
-    std::set<std::uint32_t> chosen;
-    for (const Target& target : group) chosen.merge(tensors_of(target));
+    const std::set<std::uint32_t> chosen = tensors_of(group);
     std::vector<Target> targets;
     for (const Target& target : group) targets.push_back(renumbered(target, chosen));
-    return plan(only(catalog(), chosen), std::move(targets));
+    return plan(only(catalog(), chosen), std::move(targets), beside);
   };
-  return std::make_unique<LoadJob>(workspace_, make, Origin{function, identity_},
+  Origin origin{function, identity_};
+  origin.progress = progress;
+  return std::make_unique<LoadJob>(workspace_, make, std::move(origin),
                                    PhaseClock(Phase::plan, options().trace));
 }
 

@@ -50,9 +50,9 @@ class OpenSession {
   /// The targets of a selection, less those that no rank has, in the order of the model's layers.
   std::vector<Target> in_model_order(const Selection& selection) const;
 
-  /// A load of some targets of this catalog.
-  std::unique_ptr<LoadJob> plan_group(const std::string& function,
-                                      const std::vector<Target>& group);
+  /// A load of some targets of this catalog. `beside`: as of `plan`. `progress`: see Origin.
+  std::unique_ptr<LoadJob> plan_group(const std::string& function, const std::vector<Target>& group,
+                                      std::uint64_t beside, const Progress& progress);
 
   /// Collective: a step of this function of a Session that all ranks take, or none. Throws
   /// PlanError if it does not return the same on all.

@@ -10,6 +10,7 @@
 #include "core/arithmetic.hpp"
 #include "core/tensor_bytes.hpp"
 #include "core/text.hpp"
+#include "pipeline/sub_catalog.hpp"
 #include "plan/schedule.hpp"
 #include "plan/targets.hpp"
 
@@ -78,6 +79,10 @@ class Grouping {
   std::vector<std::vector<Target>> groups_;
 };
 
+std::uint64_t stored_bytes(const std::vector<Target>& group, const Catalog& catalog) {
+  return only(catalog, tensors_of(group)).tensor_bytes();
+}
+
 // The same on ranks whose groups have the same names.
 std::string digest(const std::vector<std::vector<Target>>& groups, const Catalog& catalog) {
   std::string names;
@@ -99,6 +104,9 @@ GroupStream::GroupStream(std::shared_ptr<OpenSession> session, const Selection& 
                       options_.group_bytes);
     for (Target& target : session_->in_model_order(selection)) grouping.add(std::move(target));
     groups_ = grouping.take();
+    for (const auto& group : groups_) {
+      progress_.total_bytes += stored_bytes(group, session_->catalog());
+    }
     return digest(groups_, session_->catalog());
   });
   start_next();
@@ -121,7 +129,10 @@ std::optional<TensorSet> GroupStream::next() {
 // Reads into the slabs, and into the memory of its group, until they are full.
 void GroupStream::start_next() {
   if (started_ == groups_.size()) return;
-  auto job = session_->plan_group("next", groups_[started_++]);
+  const std::vector<Target>& group = groups_[started_++];
+  const std::uint64_t others = std::min<std::uint64_t>(options_.alive, groups_.size() - 1);
+  auto job = session_->plan_group("next", group, others * options_.group_bytes, progress_);
+  progress_.bytes += stored_bytes(group, session_->catalog());
   job->start();
   ahead_ = std::move(job);
 }

@@ -31,6 +31,7 @@ class GroupStream {
   const StreamOptions options_;
   std::vector<std::vector<Target>> groups_;
   std::size_t started_ = 0;
+  Progress progress_;  // before the next group
   bool has_failed_ = false;
   std::unique_ptr<LoadJob> ahead_;                // has begun to read
   std::vector<std::weak_ptr<const void>> given_;  // to the caller

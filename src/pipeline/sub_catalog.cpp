@@ -24,6 +24,12 @@ std::set<std::uint32_t> tensors_of(const Target& target) {
   return tensors;
 }
 
+std::set<std::uint32_t> tensors_of(const std::vector<Target>& targets) {
+  std::set<std::uint32_t> tensors;
+  for (const Target& target : targets) tensors.merge(tensors_of(target));
+  return tensors;
+}
+
 Target renumbered(Target target, const std::set<std::uint32_t>& chosen) {
   const auto number = [&](std::uint32_t tensor) {
     return static_cast<std::uint32_t>(std::distance(chosen.begin(), chosen.find(tensor)));

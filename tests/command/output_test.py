@@ -106,6 +106,18 @@ class Output(unittest.TestCase):
         for event in last.values():
             self.assertEqual(event["bytes"], event["total_bytes"])
 
+    def test_a_stream_as_json(self):
+        """Progress goes on from group to group, also where each is verified."""
+        events = self.events(run("load", self.model, "--progress", "json", "--stream", "2MiB", "--verify", "full",
+                                 ranks=2))
+        *progress, done = events
+        self.assertGreater(done["groups"], 2)
+        self.assertEqual({event["activity"] for event in events}, {"streaming"})
+        self.assertEqual({event["total_bytes"] for event in progress}, {done["tensor_bytes"]})
+        counted = [event["bytes"] for event in progress]
+        self.assertEqual(counted, sorted(counted))
+        self.assertEqual(counted[-1], done["tensor_bytes"])
+
     def test_results_go_to_standard_output_and_no_bar_to_a_pipe(self):
         result = run("load", self.model, ranks=2)
         self.assertEqual(result.returncode, 0, result.stderr)
