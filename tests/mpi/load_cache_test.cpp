@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "safeshuffle/loader.hpp"
+#include "safeshuffle/session.hpp"
 
 #include "core/deadline.hpp"
 #include "core/page_cache.hpp"
 #include "core/posix_file.hpp"
 #include "support/cached_pages.hpp"
 #include "support/catch.hpp"
+#include "support/device_memory.hpp"
 #include "support/group.hpp"
 #include "support/shared_model.hpp"
 
@@ -167,6 +169,35 @@ TEST_CASE("what is dropped behind a load is dropped wave by wave", "[load][page_
   // Each rank reads one file at a time, of which the system may read all ahead.
   const std::uint64_t at_once = std::min<std::uint64_t>(2 * world_size(), 5) * (all / 6);
   CHECK(most <= at_first + at_once);
+  CHECK(left == "");
+}
+
+TEST_CASE("a stream reads the next group ahead, and drops what it has read",
+          "[load][page_cache][stream]") {
+  ColdModel cold;
+  if (!cold.cold) return;
+  Options options = buffered();
+  options.tp_plan = "replicate";
+  options.drop_cache_behind = true;
+  constexpr std::uint64_t group_bytes = 4 << 20;  // a file
+  const std::string left = cold.left_by([&] {
+    Session session(cold.model.path(), shared_group(), options);
+    Stream stream = session.stream({}, {.group_bytes = group_bytes, .alive = 1});
+    std::size_t next = 1;
+    for (auto group = stream.next(); group; group.reset(), group = stream.next(), ++next) {
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (next == 1) {  // nobody asks for it yet
+        wait_until([&] { return cold.cached_now()[1] > 2 * cold.before[1]; });
+        MPI_Barrier(MPI_COMM_WORLD);
+      }
+      const std::vector<std::uint64_t> cached = cold.cached_now();
+      const std::uint64_t kept =
+          std::accumulate(cached.begin(), cached.begin() + next, std::uint64_t{0});
+      CHECK(kept < group_bytes / 2);
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+    CHECK(next == 7);
+  });
   CHECK(left == "");
 }
 

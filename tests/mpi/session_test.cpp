@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -178,7 +179,25 @@ TEST_CASE("cancelled at any moment, by any rank, a session goes on and leaks not
   Options options = exchanging_whole();
   options.plan.window = 8 << 10;  // several waves
   Session session(model.path(), shared_group(), options);
-  const auto is_whole = [&] { return is_right(session.load(), world_rank()); };
+  const auto device = shared_group().device_handle();
+  const std::size_t bytes = model.catalog.tensor_bytes();
+  const std::shared_ptr<std::byte> memory = device->allocate(bytes);
+  const auto bindings = whole_tensors(model.catalog, memory.get());
+  Bytes stored;
+  for (const TensorInfo& tensor : model.catalog.tensors()) {
+    std::ranges::copy(stored_bytes(model.catalog, tensor), std::back_inserter(stored));
+  }
+  const auto is_whole = [&](int way = 0) {
+    if (way == 0) return is_right(session.load(), world_rank());
+    if (way == 1) {
+      session.load_into(bindings);
+      return download(*device, memory.get(), bytes) == stored;
+    }
+    Stream stream = session.stream({}, {.group_bytes = 100 << 10, .alive = 1});
+    bool right = true;
+    while (const auto group = stream.next()) right = right && is_right(*group, world_rank());
+    return right;
+  };
   REQUIRE(is_whole());
   const auto begin = core::Clock::now();
   REQUIRE(is_whole());
@@ -198,7 +217,7 @@ TEST_CASE("cancelled at any moment, by any rank, a session goes on and leaks not
         std::this_thread::sleep_for(delay);
         if (is_mine) session.cancel();
       });
-      if (const auto error = error_of([&] { outcome = is_whole() ? "whole" : "wrong"; })) {
+      if (const auto error = error_of([&] { outcome = is_whole(i % 3) ? "whole" : "wrong"; })) {
         outcome = core::encode(*error);
         if (error->kind == ErrorKind::cancelled) ++cancelled;
       }
@@ -249,18 +268,52 @@ TEST_CASE("single tensors are had on demand", "[load][session]") {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+TEST_CASE("what is had on demand is converted, and may be nothing on some ranks",
+          "[load][session]") {
+  const SharedModel model(RandomModel{make_catalog({{{"bf16", DType::BF16, {3, 40}},
+                                                     {"f32", DType::F32, {3, 16}},
+                                                     {"u8", DType::U8, {3, 7}},
+                                                     {"u8 wide", DType::U8, {3, 9}},
+                                                     {"f4", DType::F4, {3, 6}}}}),
+                                      std::vector<Placement>(5, whole())});
+  Options options = exchanging_whole();
+  options.plan.dtype = GENERATE(DTypePolicy::keep, DTypePolicy::f16);
+  Session session(model.path(), shared_group(), options);
+  const TensorSet all = session.load();
+  CHECK(is_right(all, world_rank()));
+  const Interval rows = own_share(3);
+  for (const TensorView& view : all) {
+    CAPTURE(view.name, world_rank());
+    const std::string name(view.name);
+    const auto whole_bytes = loaded_bytes(all, view);
+    const std::size_t row = view.bytes / 3;
+    const auto own =
+        columns(whole_bytes, view.bytes, rows.begin * row, (rows.begin + rows.length) * row);
+    CHECK(is_one(session.get_tensor(name), name, whole_bytes));
+    CHECK(is_one(session.get_sharded(name, 0), name, own));
+    CHECK(is_one(session.get_slice(name, {{1, 2}}), name,
+                 columns(whole_bytes, view.bytes, row, 3 * row)));
+  }
+  CHECK(session.get_columns({"u8", "u8 wide"}, 1).begin()->shape[0] == 3);
+  CHECK(common_error([&] { session.get_columns({"u8", "u8 wide"}, 0); }));
+  CHECK(common_error([&] { session.get_columns({"bf16", "f4"}, 1); }));
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 TEST_CASE("calls on demand that cannot be are errors on all ranks", "[load][session]") {
   const SharedModel model(plain_model(3));
   Session session(model.path(), shared_group(), replicated());
-  const auto cause = [&](const auto& call) {
+  const auto cause = [&](const auto& call, ErrorKind kind = ErrorKind::config) {
     const auto error = common_error(call);
     REQUIRE(error);
+    CHECK(error->kind == kind);
     return describe(*error);
   };
   const auto says = [](const char* words) { return Catch::Contains(words); };
   CHECK_THAT(cause([&] { session.get_tensor("absent"); }), says("no tensor 'absent'"));
   CHECK_THAT(cause([&] { session.get_sharded("whole0", 1); }), says("'whole0': it has 1 dim"));
-  CHECK_THAT(cause([&] { session.push("whole0", world_size()); }), says("'whole0'"));
+  CHECK_THAT(cause([&] { session.push("whole0", world_size()); }, ErrorKind::plan),
+             says("'whole0'"));
   CHECK_THAT(cause([&] { session.get_columns({"cut0", "whole0"}, 0); }), says("'whole0'"));
   CHECK_THAT(cause([&] { session.get_columns({}, 0); }), says("no tensor was named"));
   if (world_size() > 1) {
@@ -339,7 +392,14 @@ std::vector<std::string> names_of(const TensorSet& loaded) {
 
 TEST_CASE("a stream has every tensor once, in groups of bounded size", "[load][session][stream]") {
   const SharedModel model(plain_model(5));
-  Session session(model.path(), shared_group(), replicated());
+  Options options = replicated();
+  std::vector<std::uint64_t> done;
+  std::uint64_t total = 0;
+  options.on_progress = [&](const Progress& progress) {
+    done.push_back(progress.bytes);
+    total = progress.total_bytes;
+  };
+  Session session(model.path(), shared_group(), options);
   Stream stream = session.stream({}, {.group_bytes = 100 << 10, .alive = 1});
   CHECK(common_error([&] { session.load(); }));  // the stream has begun to read
   std::vector<std::string> names;
@@ -351,6 +411,9 @@ TEST_CASE("a stream has every tensor once, in groups of bounded size", "[load][s
     for (const std::string& name : names_of(*group)) names.push_back(name);
   }
   CHECK_FALSE(stream.next());
+  CHECK(std::ranges::is_sorted(done));
+  CHECK(total == model.catalog.tensor_bytes());
+  CHECK(done.back() == total);
   std::ranges::sort(names);
   CHECK(names == names_of(session.load()));
   CHECK(groups == 3);  // of two files' 48 KiB
@@ -379,6 +442,31 @@ TEST_CASE("who holds too many groups of a stream is told", "[load][session][stre
   REQUIRE(large);
   CHECK(large->kind == ErrorKind::memory);
   CHECK(large->tensor == "cut0");
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("a memory budget must hold all groups of a stream", "[load][session][stream][host]") {
+  const SharedModel model(plain_model(5));
+  constexpr std::uint64_t group_bytes = 48 << 10;
+  Options options = exchanging_whole();
+  options.plan.window = 40 << 10;  // the least for this model
+  const auto open = [&] { return Session(model.path(), shared_group(), options); };
+  std::uint64_t needed = 0;
+  Session session = open();
+  Stream stream = session.stream({}, {.group_bytes = group_bytes, .alive = 1});
+  while (const auto group = stream.next()) {
+    for (const RankSummary& rank : group->plan().ranks()) {
+      needed = std::max(needed, rank.peak_device_bytes);
+    }
+  }
+  options.plan.memory_budget = needed + 2 * group_bytes;
+  Session within = open();
+  const auto error =
+      common_error([&] { within.stream({}, {.group_bytes = group_bytes, .alive = 3}); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::memory);
+  Stream two = within.stream({}, {.group_bytes = group_bytes, .alive = 2});
+  while (const auto group = two.next()) CHECK(is_right(*group, world_rank()));
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -465,6 +553,46 @@ TEST_CASE("the caller learns what is ready, layer by layer", "[load][session]") 
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+TEST_CASE("a layer is ready everywhere when the last rank has been told of it", "[load][session]") {
+  const SharedModel model(layered_model());
+  const std::string marker = model.path() + "/here";
+  Options options = replicated();
+  options.plan.order = Order::layer;
+  options.plan.assignment = GENERATE(Assignment::striped, Assignment::sliced);
+  options.plan.window = 64 << 10;
+  model.directory.fill([&] { std::filesystem::remove(marker); });
+  bool is_here = true;
+  options.on_ready = [&](const Ready& ready) {
+    if (ready.layer != 0) return;
+    if (ready.what == Ready::What::layer && is_last_rank()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      std::ofstream(marker).put('!');
+    }
+    if (ready.what == Ready::What::layer_everywhere) is_here = std::filesystem::exists(marker);
+  };
+  load(model.path(), shared_group(), options);
+  CHECK(is_here);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("of what fills memory of the caller, it learns layer by layer", "[load][session]") {
+  const SharedModel model(layered_model());
+  const auto memory = shared_group().device_handle()->allocate(model.catalog.tensor_bytes());
+  Options options = replicated();
+  options.plan.order = Order::layer;
+  std::vector<std::uint64_t> layers;
+  bool has_tensors = false;
+  options.on_ready = [&](const Ready& ready) {
+    if (ready.what == Ready::What::tensor) has_tensors = true;
+    if (ready.what == Ready::What::layer_everywhere) layers.push_back(ready.layer);
+  };
+  Session session(model.path(), shared_group(), options);
+  session.load_into(whole_tensors(model.catalog, memory.get()));
+  CHECK(layers == std::vector<std::uint64_t>{0, 1, 2, 3});
+  CHECK_FALSE(has_tensors);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 TEST_CASE("what a callback throws when a layer is ready ends the load on all ranks",
           "[load][session]") {
   const SharedModel model(layered_model());
@@ -503,7 +631,7 @@ class BoundMemory {
   BoundMemory(std::vector<Binding> bindings, std::size_t bytes)
       : bindings_(std::move(bindings)),
         device_(shared_group().device_handle()),
-        memory_(device_->allocate(bytes)),
+        memory_(upload(*device_, Bytes(bytes, untouched))),
         bytes_(bytes) {
     for (Binding& binding : bindings_) {
       binding.data = memory_.get() + (binding.data - invented_memory(0));
@@ -512,16 +640,15 @@ class BoundMemory {
 
   const std::vector<Binding>& bindings() const { return bindings_; }
 
-  std::vector<std::byte> bytes() {
-    device_->copy_to_host(bytes_.data(), memory_.get(), bytes_.size());
-    return bytes_;
-  }
+  Bytes bytes() const { return download(*device_, memory_.get(), bytes_); }
+
+  static constexpr std::byte untouched{0xa5};
 
  private:
   std::vector<Binding> bindings_;
   std::shared_ptr<device::Device> device_;
   std::shared_ptr<std::byte> memory_;
-  std::vector<std::byte> bytes_;
+  std::size_t bytes_;
 };
 
 std::size_t end_of(const std::vector<Binding>& bindings) {
@@ -535,10 +662,13 @@ std::size_t end_of(const std::vector<Binding>& bindings) {
   return end;
 }
 
-/// Whether all bytes that are written are as they would be, copied one by one.
-bool are_filled(const std::vector<std::byte>& bytes, const FilledMemory& expected) {
+/// Whether all bytes that are to be written are as they would be, copied one by one, and no others
+/// are.
+bool are_filled(const Bytes& bytes, const FilledMemory& expected) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (expected.writes[i] != 0 && bytes[i] != expected.bytes[i]) return false;
+    if (bytes[i] != (expected.writes[i] != 0 ? expected.bytes[i] : BoundMemory::untouched)) {
+      return false;
+    }
   }
   return true;
 }

@@ -32,6 +32,8 @@ class Models(unittest.TestCase):
             self.load(model, tensors, worlds[0], directory)
             shutil.copy(directory / "config.json", directory / "saved")
             self.load(model, tensors, worlds[1], directory / "saved")
+            if "quant" in (directory / "config.json").read_text(encoding="utf-8"):
+                self.stream(tensors, worlds[0], directory)
 
         worlds = cycle(permutations((1, *WORLDS), 2))
         cases = [(m, next(w for w in worlds if not set(w) & set(m.refused))) for m in models.recorded_models()]
@@ -76,6 +78,14 @@ class Models(unittest.TestCase):
                 self.assertEqual(result.returncode, PLAN_ERROR, result.stderr)
                 self.assertRegex(result.stderr, rf"tensor '\S+'.*does not divide among {world} ranks; "
                                                 r"numbers of ranks that work: 1, 2, (3, )?4")
+
+    def stream(self, tensors, world, directory):
+        result = command.run_ranks(world, "load", directory, "--stream", "512KiB", "--dtype", "f16", "--verify", "full",
+                                   "--progress", "json")  # fmt: skip
+        self.assertEqual(result.returncode, 0, f"{directory}: {result.stderr}")
+        done = json.loads(result.stdout.splitlines()[-1])
+        self.assertTrue(done["verified"])
+        self.assertGreaterEqual(done["tensor_bytes"], sum(len(tensor.data) for tensor in tensors.values()))
 
     def load(self, model, tensors, world, directory):
         saved = directory / "saved"

@@ -7,10 +7,12 @@
 
 #include "safeshuffle/mpi.hpp"
 #include "safeshuffle/nccl.hpp"
+#include "safeshuffle/session.hpp"
 
 #include "comm/await.hpp"
 #include "comm/exchange/nccl_transport.hpp"
 #include "device/cuda/cuda_device.hpp"
+#include "support/bindings.hpp"
 #include "support/catch.hpp"
 #include "support/group.hpp"
 #include "support/shared_model.hpp"
@@ -63,6 +65,19 @@ TEST_CASE("what is cut like the matrices of real models moves in aligned runs", 
   const bool right = is_right(loaded, world_rank());
   CHECK(right);
   CHECK(simulated_gpu::unaligned_nccl_operations() == before);
+}
+
+TEST_CASE("on several ranks, too, a second load into memory of the caller allocates nothing",
+          "[.][nccl]") {
+  const SharedModel model(plain_model(5));
+  const auto memory = world_group().device_handle()->allocate(model.catalog.tensor_bytes());
+  const auto bindings = whole_tensors(model.catalog, memory.get());
+  Session session(model.path(), world_group(), replicated());
+  session.load_into(bindings);
+  const std::uint64_t before = simulated_gpu::allocations_so_far();
+  session.load_into(bindings);
+  CHECK(simulated_gpu::allocations_so_far() == before);
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 TEST_CASE("a GPU without memory for the transport is a MemoryError on all ranks", "[.][nccl]") {
