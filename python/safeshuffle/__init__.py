@@ -75,7 +75,11 @@ def open(  # noqa: A001
             **{name.replace("_", "-"): value for name, value in options.items()},
         })  # fmt: skip
 
-    told, texts = _groups.agreed(gather.size, lambda data: gather.all_gather(data, timeout), prepare)
+    told, texts = _groups.agreed(
+        gather.size, lambda data: gather.all_gather(data, timeout), prepare,
+        # Paths may differ.
+        lambda _: f"tp_plan {_rules(tp_plan)}" if isinstance(tp_plan, dict) else "tp_plan",
+    )  # fmt: skip
     members = group if isinstance(group, Group) else Group(gather, device, timeout)
     return Session(path, members, texts, framework, told)
 

@@ -15,18 +15,24 @@ from . import _native, errors
 _library = _native.library
 
 
-def agreed(size, all_gather, prepare):
-    """What `prepare()` returns, if it raises nothing on any rank. Collective."""
+def agreed(size, all_gather, prepare, same=lambda result: ""):
+    """What `prepare()` returns, if it raises nothing on any rank, and if `same` of it is the same text on all.
+    Collective."""
     result = failure = None
     try:
         result = prepare()
+        mine = "=" + same(result)
     except Exception as error:  # noqa: BLE001
         failure = error
+        mine = "!" + (str(error) or repr(error))
     if size > 1:
-        mine = "" if failure is None else str(failure) or repr(failure)
-        for rank, reason in enumerate(all_gather(mine.encode(errors="replace"))):
-            if reason and failure is None:
-                failure = errors.ConfigError(f"rank {rank}: {reason.decode()}")
+        told = [text.decode() for text in all_gather(mine.encode(errors="replace"))]
+        for rank, text in enumerate(told):
+            if failure is None and text[0] == "!":
+                failure = errors.ConfigError(f"rank {rank}: {text[1:]}")
+        for rank, text in enumerate(told):
+            if failure is None and text != told[0]:
+                failure = errors.ConfigError(f"rank {rank} was given another {text[1:80]} than rank 0")
     try:
         if failure is not None:
             raise failure

@@ -143,13 +143,14 @@ class Session:
         return list(self._catalog)
 
     def __len__(self) -> int:
-        return len(self._stored)
+        return len(self._catalog)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._stored
+        return name in self._catalog
 
     def metadata(self) -> dict[str, str] | None:
         """The files' `__metadata__`; None if they have none. Where files differ, that of the first."""
+        self._handle.pointer()
         return dict(self._metadata) or None
 
     def get_dtype(self, name: str) -> str:
@@ -258,9 +259,7 @@ class Session:
 
         tensors: a mapping, such as `model.state_dict()`
         """
-        wanted = self._agreed(lambda: self._without_aliases(
-            {_native.text(name, "a name"): _tensors.Memory(name, tensor) for name, tensor in dict(tensors).items()}
-        ))  # fmt: skip
+        wanted = self._agreed(lambda: self._wanted(tensors))
         numbers = _Numbers()
         rows = [
             (name, each.address, each.dtype.encode(), len(each.shape), numbers(each.shape), numbers(each.strides))
@@ -301,8 +300,12 @@ class Session:
         """What `prepare()` returns, if it raises nothing on any rank."""
         return _groups.agreed(self.size, self._group.all_gather, prepare)
 
-    def _without_aliases(self, memory):
-        """Without names that are not stored of memory that also has one that is."""
+    def _wanted(self, tensors):
+        """Memory by name, without names that are not stored of memory that also has one that is."""
+        if not isinstance(tensors, Mapping):
+            kind = type(tensors).__name__
+            raise errors.ConfigError(f"a mapping of names to tensors, such as model.state_dict(), is needed, not {kind}")
+        memory = {_native.text(name, "a name"): _tensors.Memory(name, tensor) for name, tensor in tensors.items()}
         stored = {name.encode() for name in self._stored}
         known = {each.place() for name, each in memory.items() if name in stored}
         return {name: each for name, each in memory.items() if name in stored or each.place() not in known}

@@ -190,7 +190,7 @@ class Memory:
             )
         reason, dtype = describe(tensor)
         self.dtype = _STORED.get(dtype)
-        if reason is None and (self.dtype is None or self.dtype == "F4"):
+        if reason is None and self.dtype is None:
             reason = f"{dtype} is no dtype to load into"
         if reason is None and any(stride < 0 for stride in self.strides):
             reason = "it has negative strides"
@@ -218,6 +218,11 @@ class Memory:
         if is_lazy(tensor):
             return "it is a lazy view of other values: pass its resolve_conj().resolve_neg()", dtype
         self.address, self.shape, self.strides = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
+        if _STORED.get(dtype) == "F4":  # pairs along the last dimension
+            if not self.shape or (self.strides[-1] != 1 and self.shape[-1] > 1):
+                return "its last dimension is not dense", dtype
+            self.shape = (*self.shape[:-1], 2 * self.shape[-1])
+            self.strides = (*(2 * stride for stride in self.strides[:-1]), 1)
         return None, dtype
 
     def note_change(self):

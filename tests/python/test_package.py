@@ -131,8 +131,9 @@ class Contents(Package):
             self.assertEqual((file.get_dtype("b"), file.get_shape("b")), ("BF16", [2, 3]))
             self.assertIn("a", file)
             self.assertEqual(len(file), 2)
-        with self.assertRaisesRegex(ValueError, "closed"):
-            file.get_tensor("a")
+        for call in (lambda: file.get_tensor("a"), file.metadata, lambda: len(file), lambda: "a" in file):
+            with self.assertRaisesRegex(ValueError, "closed"):
+                call()
 
 
 class OnDemand(Package):
@@ -297,6 +298,8 @@ class OwnMemory(Package):
             ):  # fmt: skip
                 with self.assertRaisesRegex(ValueError, reason):
                     file.load_into({"w": memory})
+            with self.assertRaisesRegex(ValueError, "state_dict"):
+                file.load_into([np.zeros((2, 3), np.float32)])
 
 
 class Failures(Package):
@@ -557,7 +560,7 @@ class Groups(Package):
             self.assertEqual(error, "ConfigError")
         self.assertEqual(run_ranks(2, lend_wrongly, self.directory), ["ConfigError", "ConfigError"])
         for errors in run_ranks(2, ask_wrongly, self.directory):
-            self.assertEqual(len(errors), 11)
+            self.assertEqual(len(errors), 12)
 
 
 def fill_like_loaded(group, path):
@@ -612,7 +615,8 @@ def ask_wrongly(group, path):
     bad = group.rank == 1
     name = "model.embed_tokens.weight"
     errors = []
-    wrong = {"dtype": "f17", "framework": "jax", "no_such": 1, "device": "tpu", "window": "wide", "path": None}
+    wrong = {"dtype": "f17", "framework": "jax", "no_such": 1, "device": "tpu", "window": "wide", "path": None,
+             "tp_plan": {"embed_tokens": "colwise"}}
     for option, value in wrong.items():
         arguments = {"path": path, "framework": "np", **({option: value} if bad else {})}
         try:

@@ -84,6 +84,18 @@ class Torch(unittest.TestCase):
             self.assertTrue(same(memory[:, 3:36].t().contiguous(), w.to(dtype)))
             self.assertEqual(memory[:, 36:].abs().sum(), 0)
 
+    def test_pairs_of_f4_in_own_memory(self):
+        if not hasattr(torch, "float4_e2m1fn_x2"):
+            self.skipTest("PyTorch has none")
+        pairs = torch.arange(12, dtype=torch.uint8).view(3, 4)
+        save_file({"w": pairs.view(torch.float4_e2m1fn_x2)}, self.path)
+        memory = torch.zeros(3, 6, dtype=torch.uint8, device=DEVICE)
+        with safeshuffle.open(self.path, device=DEVICE) as session:
+            session.load_into({"w": memory[:, :4].view(torch.float4_e2m1fn_x2)})
+            self.assertTrue(same(memory[:, :4].cpu(), pairs))
+            with self.assertRaisesRegex(ValueError, "not dense"):
+                session.load_into({"w": memory.view(torch.float4_e2m1fn_x2)[:, ::2]})
+
     def test_memory_goes_with_the_last_tensor(self):
         save_file({f"w{i}": torch.zeros(1 << 20) for i in range(4)}, self.path)
         for _ in range(20):
