@@ -144,7 +144,7 @@ inline void agrees_on_an_error_meanwhile(comm::Control& control) {
     comm::agree_with_heartbeat(control, some_patience,
                                [&](const comm::Heartbeat& beat) -> std::string {
                                  if (control.rank() == 0) throw IoError("broken");
-                                 const core::Deadline enough(std::chrono::seconds(60));
+                                 const core::Deadline enough(std::chrono::seconds(300));
                                  while (!enough.expired()) beat();
                                  finished = true;
                                  return {};

@@ -110,7 +110,7 @@ class EngineComm {
 
   /// Its state once nothing is in progress, or after a minute.
   ncclResult_t settled() const {
-    const core::Deadline deadline(std::chrono::minutes(1));
+    const core::Deadline deadline(std::chrono::minutes(5));
     ncclResult_t state = ncclInProgress;
     while (state == ncclInProgress && !deadline.expired()) {
       if (const ncclResult_t code = ncclCommGetAsyncError(comm_, &state); code != ncclSuccess) {

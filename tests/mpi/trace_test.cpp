@@ -111,7 +111,7 @@ class Signal {
     std::call_once(once_, [this] { given_.set_value(); });
   }
   void wait() {
-    if (future_.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
+    if (future_.wait_for(std::chrono::seconds(300)) != std::future_status::ready) {
       throw IoError("waited for what should go on meanwhile");
     }
   }
@@ -163,7 +163,7 @@ class HookedTransport final : public comm::Transport {
 };
 
 void wait_for_file(const std::string& path) {
-  const core::Deadline deadline(std::chrono::seconds(60));
+  const core::Deadline deadline(std::chrono::seconds(300));
   while (!std::filesystem::exists(path)) {
     if (deadline.expired()) throw IoError("the other rank does not read ahead");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -20,7 +20,7 @@ using Bytes = std::vector<std::byte>;
 
 /// Waits for `done`, with a time limit.
 inline void wait_until(const std::function<bool()>& done) {
-  const core::Deadline deadline(std::chrono::minutes(1));
+  const core::Deadline deadline(std::chrono::minutes(5));
   core::Backoff backoff;
   while (!done()) {
     REQUIRE_FALSE(deadline.expired());

@@ -22,7 +22,7 @@
 namespace safeshuffle::testing {
 
 /// The time limit of short collective steps.
-inline constexpr std::chrono::seconds mpi_patience{60};
+inline constexpr std::chrono::seconds mpi_patience{300};
 
 inline std::uint32_t world_rank() {
   int rank = 0;
