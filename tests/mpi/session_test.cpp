@@ -300,6 +300,28 @@ TEST_CASE("what is had on demand is converted, and may be nothing on some ranks"
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+TEST_CASE("on demand, each replica has all of a tensor", "[load][session]") {
+  if (world_size() % 2 != 0) return;
+  const SharedModel model(plain_model(2));
+  Options options = exchanging_whole();
+  options.plan.replicas = 2;
+  Session session(model.path(), shared_group(), options);
+  const std::uint32_t ranks = world_size() / 2;
+  const std::uint32_t rank = world_rank() % ranks;
+  const auto stored = stored_bytes(model.catalog, *model.catalog.find("cut0"));
+  const std::size_t share = stored.size() / 80 * ((80 + ranks - 1) / ranks);
+  const auto own =
+      columns(stored, stored.size(), share * rank, std::min(stored.size(), share * (rank + 1)));
+  CHECK(is_one(session.get_tensor("cut0"), "cut0", stored));
+  CHECK(is_one(session.get_sharded("cut0", 0), "cut0", own));
+  const TensorSet pushed = session.push("cut0", ranks - 1);
+  CHECK((rank == ranks - 1 ? is_one(pushed, "cut0", stored) : pushed.size() == 0));
+  const auto error = common_error([&] { session.get_slice("cut0", {{0, 1}}); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::config);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 TEST_CASE("calls on demand that cannot be are errors on all ranks", "[load][session]") {
   const SharedModel model(plain_model(3));
   Session session(model.path(), shared_group(), replicated());
