@@ -304,7 +304,9 @@ class Session:
         """Memory by name, without names that are not stored of memory that also has one that is."""
         if not isinstance(tensors, Mapping):
             kind = type(tensors).__name__
-            raise errors.ConfigError(f"a mapping of names to tensors, such as model.state_dict(), is needed, not {kind}")
+            raise errors.ConfigError(
+                f"a mapping of names to tensors, such as model.state_dict(), is needed, not {kind}"
+            )
         memory = {_native.text(name, "a name"): _tensors.Memory(name, tensor) for name, tensor in tensors.items()}
         stored = {name.encode() for name in self._stored}
         known = {each.place() for name, each in memory.items() if name in stored}

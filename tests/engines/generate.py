@@ -1,5 +1,5 @@
-"""Greedy tokens by vLLM, a line of JSON for each model: generate.py FORMAT MODEL... Under torchrun, its processes are
-the ranks. After what is generated, all weights are zeroed, reloaded, and tokens generated again.
+"""Greedy tokens by vLLM, a line of JSON for each model: generate.py FORMAT MODEL... With the environment variable
+WEIGHTS, these are there, and only the rest of the model in MODEL. Under torchrun, its processes are the ranks. After what is generated, all weights are zeroed, reloaded, and tokens generated again.
 """
 
 import gc
@@ -82,6 +82,7 @@ def loaded(load_format, path):
         join(path)
     return LLM(
         model=path, load_format=load_format, enforce_eager=True,
+        model_loader_extra_config={"path": os.environ["WEIGHTS"]} if "WEIGHTS" in os.environ else {},
         num_gpu_blocks_override=16, max_model_len=64, dtype="bfloat16",
         skip_tokenizer_init=not os.path.exists(f"{path}/tokenizer.json"), tensor_parallel_size=WORLD,
         distributed_executor_backend="external_launcher" if WORLD > 1 else None,

@@ -5,6 +5,7 @@ Environment: MODELS, a directory for tiny models (made if it is empty); what its
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,10 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "remote"))
+
+import server  # noqa: E402
+
 MODELS = Path(os.environ["MODELS"])
 UNQUANTISED = (
     "llama", "qwen3_moe", "gemma3", "phi3", "olmo2", "gpt_neox", "mixtral", "deepseek_v3", "gpt_oss", "llava", "mamba2",
@@ -21,14 +26,14 @@ QUANTISED = ("llama_awq", "llama_gptq", "llama_fp8", "llama_fp8_channel", "llama
 COMPUTED = ("gpt_oss", "gpt_oss_mxfp4", "mamba2")
 
 
-def run(program, world, *arguments):
+def run(program, world, *arguments, **environment):
     """What it prints, by model."""
     launch = [sys.executable] if world == 1 else [sys.executable, "-m", "torch.distributed.run", "--standalone",
                                                   "--nproc-per-node", str(world)]  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:  # where torchrun and vLLM leave files
         result = subprocess.run(
             [*launch, HERE / program, *arguments], capture_output=True, text=True, timeout=1800, check=False,
-            env={**os.environ, "TMPDIR": scratch},
+            env={**os.environ, "TMPDIR": scratch, **environment},
         )  # fmt: skip
     if result.returncode != 0:
         raise AssertionError(f"{program} on {world} ranks:\n{result.stderr[-5000:]}")
@@ -60,6 +65,15 @@ class Engines(unittest.TestCase):
                         self.assertEqual(line["reloaded"], line["tokens"])
                     print(f"vllm {name} on {world}: captured {100 * line['share']:.1f} %", flush=True)
                     self.assertGreater(line["share"], 0.2 if name in COMPUTED else 0.999)
+
+    def test_vllm_takes_weights_from_a_server(self):
+        with tempfile.TemporaryDirectory() as work, server.WebServer(MODELS) as web:
+            bare = str(Path(work) / "llama")
+            shutil.copytree(MODELS / "llama", bare, ignore=shutil.ignore_patterns("*.safetensors*"))
+            for world in (1, 2):
+                expected = run("generate.py", world, "auto", *paths(["llama"]))["llama"]["tokens"]
+                generated = run("generate.py", world, "safeshuffle", bare, WEIGHTS=f"{web.url}/llama")["llama"]
+                self.assertEqual((generated["tokens"], generated["reloaded"]), (expected, expected))
 
     def test_transformers_has_the_same_logits(self):
         for world in (1, 2):

@@ -1,7 +1,8 @@
 """SGLang: `--load-format safeshuffle`. Installed, it registers itself.
 
 SGLang's own weight loaders say what each rank needs (safeshuffle.capture), and the ranks of its load group load it
-together. `--model-loader-extra-config` takes options of safeshuffle.open, such as '{"threads": 8}'.
+together. `--model-loader-extra-config` takes options of safeshuffle.open, such as '{"threads": 8}', and "path", of the
+weights if they are not with the model's other files, such as '{"path": "s3://bucket/model"}'.
 """
 
 import copy
@@ -21,10 +22,15 @@ _INDEX = "model.safetensors.index.json"
 
 class SafeshuffleModelLoader(DefaultModelLoader):
     def __init__(self, load_config):
-        self._options = load_config.model_loader_extra_config or {}
+        self._options = dict(load_config.model_loader_extra_config or {})
+        self._path = self._options.pop("path", None)
         own = copy.copy(load_config)
         own.load_format, own.model_loader_extra_config = LoadFormat.SAFETENSORS, {}
         super().__init__(own)
+
+    def download_model(self, model_config):
+        if self._path is None:
+            super().download_model(model_config)
 
     def load_weights_and_postprocess(self, model, weights, target_device):
         with self._open(model, target_device) as session:
@@ -45,21 +51,24 @@ class SafeshuffleModelLoader(DefaultModelLoader):
         self.load_weights_only(model, weights, target_device)
 
     def _open(self, model, target_device):
-        source = self._source
-        folder, files, _ = self._prepare_weights(
-            source.model_or_path, source.revision, False, source.allow_patterns_overrides
-        )
-        path = os.path.join(folder, _INDEX)
-        chosen = source.allow_patterns_overrides is not None or not os.path.exists(path)
         group = self.load_config.load_group
         if group is _DEFAULT_LOAD_GROUP:
             group = get_tp_group()
         alone = group is None or group.world_size == 1
         device = next(model.parameters()).device
         return safeshuffle.open(
-            sorted(files) if chosen else path, None if alone else group.cpu_group,
+            self._path or self._files(), None if alone else group.cpu_group,
             target_device if device.type == "meta" else device, **self._options,
         )  # fmt: skip
+
+    def _files(self):
+        source = self._source
+        folder, files, _ = self._prepare_weights(
+            source.model_or_path, source.revision, False, source.allow_patterns_overrides
+        )
+        path = os.path.join(folder, _INDEX)
+        chosen = source.allow_patterns_overrides is not None or not os.path.exists(path)
+        return sorted(files) if chosen else path
 
 
 def register():

@@ -1,7 +1,8 @@
 """vLLM: `vllm serve MODEL --load-format safeshuffle`. Installed, it registers itself.
 
 vLLM's own weight loaders say what each rank needs (safeshuffle.capture), and the ranks of a tensor-parallel group
-load it together. `--model-loader-extra-config` takes options of safeshuffle.open, such as '{"threads": 8}'.
+load it together. `--model-loader-extra-config` takes options of safeshuffle.open, such as '{"threads": 8}', and
+"path", of the weights if they are not with the model's other files, such as '{"path": "s3://bucket/model"}'.
 """
 
 import copy
@@ -33,10 +34,15 @@ class SafeshuffleModelLoader(DefaultModelLoader):
     def __init__(self, load_config):
         extra = load_config.model_loader_extra_config or {}
         self._options = {name: value for name, value in extra.items() if name not in _OF_VLLM}
+        self._path = self._options.pop("path", None)
         own = copy.copy(load_config)
         own.load_format = "safetensors"
         own.model_loader_extra_config = {name: value for name, value in extra.items() if name in _OF_VLLM}
         super().__init__(own)
+
+    def download_model(self, model_config):
+        if self._path is None:
+            super().download_model(model_config)
 
     def load_weights(self, model, model_config):
         if any(parameter.is_meta for parameter in model.parameters()):
@@ -73,16 +79,19 @@ class SafeshuffleModelLoader(DefaultModelLoader):
             yield from self._get_weights_iterator(source)
 
     def _open(self, model, model_config, alone=False):
+        group = get_tp_group()
+        return safeshuffle.open(
+            self._path or self._files(model, model_config),
+            group.cpu_group if group.world_size > 1 and not alone else None, _device_of(model), **self._options,
+        )  # fmt: skip
+
+    def _files(self, model, model_config):
         folder, files, _, index = self._prepare_weights(
             model_config.model, None, model_config.revision, False, getattr(model, "allow_patterns_overrides", None)
         )
         path = os.path.join(folder, index)
         chosen = getattr(model, "allow_patterns_overrides", None) is not None or not os.path.exists(path)
-        group = get_tp_group()
-        return safeshuffle.open(
-            sorted(files) if chosen else path, group.cpu_group if group.world_size > 1 and not alone else None,
-            _device_of(model), **self._options,
-        )  # fmt: skip
+        return sorted(files) if chosen else path
 
 
 def _device_of(model):

@@ -56,6 +56,8 @@ class CallersControl final : public Control {
 
 }  // namespace
 
+static_assert(CancelFlag::is_always_lock_free);  // signal handlers set it
+
 void Control::check_cancelled() {
   const std::int32_t why = cancel_ ? cancel_->exchange(0) : 0;
   if (why != 0) throw CancelledError(ErrorRecord{.code = why, .cause = "the call was cancelled"});
