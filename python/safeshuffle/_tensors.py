@@ -19,6 +19,8 @@ _ML_DTYPES = {
     "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
 }  # fmt: skip
 _TORCH = {**_NUMPY, **_ML_DTYPES, "F4": "float4_e2m1fn_x2"}
+# Those that all of PyTorch's versions take by DLPack.
+_TAKEN = {"U8", "I8", "I16", "I32", "I64", "F16", "BF16", "F32", "F64"}
 _STORED = {name: dtype for dtype, name in _TORCH.items()}
 
 # Policies of conversion by what users call them.
@@ -119,8 +121,11 @@ class Tensor:
             shape = (*shape[:-1], shape[-1] // 2)
         if self.nbytes == 0:
             return torch.empty(shape, dtype=dtype, device=self._owner.torch_device)
-        # All of PyTorch's versions take bytes.
-        return torch.utils.dlpack.from_dlpack(self.capsule(as_bytes=True)).view(dtype).view(shape)
+        # Views take as long as all else.
+        taken = self.dtype in _TAKEN
+        tensor = torch.utils.dlpack.from_dlpack(self.capsule(as_bytes=not taken))
+        tensor = tensor if taken else tensor.view(dtype)
+        return tensor if tensor.shape == shape else tensor.view(shape)
 
     def _module(self, name):
         try:
