@@ -259,8 +259,8 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
 }
 
 void Executor::finish_wave(std::uint32_t wave, Readiness& ready) {
-  if (options_.on_progress) {
-    read_bytes_ += plan::wave_bytes(schedule_, wave);
+  if (options_.on_progress && !error_) {
+    attempt([&] { read_bytes_ += plan::wave_bytes(schedule_, wave); });
     const double share = static_cast<double>(read_bytes_) / static_cast<double>(planned_bytes_);
     progress_.bytes =
         begin_bytes_ + static_cast<std::uint64_t>(share * static_cast<double>(needed_bytes_));

@@ -3,9 +3,14 @@
 #include "support/sanitizers.hpp"
 
 #if !SAFESHUFFLE_ASAN && !SAFESHUFFLE_TSAN
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <optional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "safeshuffle/loader.hpp"
@@ -55,14 +60,20 @@ void* operator new(std::size_t bytes) {
   std::free(memory);
 }
 
-TEST_CASE("no memory for the transfers of a wave is a MemoryError on all ranks", "[load][host]") {
+TEST_CASE("no memory in the middle of a load is a MemoryError on all ranks", "[load][host]") {
+  const bool while_waiting = GENERATE(false, true);  // for another rank; else after a wave
+  if (while_waiting && world_size() == 1) return;
   const SharedModel model(model_of_small_tensors());
   const Communicator& comm = shared_group();
   const Plan plan = model.plan(with_window(8192));
   Options options;
-  options.timeout = std::chrono::seconds(10);
-  options.on_progress = [](const Progress&) {
-    if (is_last_rank()) least_failing = 4096;  // from the first wave on
+  std::optional<std::uint64_t> waves;  // when last called
+  options.on_progress = [&](const Progress& progress) {
+    const bool waits = std::exchange(waves, progress.wave) == progress.wave;
+    if (while_waiting && world_rank() == 0 && progress.wave == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    if (is_last_rank() && waits == while_waiting) least_failing = 4096;
   };
   const auto error = common_error([&] {
     try {
