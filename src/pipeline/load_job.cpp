@@ -6,7 +6,6 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "comm/collective_call.hpp"
 #include "comm/control/agreement.hpp"
 #include "comm/exchange/transport.hpp"
+#include "core/error_wire.hpp"
 #include "core/wire.hpp"
 #include "device/device.hpp"
 #include "io/policy.hpp"
@@ -206,11 +206,12 @@ template <class Step>
 void LoadJob::or_release(const Step& step) try {
   step();
 } catch (...) {
+  const ErrorRecord error = core::current_error();  // bad_alloc, for example
   executor_.reset();
   tensors_.reset();
   if (has_workspace_) workspace_->release();
   end();
-  throw;
+  raise(error);
 }
 
 std::vector<std::string> agree_on_call(const std::string& call, const Communicator& comm,
