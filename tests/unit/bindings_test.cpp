@@ -96,7 +96,7 @@ Assignment assignment_for(std::uint32_t seed) {
 TEST_CASE("random bindings: plans are proved and memory is filled", "[bindings]") {
   static constexpr std::uint32_t worlds[] = {1, 2, 3, 4, 5, 8};
   static constexpr std::uint64_t limits[] = {1, 5, plan::most_columns};
-  const auto batch = GENERATE(range(0, 50));
+  const auto batch = GENERATE(range(0, testing::cases(50)));
   for (int i = 0; i < testing::cases(200); ++i) {
     const auto seed = static_cast<std::uint32_t>(batch * 1000 + i);
     const std::uint32_t world = worlds[seed % std::size(worlds)];
