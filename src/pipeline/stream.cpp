@@ -79,10 +79,6 @@ class Grouping {
   std::vector<std::vector<Target>> groups_;
 };
 
-std::uint64_t stored_bytes(const std::vector<Target>& group, const Catalog& catalog) {
-  return only(catalog, tensors_of(group)).tensor_bytes();
-}
-
 // The same on ranks whose groups have the same names.
 std::string digest(const std::vector<std::vector<Target>>& groups, const Catalog& catalog) {
   std::string names;
@@ -105,7 +101,7 @@ GroupStream::GroupStream(std::shared_ptr<OpenSession> session, const Selection& 
     for (Target& target : session_->in_model_order(selection)) grouping.add(std::move(target));
     groups_ = grouping.take();
     for (const auto& group : groups_) {
-      progress_.total_bytes += stored_bytes(group, session_->catalog());
+      progress_.total_bytes += only(session_->catalog(), tensors_of(group)).tensor_bytes();
     }
     return digest(groups_, session_->catalog());
   });
@@ -132,7 +128,7 @@ void GroupStream::start_next() {
   const std::vector<Target>& group = groups_[started_++];
   const std::uint64_t others = std::min<std::uint64_t>(options_.alive, groups_.size() - 1);
   auto job = session_->plan_group("next", group, others * options_.group_bytes, progress_);
-  progress_.bytes += stored_bytes(group, session_->catalog());
+  progress_.bytes += job->plan().needed_bytes();
   job->start();
   ahead_ = std::move(job);
 }

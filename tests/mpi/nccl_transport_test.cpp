@@ -108,7 +108,7 @@ class EngineComm {
     check_nccl(state, "waiting for the communicator", comm_);
   }
 
-  /// Its state once nothing is in progress, or after a minute.
+  /// Its state once nothing is in progress, or after five minutes.
   ncclResult_t settled() const {
     const core::Deadline deadline(std::chrono::minutes(5));
     ncclResult_t state = ncclInProgress;
