@@ -9,7 +9,7 @@
 namespace safeshuffle::comm {
 namespace {
 
-/// Done once the queue is idle and all ranks have told each other whether they failed.
+/// Done once the queue is idle and all ranks have told each other their votes.
 class Step final : public Pending {
  public:
   Step(Control& control, Exchange exchange, device::Queue& queue)
@@ -17,19 +17,22 @@ class Step final : public Pending {
 
   bool done() override {
     if (!queue_.idle()) return false;
-    if (told_.empty()) {
-      told_ = control_.all_gather(exchange_.failed ? "-" : "+", core::Deadline(exchange_.timeout));
+    if (votes_.empty()) {
+      const char vote = static_cast<char>(exchange_.vote);
+      votes_ = control_.all_gather({&vote, 1}, core::Deadline(exchange_.timeout));
     }
     return true;
   }
 
-  bool failed() const override { return std::ranges::find(told_, "-") != told_.end(); }
+  std::uint8_t least_vote() const override {
+    return static_cast<std::uint8_t>(std::ranges::min(votes_).front());
+  }
 
  private:
   Control& control_;
   const Exchange exchange_;
   device::Queue& queue_;
-  std::vector<std::string> told_;  // by rank
+  std::vector<std::string> votes_;  // by rank
 };
 
 class NoTransport final : public Transport {

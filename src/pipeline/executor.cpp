@@ -9,7 +9,6 @@
 #include "comm/await.hpp"
 #include "core/backoff.hpp"
 #include "core/error_wire.hpp"
-#include "plan/summary.hpp"
 #include "plan/waves.hpp"
 
 namespace safeshuffle::pipeline {
@@ -29,17 +28,12 @@ Executor::Executor(Workspace& workspace, const Plan& plan, const plan::LentMemor
       queue_trace_(queue_, clock_),
       reader_(workspace, schedule_, buffers_, clock),
       planner_(schedule_, workspace.comm().rank(), lent),
-      planned_bytes_(plan::read_bytes(schedule_)),
-      begin_bytes_(progress.bytes),
-      needed_bytes_(plan.needed_bytes()),
-      progress_(progress),
-      last_report_(core::Clock::now()) {
+      progress_(plan, progress, options_.on_progress),
+      steps_(schedule_) {
   if (lent != nullptr) await_queue();  // that is, the caller's: reads into place do not follow it
   for (std::uint32_t wave = 0; wave < std::min(schedule_.slabs, schedule_.waves); ++wave) {
     transfers_.push_back(plan_transfers(wave));
   }
-  progress_.waves = schedule_.waves;
-  if (progress_.total_bytes == 0) progress_.total_bytes = needed_bytes_;
 }
 
 void Executor::start(std::uint32_t waves) {
@@ -195,7 +189,7 @@ void Executor::await_queue() {
 
 // Not before all ranks have read: another may be about to read what is next to this one's bytes.
 void Executor::drop_behind(std::uint32_t wave) {
-  if (!options_.drop_cache_behind || !plan::ends_in_step(schedule_, wave)) return;
+  if (!options_.drop_cache_behind || !ended_together_) return;
   const PhaseScope scope(clock_, Phase::read);
   attempt([&] {
     for (; dropped_waves_ <= wave; ++dropped_waves_) reader_.drop_cached(dropped_waves_);
@@ -206,7 +200,8 @@ void Executor::drop_behind(std::uint32_t wave) {
 // Whether no rank is known to have failed. One that has failed tells the others when they wait for
 // it next.
 bool Executor::end_together(Transfers& transfers, std::uint32_t wave) {
-  if (error_ || plan::ends_in_step(schedule_, wave)) return exchange(transfers, wave);
+  ended_together_ = error_ || steps_.end_with(wave);
+  if (ended_together_) return exchange(transfers, wave);
   await_queue();
   return true;
 }
@@ -218,22 +213,24 @@ bool Executor::exchange(Transfers& transfers, std::uint32_t wave) {
   const PhaseScope scope(clock_, Phase::exchange);
   const std::string of_wave = "of wave " + std::to_string(wave);
   const auto timeout = plan::is_exchanged(schedule_, wave) ? timeout_ : 2 * timeout_;
-  if (!exchange(std::move(transfers.exchange), "the exchange " + of_wave, timeout)) return false;
-  if (schedule_.replicas != 1 &&
-      !exchange(std::move(transfers.relays), "the exchange between replicas " + of_wave, timeout)) {
-    return false;
+  auto least = exchange(std::move(transfers.exchange), "the exchange " + of_wave, timeout);
+  if (schedule_.replicas != 1 && least != 0) {
+    least =
+        exchange(std::move(transfers.relays), "the exchange between replicas " + of_wave, timeout);
   }
+  if (least == 0) return false;
+  steps_.begin(wave + 1, least);
   attempt([&] { queue_trace_.note("exchange", wave); });
   return true;
 }
 
-bool Executor::exchange(comm::Exchange exchange, const std::string& what,
-                        std::chrono::milliseconds timeout) {
-  exchange.failed = error_.has_value();
+std::uint8_t Executor::exchange(comm::Exchange exchange, const std::string& what,
+                                std::chrono::milliseconds timeout) {
+  exchange.vote = error_ ? 0 : steps_.vote();
   exchange.timeout = timeout;
   const auto pending = transport_.exchange(std::move(exchange), queue_);
   comm::await(*pending, control_, what, timeout, [this] { meanwhile(); });
-  return !pending->failed();
+  return pending->least_vote();
 }
 
 std::vector<comm::Message> Executor::messages(const std::vector<plan::Run>& runs,
@@ -259,15 +256,8 @@ std::byte* Executor::address(const plan::Run& run, std::uint32_t wave) const {
 }
 
 void Executor::finish_wave(std::uint32_t wave, Readiness& ready) {
-  if (options_.on_progress && !error_) {
-    attempt([&] { read_bytes_ += plan::wave_bytes(schedule_, wave); });
-    const double share = static_cast<double>(read_bytes_) / static_cast<double>(planned_bytes_);
-    progress_.bytes =
-        begin_bytes_ + static_cast<std::uint64_t>(share * static_cast<double>(needed_bytes_));
-  }
-  ++progress_.wave;
   ready.note(wave, clock_.elapsed());
-  report();
+  if (!error_) attempt([&] { progress_.finish(wave); });
   if (ready.tells()) tell(wave, ready);
 }
 
@@ -277,7 +267,7 @@ void Executor::tell(std::uint32_t wave, Readiness& ready) {
   await_queue();
   if (error_) return;
   attempt([&] {
-    if (plan::ends_in_step(schedule_, wave)) ready.is_everywhere(wave);
+    if (ended_together_) ready.is_everywhere(wave);
     ready.is_here(wave);
   });
 }
@@ -285,14 +275,10 @@ void Executor::tell(std::uint32_t wave, Readiness& ready) {
 // Whenever this rank waits: a request to cancel counts as its failure.
 void Executor::meanwhile() {
   if (error_) return;
-  attempt([&] { control_.check_cancelled(); });
-  if (core::Clock::now() - last_report_ >= progress_interval) report();
-}
-
-void Executor::report() {
-  if (!options_.on_progress || error_) return;
-  last_report_ = core::Clock::now();
-  attempt([&] { options_.on_progress(progress_); });
+  attempt([&] {
+    control_.check_cancelled();
+    progress_.meanwhile();
+  });
 }
 
 }  // namespace safeshuffle::pipeline

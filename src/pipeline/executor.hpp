@@ -16,9 +16,11 @@
 
 #include "comm/exchange/transport.hpp"
 #include "core/deadline.hpp"
+#include "pipeline/load_progress.hpp"
 #include "pipeline/phase_clock.hpp"
 #include "pipeline/queue_trace.hpp"
 #include "pipeline/readiness.hpp"
+#include "pipeline/steps.hpp"
 #include "pipeline/wave_reader.hpp"
 #include "pipeline/workspace.hpp"
 #include "plan/transfers.hpp"
@@ -65,8 +67,6 @@ class Executor {
     std::vector<PackItem> unpack;
   };
 
-  static constexpr std::chrono::milliseconds progress_interval{100};
-
   void fill_zeros();
   void connect();
   void read_ahead(std::uint32_t wave);
@@ -85,13 +85,12 @@ class Executor {
   void drop_behind(std::uint32_t wave);
   [[nodiscard]] bool end_together(Transfers& transfers, std::uint32_t wave);
   [[nodiscard]] bool exchange(Transfers& transfers, std::uint32_t wave);
-  [[nodiscard]] bool exchange(comm::Exchange exchange, const std::string& what,
-                              std::chrono::milliseconds timeout);
+  std::uint8_t exchange(comm::Exchange exchange, const std::string& what,
+                        std::chrono::milliseconds timeout);
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
   void finish_wave(std::uint32_t wave, Readiness& ready);
   void tell(std::uint32_t wave, Readiness& ready);
   void meanwhile();
-  void report();
 
   Workspace& workspace_;
   const plan::Schedule& schedule_;
@@ -106,16 +105,13 @@ class Executor {
   QueueTrace queue_trace_;
   WaveReader reader_;
   plan::TransferPlanner planner_;
-  const std::uint64_t planned_bytes_;  // to be read by all ranks
-  std::uint64_t read_bytes_ = 0;       // of these, in finished waves
-  std::uint32_t started_ = 0;          // of the first waves, by `start`
-  std::uint32_t dropped_waves_ = 0;    // from the page cache
-  std::deque<Transfers> transfers_;    // of the current wave and those read ahead
+  LoadProgress progress_;
+  Steps steps_;
+  std::uint32_t started_ = 0;        // of the first waves, by `start`
+  std::uint32_t dropped_waves_ = 0;  // from the page cache
+  bool ended_together_ = false;      // the current wave
+  std::deque<Transfers> transfers_;  // of the current wave and those read ahead
   std::optional<ErrorRecord> error_;
-  const std::uint64_t begin_bytes_;  // of the progress
-  const std::uint64_t needed_bytes_;
-  Progress progress_;
-  core::Clock::time_point last_report_;
 };
 
 }  // namespace safeshuffle::pipeline

@@ -22,8 +22,8 @@ struct CompleteLayer {
 /// What one rank has after each wave, computed once in time and memory proportional to tensors +
 /// targets. Immutable. A target is complete after the wave in which the last of its stored tensors
 /// ends; a layer, when all targets are that take anything from its tensors, and in layer order the
-/// first one not before what precedes it. Both waves are the same on all ranks, but a rank ends a
-/// wave of slices up to slice_waves_per_step before another does.
+/// first one not before what precedes it. Both waves are the same on all ranks, which end a wave of
+/// slices at different times.
 class Completion {
  public:
   Completion(const Schedule& schedule, std::uint32_t rank);

@@ -115,16 +115,6 @@ inline bool is_exchanged(const Schedule& schedule, std::uint32_t wave) noexcept 
   return wave < schedule.exchanged_waves;
 }
 
-/// Ranks that read slices need nothing from each other. They wait for each other only after so many
-/// waves, to learn of failures, and so that a time-out bounds how far one is behind.
-inline constexpr std::uint32_t slice_waves_per_step = 16;
-
-/// Whether ranks wait for each other at the end of a wave: always if they exchange what they read.
-inline bool ends_in_step(const Schedule& schedule, std::uint32_t wave) noexcept {
-  return is_exchanged(schedule, wave) || wave + 1 == schedule.waves ||
-         (wave + 1 - schedule.exchanged_waves) % slice_waves_per_step == 0;
-}
-
 /// The uses of one stored tensor.
 inline std::span<const Use> uses_of(const Schedule& schedule, std::uint32_t tensor) {
   const std::uint32_t first = schedule.first_use[tensor];

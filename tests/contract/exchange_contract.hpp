@@ -158,19 +158,19 @@ inline void an_empty_exchange_is_done(comm::Transport& transport, device::Device
   CHECK(finish(*transport.exchange({}, *queue)));
 }
 
-/// One rank fails, then none, and so on; with data to exchange and without.
-inline void tells_all_ranks_that_one_has_failed(comm::Transport& transport,
-                                                const core::Place& place, device::Device& device) {
+/// One rank votes for less than the others, then none, and so on; with data and without.
+inline void tells_all_ranks_the_least_vote(comm::Transport& transport, const core::Place& place,
+                                           device::Device& device) {
   const auto queue = device.make_queue();
   const std::uint32_t nobody = place.size;
-  for (const std::uint32_t failing : {nobody, place.size - 1, nobody, 0U, 0U, nobody}) {
+  for (const std::uint32_t lowest : {nobody, place.size - 1, nobody, 0U, 0U, nobody}) {
     for (const bool empty : {false, true}) {
       const Wave wave(place, device);
       comm::Exchange exchange = empty ? comm::Exchange() : wave.exchange();
-      exchange.failed = place.rank == failing;
+      exchange.vote = place.rank == lowest ? 3 : 200;
       const auto pending = transport.exchange(std::move(exchange), *queue);
       CHECK(finish(*pending));
-      CHECK(pending->failed() == (failing != nobody));
+      CHECK(pending->least_vote() == (lowest == nobody ? 200 : 3));
       if (!empty) CHECK(wave.arrived());
     }
   }
@@ -210,7 +210,7 @@ inline void check_exchange_contract(comm::Transport& transport, const core::Plac
   exchanges_after_connecting(transport, place, device);
   sends_what_the_queue_has_packed(transport, place, device);
   an_empty_exchange_is_done(transport, device);
-  tells_all_ranks_that_one_has_failed(transport, place, device);
+  tells_all_ranks_the_least_vote(transport, place, device);
   ends_no_wave_before_all_have_begun_it(transport, place, device);
   releases_memory_after_an_exchange(transport, place, device);
 }

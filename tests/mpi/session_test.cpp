@@ -173,6 +173,29 @@ TEST_CASE("whoever cancels a load ends it on all ranks", "[load][session]") {
   CHECK(has(session.load(), 10));
 }
 
+TEST_CASE("ranks that read slices, too, learn of a cancel within about a second",
+          "[load][session]") {
+  const SharedModel model(plain_model(5));
+  Options options;
+  options.tp_plan = "replicate";
+  options.plan.assignment = Assignment::sliced;
+  options.plan.window = 8 << 10;
+  std::uint64_t waves = 0;
+  Session* open = nullptr;
+  options.on_progress = [&](const Progress& progress) {
+    if (progress.wave == std::exchange(waves, progress.wave)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    if (world_rank() == 0 && progress.wave == 8) open->cancel();
+  };
+  Session session(model.path(), shared_group(), options);
+  open = &session;
+  REQUIRE(session.plan().plan().waves() > 20);
+  const auto error = common_error([&] { session.load(); });
+  REQUIRE(error);
+  CHECK(error->kind == ErrorKind::cancelled);
+  CHECK(waves < 14);
+}
+
 TEST_CASE("cancelled at any moment, by any rank, a session goes on and leaks nothing",
           "[load][session]") {
   const SharedModel model(plain_model(5));

@@ -150,7 +150,7 @@ class HookedTransport final : public comm::Transport {
       after_();
       return true;
     }
-    bool failed() const override { return inner_ && inner_->failed(); }
+    std::uint8_t least_vote() const override { return inner_ ? inner_->least_vote() : 1; }
 
    private:
     const std::unique_ptr<comm::Pending> inner_;

@@ -19,7 +19,7 @@ struct TestPending final : comm::Pending {
     if (error) throw TimeoutError(*error);
     return polls-- == 0;
   }
-  bool failed() const override { return false; }
+  std::uint8_t least_vote() const override { return 1; }
   std::size_t progress() const noexcept override {
     return polls_per_piece == 0 ? 0 : static_cast<std::size_t>(polls / polls_per_piece);
   }

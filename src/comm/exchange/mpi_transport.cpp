@@ -29,7 +29,7 @@ class MpiPending final : public Pending {
     return operation_.done();
   }
 
-  bool failed() const override { return operation_.any_raised(); }
+  std::uint8_t least_vote() const override { return operation_.least_vote(); }
 
   std::size_t progress() const noexcept override { return operation_.progress(); }
 
@@ -43,7 +43,7 @@ class MpiPending final : public Pending {
     for (const Message& message : exchange_.broadcasts) {
       operation_.broadcast(message.peer, message.data, message.bytes);
     }
-    operation_.barrier(exchange_.failed);
+    operation_.barrier(exchange_.vote);
     sent_ = true;
   }
 

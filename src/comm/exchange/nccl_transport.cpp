@@ -1,5 +1,6 @@
 #include "comm/exchange/nccl_transport.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -19,33 +20,31 @@ void enqueue(const Exchange& exchange, const NcclCalls& calls) {
   for (const Message& run : exchange.broadcasts) calls.broadcast(run.peer, run.data, run.bytes);
 }
 
-/// The tokens of barriers in pinned memory: the two constant ones that a rank may contribute, and
-/// the gathered ones of all ranks.
-class Signals {
+/// The tokens of a barrier in pinned memory, each of which begins with a vote: this rank's, and the
+/// gathered ones of all.
+class Votes {
  public:
-  Signals(std::byte* pinned, std::uint32_t size) : pinned_(pinned), size_(size) {}
+  Votes(std::byte* pinned, std::uint32_t size) : pinned_(pinned), size_(size) {}
 
-  static std::uint64_t bytes(std::uint32_t size) { return token_bytes * (2 + size); }
+  static std::uint64_t bytes(std::uint32_t size) { return token_bytes * (1 + size); }
 
-  /// Before the first use.
-  void initialise() const {
-    std::memset(pinned_, 0, bytes(size_));
-    *(pinned_ + token_bytes) = raised;
+  /// This rank's token. No barrier may be in progress.
+  const std::byte* cast(std::uint8_t vote) const {
+    *pinned_ = std::byte{vote};
+    return pinned_;
   }
 
-  const std::byte* mine(bool failed) const { return pinned_ + (failed ? token_bytes : 0); }
-  std::byte* all() const { return pinned_ + 2 * token_bytes; }
+  std::byte* all() const { return pinned_ + token_bytes; }
 
-  bool any_raised() const {
-    for (std::uint32_t rank = 0; rank < size_; ++rank) {
-      if (all()[token_bytes * rank] == raised) return true;
+  std::uint8_t least() const {
+    std::uint8_t least = std::to_integer<std::uint8_t>(*all());
+    for (std::uint32_t rank = 1; rank < size_; ++rank) {
+      least = std::min(least, std::to_integer<std::uint8_t>(all()[token_bytes * rank]));
     }
-    return false;
+    return least;
   }
 
  private:
-  static constexpr std::byte raised{1};
-
   std::byte* pinned_;
   std::uint32_t size_;
 };
@@ -55,9 +54,9 @@ class NcclPending final : public Pending {
  public:
   /// `tokens`: on the device, one per rank.
   NcclPending(const std::shared_ptr<NcclGroup>& group, Exchange exchange, std::byte* tokens,
-              Signals signals, device::Queue& queue)
+              Votes votes, device::Queue& queue)
       : exchange_(std::move(exchange)),
-        signals_(signals),
+        votes_(votes),
         operation_(
             group, queue,
             [this, rank = group->rank(), tokens](const NcclCalls& calls) {
@@ -65,19 +64,19 @@ class NcclPending final : public Pending {
               calls.barrier(rank, tokens);
             },
             [this, bytes = token_bytes * group->size(), tokens](device::Queue& after) {
-              enqueue_copy(signals_.all(), tokens, bytes, after);
+              enqueue_copy(votes_.all(), tokens, bytes, after);
             }) {
     const device::GpuScope scope(group->gpu());
-    enqueue_copy(tokens + token_bytes * group->rank(), signals_.mine(exchange_.failed), token_bytes,
+    enqueue_copy(tokens + token_bytes * group->rank(), votes_.cast(exchange_.vote), token_bytes,
                  queue);
   }
 
   bool done() override { return operation_.done(); }
-  bool failed() const override { return signals_.any_raised(); }
+  std::uint8_t least_vote() const override { return votes_.least(); }
 
  private:
   Exchange exchange_;
-  Signals signals_;
+  Votes votes_;
   NcclOperation operation_;
 };
 
@@ -100,9 +99,9 @@ class NcclTransport final : public Transport {
 
   std::unique_ptr<Pending> exchange(Exchange exchange, device::Queue& queue) override {
     group_->require_usable();
-    const Signals signals(buffers_.signals.get(), group_->size());
+    const Votes votes(buffers_.votes.get(), group_->size());
     return std::make_unique<NcclPending>(group_, std::move(exchange), token(2 * group_->size()),
-                                         signals, queue);
+                                         votes, queue);
   }
 
  private:
@@ -134,8 +133,8 @@ NcclBuffers::NcclBuffers(std::shared_ptr<device::CudaDevice> on, std::uint32_t s
     : device(std::move(on)),
       tokens_bytes(token_bytes * 3 * size),
       tokens(device->allocate(tokens_bytes)),
-      signals(device::allocate_pinned(device->session(), Signals::bytes(size))) {
-  Signals(signals.get(), size).initialise();
+      votes(device::allocate_pinned(device->session(), Votes::bytes(size))) {
+  std::memset(votes.get(), 0, Votes::bytes(size));
 }
 
 std::unique_ptr<Transport> make_nccl_transport(std::shared_ptr<NcclGroup> group,

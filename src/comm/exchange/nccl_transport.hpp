@@ -18,9 +18,9 @@ struct NcclBuffers {
   NcclBuffers(std::shared_ptr<device::CudaDevice> on, std::uint32_t size);
 
   std::shared_ptr<device::CudaDevice> device;
-  std::uint64_t tokens_bytes;          ///< of all tokens
-  std::shared_ptr<std::byte> tokens;   ///< one per root, one per sender, one per rank for barriers
-  std::shared_ptr<std::byte> signals;  ///< pinned: see Signals
+  std::uint64_t tokens_bytes;         ///< of all tokens
+  std::shared_ptr<std::byte> tokens;  ///< one per root, one per sender, one per rank for barriers
+  std::shared_ptr<std::byte> votes;   ///< pinned: see Votes
 };
 
 /// Exchanges over `group` with `buffers` for as many ranks on the same GPU. No call waits, except

@@ -8,14 +8,14 @@ namespace {
 class SelfPending final : public Pending {
  public:
   SelfPending(const Exchange& exchange, device::Queue& queue)
-      : keep_alive_(exchange.keep_alive), failed_(exchange.failed), queue_(queue) {}
+      : keep_alive_(exchange.keep_alive), vote_(exchange.vote), queue_(queue) {}
 
   bool done() override { return queue_.idle(); }
-  bool failed() const override { return failed_; }
+  std::uint8_t least_vote() const override { return vote_; }
 
  private:
   std::shared_ptr<const void> keep_alive_;
-  bool failed_;
+  std::uint8_t vote_;
   device::Queue& queue_;
 };
 

@@ -29,9 +29,8 @@ struct Exchange {
   std::vector<Message> receives;
   std::vector<Message> broadcasts;
 
-  /// This rank has failed, so the data it sends is useless. All ranks learn of this, see
-  /// Pending::failed.
-  bool failed = false;
+  /// All ranks learn the least of their votes, see Pending::least_vote.
+  std::uint8_t vote = 1;
 
   /// For transports that block while others are late.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
@@ -51,9 +50,8 @@ class Pending {
   /// TransportError, and TimeoutError if a peer is known to be lost.
   virtual bool done() = 0;
 
-  /// Once done: whether any rank, this one included, began the exchange with `failed`. The same on
-  /// all ranks.
-  virtual bool failed() const = 0;
+  /// Once done: the least vote of all ranks, this one included.
+  virtual std::uint8_t least_vote() const = 0;
 
   /// A number that changes while data arrives, as far as that is known.
   virtual std::size_t progress() const noexcept { return 0; }

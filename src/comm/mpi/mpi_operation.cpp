@@ -49,7 +49,7 @@ MpiOperation::~MpiOperation() {
   if (complete_) return;
   group_->break_off();
   keep_forever(std::move(memory_));
-  keep_forever(std::move(flags_));
+  keep_forever(std::move(votes_));
 }
 
 template <typename Start>
@@ -88,20 +88,20 @@ void MpiOperation::broadcast(std::uint32_t root, void* data, std::uint64_t bytes
         });
 }
 
-// No rank has all flags before every rank has sent its own. Open MPI gathers them in one round,
+// No rank has all votes before every rank has sent its own. Open MPI gathers them in one round,
 // where a barrier takes log2(ranks) rounds and a reduction twice as many.
-void MpiOperation::barrier(bool raised) {
-  flags_ = std::make_shared<Flags>(group_->size());
-  (*flags_)[group_->rank()] = raised ? 1 : 0;
+void MpiOperation::barrier(std::uint8_t vote) {
+  votes_ = std::make_shared<Votes>(group_->size());
+  (*votes_)[group_->rank()] = vote;
   transfers_.push_back({group_->rank(), Direction::barrier});
   requests_.push_back(mpi().request_null);
-  check_mpi(mpi().iallgather(mpi().in_place, 0, mpi().datatype_null, flags_->data(), 1, mpi().byte,
+  check_mpi(mpi().iallgather(mpi().in_place, 0, mpi().datatype_null, votes_->data(), 1, mpi().byte,
                              group_->comm(), &requests_.back()),
             "MPI_Iallgather");
 }
 
-bool MpiOperation::any_raised() const noexcept {
-  return std::ranges::any_of(*flags_, [](std::uint8_t flag) { return flag != 0; });
+std::uint8_t MpiOperation::least_vote() const noexcept {
+  return std::ranges::min(*votes_);
 }
 
 bool MpiOperation::done() {

@@ -31,16 +31,16 @@ class MpiOperation {
   void send(std::uint32_t peer, const void* data, std::uint64_t bytes, MpiTag tag);
   void broadcast(std::uint32_t root, void* data, std::uint64_t bytes);
 
-  /// Completes when all ranks of the group have started theirs; `any_raised` then says whether one
-  /// of them raised its flag. At most one per operation. Throws TransportError.
-  void barrier(bool raised);
+  /// Completes when all ranks of the group have started theirs; `least_vote` then is the least of
+  /// their votes. At most one per operation. Throws TransportError.
+  void barrier(std::uint8_t vote);
 
   /// Advances the transfers; true once all are complete, after which none may be started. Throws
   /// TransportError.
   bool done();
 
   /// Once done, after a barrier.
-  bool any_raised() const noexcept;
+  std::uint8_t least_vote() const noexcept;
 
   /// How many pieces have been transferred.
   std::size_t progress() const noexcept { return transferred_; }
@@ -56,7 +56,7 @@ class MpiOperation {
     Direction direction;
   };
 
-  using Flags = std::vector<std::uint8_t>;
+  using Votes = std::vector<std::uint8_t>;
 
   template <typename Start>
   void start(Transfer transfer, std::byte* data, std::uint64_t bytes, const char* call,
@@ -66,7 +66,7 @@ class MpiOperation {
   std::shared_ptr<MpiGroup> group_;
   std::uint64_t piece_;
   std::shared_ptr<const void> memory_;
-  std::shared_ptr<Flags> flags_;  // of a barrier, by rank
+  std::shared_ptr<Votes> votes_;  // of a barrier, by rank
   std::vector<MPI_Request> requests_;
   std::vector<Transfer> transfers_;  // of the requests
   std::size_t transferred_ = 0;      // requests
