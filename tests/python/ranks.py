@@ -1,4 +1,4 @@
-"""Functions run by the ranks of a group, forked processes that gather bytes through a parent."""
+"""Functions run by the ranks of a group, processes that gather bytes through their parent."""
 
 import multiprocessing
 import traceback
@@ -18,9 +18,9 @@ class PipeGroup:
         return self._pipe.recv()
 
 
-def run_ranks(size, function, *arguments):
-    """What `function(group, *arguments)` returns on each rank."""
-    context = multiprocessing.get_context("fork")
+def run_ranks(size, function, *arguments, method="fork"):
+    """What `function(group, *arguments)` returns on each rank. `method`: how processes are started."""
+    context = multiprocessing.get_context(method)
     pipes, processes = [], []
     for rank in range(size):
         ours, theirs = context.Pipe()

@@ -1,9 +1,12 @@
 """The Python package with NumPy, against the reference library.
 
-Environment: SAFESHUFFLE_LIBRARY, the library of the C interface; PYTHONPATH, the package and tests/oracle.
+Environment: SAFESHUFFLE_LIBRARY, the library of the C interface; PYTHONPATH, the package and tests/oracle; MPIEXEC, the
+launcher with {ranks} where the number goes.
 """
 
+import contextlib
 import gc
+import io
 import mmap
 import os
 import random
@@ -326,6 +329,10 @@ class Failures(Package):
         safeshuffle.load(path, framework="np", progress=lambda done, total: seen.append((done, total)))
         self.assertEqual(seen[-1], (4 << 20, 4 << 20))
 
+        with contextlib.redirect_stderr(io.StringIO()) as output:
+            safeshuffle.load(path, framework="np", progress=True)
+        self.assertRegex(output.getvalue(), r"100%.* 4.19M/4.19M ")
+
         def fail(_done, _total):
             raise LookupError("mine")
 
@@ -502,7 +509,7 @@ class Groups(Package):
     def test_by_rules_every_rank_reads_its_part(self):
         arrays = llama(self.directory)
         for size in (2, 4):
-            results = run_ranks(size, load_parts, self.directory)
+            results = run_ranks(size, load_parts, self.directory, method="spawn" if size == 2 else "fork")
             for rank, (parts, report) in enumerate(results):
                 self.assertEqual(parts.keys(), arrays.keys())
                 for name, part in parts.items():
@@ -529,6 +536,22 @@ class Groups(Package):
             np.testing.assert_array_equal(result["slice"], arrays[q][3:5])
             np.testing.assert_array_equal(result["bound"], arrays[q].reshape(-1)[rank : rank + 8])
             self.assertEqual(result["streamed"], sorted(arrays))
+
+    def test_communicators_of_mpi4py(self):
+        """In the other order of ranks."""
+        arrays = llama(self.directory)
+        name = "model.layers.0.self_attn.q_proj.weight"
+        program = """if True:
+            import sys
+            from mpi4py import MPI
+            import numpy, safeshuffle
+            group = MPI.COMM_WORLD.Split(0, -MPI.COMM_WORLD.rank)
+            tensors = safeshuffle.load(sys.argv[1], group, framework="np")
+            numpy.save(f"{sys.argv[1]}/{group.rank}.npy", tensors[sys.argv[2]])"""
+        launcher = os.environ["MPIEXEC"].replace("{ranks}", "2").split()
+        subprocess.run([*launcher, sys.executable, "-c", program, self.directory, name], check=True, timeout=300)
+        for rank in range(2):
+            np.testing.assert_array_equal(np.load(self.directory / f"{rank}.npy"), shard(name, arrays[name], rank, 2))
 
     def test_nccl_of_a_package_is_found(self):
         library = self.directory / "nvidia/nccl/lib/libnccl.so.2"
