@@ -245,9 +245,9 @@ struct Options {
   /// Set to anything but 0, on any rank, from any thread, callback or signal handler, it ends the
   /// collective call that is in progress, or else the next one: all ranks throw CancelledError,
   /// with that value as ErrorRecord::code, and it is 0 again. The communicator, and a session, can
-  /// be used again. A load ends with the wave that is being read or, where ranks read slices, about
-  /// a second later; while verifying or saving, other ranks may finish what they do. Null:
-  /// Session::cancel only.
+  /// be used again. A load ends with the wave that is being read or, where ranks read slices, after
+  /// about a second, at most 16 waves; while verifying or saving, other ranks may finish what they
+  /// do. Null: Session::cancel only.
   std::shared_ptr<CancelFlag> cancel = nullptr;
 
   /// Called on the loading thread for each tensor, and then for each layer that is complete, as

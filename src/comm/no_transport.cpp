@@ -20,6 +20,10 @@ class Step final : public Pending {
     if (votes_.empty()) {
       const char vote = static_cast<char>(exchange_.vote);
       votes_ = control_.all_gather({&vote, 1}, core::Deadline(exchange_.timeout));
+      const auto is_vote = [](const std::string& text) { return text.size() == 1; };
+      if (!std::ranges::all_of(votes_, is_vote)) {
+        throw TransportError("what was gathered is not of the call that all ranks are in");
+      }
     }
     return true;
   }

@@ -45,6 +45,7 @@ void Executor::start(std::uint32_t waves) {
 void Executor::run(Readiness& ready) {
   fill_zeros();
   connect();
+  steps_.begin(0, 1);
   for (std::uint32_t wave = 0; wave < schedule_.waves; ++wave) {
     // Its slab is free since the exchange of the wave before: the disk need not wait for this one.
     // All slabs were free at the start.
@@ -200,10 +201,13 @@ void Executor::drop_behind(std::uint32_t wave) {
 // Whether no rank is known to have failed. One that has failed tells the others when they wait for
 // it next.
 bool Executor::end_together(Transfers& transfers, std::uint32_t wave) {
-  ended_together_ = error_ || steps_.end_with(wave);
-  if (ended_together_) return exchange(transfers, wave);
-  await_queue();
-  return true;
+  ended_together_ = false;
+  if (!error_ && !steps_.ends_with(wave)) {
+    await_queue();
+    return true;
+  }
+  ended_together_ = exchange(transfers, wave);
+  return ended_together_;
 }
 
 // Whether no rank has failed. What is relayed must have arrived, so replicas pass it on afterwards.

@@ -15,7 +15,6 @@
 #include "safeshuffle/plan.hpp"
 
 #include "comm/exchange/transport.hpp"
-#include "core/deadline.hpp"
 #include "pipeline/load_progress.hpp"
 #include "pipeline/phase_clock.hpp"
 #include "pipeline/queue_trace.hpp"
@@ -85,8 +84,8 @@ class Executor {
   void drop_behind(std::uint32_t wave);
   [[nodiscard]] bool end_together(Transfers& transfers, std::uint32_t wave);
   [[nodiscard]] bool exchange(Transfers& transfers, std::uint32_t wave);
-  std::uint8_t exchange(comm::Exchange exchange, const std::string& what,
-                        std::chrono::milliseconds timeout);
+  [[nodiscard]] std::uint8_t exchange(comm::Exchange exchange, const std::string& what,
+                                      std::chrono::milliseconds timeout);
   std::byte* address(const plan::Run& run, std::uint32_t wave) const;
   void finish_wave(std::uint32_t wave, Readiness& ready);
   void tell(std::uint32_t wave, Readiness& ready);

@@ -12,7 +12,7 @@
 namespace safeshuffle::pipeline {
 
 /// Of one load of one rank. Used by the loading thread. Its functions throw what the caller's
-/// function does.
+/// function does, and bad_alloc.
 class LoadProgress {
  public:
   /// `begin`: see Origin. Without `tell`, it does nothing. `plan` and `tell` must outlive it.

@@ -219,7 +219,8 @@ TEST_CASE("slices are dropped only when all ranks have read theirs", "[load][pag
   planned.window = small_file_bytes;
   const Plan plan = cold.model.plan(planned);
   REQUIRE(plan.waves() == 6);
-  // The last rank waits after the first wave, while the first rank reads at least one more.
+  // The last rank waits after the first wave, while the first rank ends at least one more. Both
+  // have read ahead.
   const auto second = core::PosixFile::open(cold.model.catalog.files()[1].path);
   std::uint64_t kept = 0;
   Options options = buffered();

@@ -537,6 +537,7 @@ class Groups(Package):
             np.testing.assert_array_equal(result["bound"], arrays[q].reshape(-1)[rank : rank + 8])
             self.assertEqual(result["streamed"], sorted(arrays))
 
+    @unittest.skipUnless(os.environ.get("MPIEXEC"), "without MPI")
     def test_communicators_of_mpi4py(self):
         """In the other order of ranks."""
         arrays = llama(self.directory)
@@ -549,7 +550,7 @@ class Groups(Package):
             tensors = safeshuffle.load(sys.argv[1], group, framework="np")
             numpy.save(f"{sys.argv[1]}/{group.rank}.npy", tensors[sys.argv[2]])"""
         launcher = os.environ["MPIEXEC"].replace("{ranks}", "2").split()
-        subprocess.run([*launcher, sys.executable, "-c", program, self.directory, name], check=True, timeout=300)
+        subprocess.run([*launcher, sys.executable, "-c", program, self.directory, name], check=True, timeout=100)
         for rank in range(2):
             np.testing.assert_array_equal(np.load(self.directory / f"{rank}.npy"), shard(name, arrays[name], rank, 2))
 

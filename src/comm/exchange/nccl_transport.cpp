@@ -28,8 +28,8 @@ class Votes {
 
   static std::uint64_t bytes(std::uint32_t size) { return token_bytes * (1 + size); }
 
-  /// This rank's token. No barrier may be in progress.
-  const std::byte* cast(std::uint8_t vote) const {
+  /// Makes this rank's token, and returns it. No barrier may be in progress.
+  const std::byte* make_mine(std::uint8_t vote) const {
     *pinned_ = std::byte{vote};
     return pinned_;
   }
@@ -67,8 +67,8 @@ class NcclPending final : public Pending {
               enqueue_copy(votes_.all(), tokens, bytes, after);
             }) {
     const device::GpuScope scope(group->gpu());
-    enqueue_copy(tokens + token_bytes * group->rank(), votes_.cast(exchange_.vote), token_bytes,
-                 queue);
+    enqueue_copy(tokens + token_bytes * group->rank(), votes_.make_mine(exchange_.vote),
+                 token_bytes, queue);
   }
 
   bool done() override { return operation_.done(); }

@@ -29,7 +29,8 @@ struct Exchange {
   std::vector<Message> receives;
   std::vector<Message> broadcasts;
 
-  /// All ranks learn the least of their votes, see Pending::least_vote.
+  /// All ranks learn the least of their votes. 0: this rank has failed, so what it sends is
+  /// useless.
   std::uint8_t vote = 1;
 
   /// For transports that block while others are late.
@@ -50,7 +51,7 @@ class Pending {
   /// TransportError, and TimeoutError if a peer is known to be lost.
   virtual bool done() = 0;
 
-  /// Once done: the least vote of all ranks, this one included.
+  /// Once done: the least vote of all ranks, this one included. The same on all ranks.
   virtual std::uint8_t least_vote() const = 0;
 
   /// A number that changes while data arrives, as far as that is known.
