@@ -19,11 +19,11 @@ plan::Schedule schedule_of(std::uint32_t exchanged_waves, std::uint32_t waves) {
   return schedule;
 }
 
-const Steps::Time start{};
+const Steps::Time step_begin{};
 
 /// With which wave the step ends that begins with `wave`.
 std::uint32_t end_of(Steps& steps, std::uint32_t wave, std::uint8_t vote) {
-  steps.begin(wave, vote, start);
+  steps.begin(wave, vote, step_begin);
   std::uint32_t end = wave;
   while (!steps.ends_with(end)) ++end;
   return end;
@@ -45,15 +45,15 @@ TEST_CASE("A step is one wave that is exchanged, or as many slices as was voted"
 TEST_CASE("The next step shall take a second, but grows slowly", "[steps]") {
   const plan::Schedule schedule = schedule_of(0, 1000);
   Steps steps(schedule);
-  steps.begin(0, 1, start);
-  CHECK(steps.vote(start) == 2);
-  CHECK(steps.vote(start + 100ms) == 2);
-  CHECK(steps.vote(start + 600ms) == 1);
-  CHECK(steps.vote(start + 1h) == 1);
-  steps.begin(1, 8, start);
-  CHECK(steps.vote(start) == 16);
-  CHECK(steps.vote(start + 750ms) == 10);
-  CHECK(steps.vote(start + 4s) == 2);
-  steps.begin(9, 16, start);
-  CHECK(steps.vote(start + 1ms) == 16);
+  steps.begin(0, 1, step_begin);
+  CHECK(steps.vote(step_begin) == 2);
+  CHECK(steps.vote(step_begin + 100ms) == 2);
+  CHECK(steps.vote(step_begin + 600ms) == 1);
+  CHECK(steps.vote(step_begin + 1h) == 1);
+  steps.begin(1, 8, step_begin);
+  CHECK(steps.vote(step_begin) == 16);
+  CHECK(steps.vote(step_begin + 750ms) == 10);
+  CHECK(steps.vote(step_begin + 4s) == 2);
+  steps.begin(9, 16, step_begin);
+  CHECK(steps.vote(step_begin + 1ms) == 16);
 }
