@@ -42,7 +42,7 @@ void Executor::start(std::uint32_t waves) {
   }
 }
 
-void Executor::run(Readiness& ready) {
+bool Executor::run(Readiness& ready) {
   fill_zeros();
   connect();
   steps_.begin(0, 1);
@@ -56,7 +56,7 @@ void Executor::run(Readiness& ready) {
     queue_trace_.begin();
     Transfers& transfers = transfers_.front();
     pack(transfers.items, wave);
-    if (!end_together(transfers, wave)) return;
+    if (!end_together(transfers, wave)) return false;
     unpack(transfers.unpack, wave);
     transfers_.pop_front();
     drop_behind(wave);
@@ -67,6 +67,7 @@ void Executor::run(Readiness& ready) {
     const PhaseScope scope(clock_, Phase::pack);
     queue_trace_.settle([&] { await_queue(); });
   });
+  return true;
 }
 
 // Like an allocation, it may not run beside NCCL's kernels: what fills memory may be loaded first.

@@ -44,8 +44,9 @@ class Executor {
   /// Runs all waves, once the first one is started; the others then are when that has been read.
   /// Collective. A failure to read or to pack, or of a callback, is not thrown: the rank completes
   /// the exchange in progress, with bytes that nobody will see, and tells the others with it. All
-  /// ranks stop after that exchange; see `error`. Throws TransportError or TimeoutError.
-  void run(Readiness& ready);
+  /// ranks stop after that exchange, and the result is false; see `error`. Throws TransportError or
+  /// TimeoutError.
+  bool run(Readiness& ready);
 
   /// The first failure of this rank that was not thrown.
   const std::optional<ErrorRecord>& error() const noexcept { return error_; }

@@ -186,9 +186,10 @@ TensorSet LoadJob::finish() {
   const Communicator& comm = workspace_->comm();
   const std::chrono::milliseconds timeout = timeout_of(workspace_->options());
   Readiness ready(*plan_, comm.rank(), tensors_, workspace_->options().on_ready);
-  executor_->run(ready);
+  const bool all_read = executor_->run(ready);
   clock_.enter(Phase::wait);
   comm::agree(comm.control(), {}, executor_->error(), timeout);
+  if (!all_read) throw TransportError("told of a failed rank, while none has failed");
   const auto reports =
       comm::agree_with_heartbeat(comm.control(), timeout, [&](const comm::Heartbeat& beat) {
         if (plan_->waves() == 0) ready.is_here(0);  // tensors without bytes

@@ -78,6 +78,22 @@ TEST_CASE("a caller's all-gather that leaves ranks out is a TransportError", "[c
   CHECK_THROWS_AS(control->all_gather("", control_patience()), TransportError);
 }
 
+TEST_CASE("a load that a false text ends is a TransportError", "[comm]") {
+  const auto callers = make_world_control();
+  Bootstrap self{.rank = world_rank(), .size = world_size()};
+  self.all_gather = [&](const std::string& mine, std::chrono::milliseconds timeout) {
+    auto all = callers->all_gather(mine, core::Deadline(timeout));
+    if (mine.size() == 1) all.front() = std::string(1, '\0');  // where votes go, rank 0 has failed
+    return all;
+  };
+  const Communicator comm = from_bootstrap(self, Device::host());
+  if (world_size() == 1) return;  // asks nobody
+  const SharedModel model(plain_model(3));
+  PlanOptions options;
+  options.assignment = Assignment::sliced;
+  CHECK_THROWS_AS(load(model.plan(options), comm), TransportError);
+}
+
 TEST_CASE("a group that meets otherwise loads as one of MPI", "[comm][.][nccl]") {
   const auto callers = make_world_control();
   Bootstrap self{.rank = world_rank(), .size = world_size(), .local_rank = world_rank()};
