@@ -21,7 +21,7 @@ if(PROJECT_IS_TOP_LEVEL)
 endif()
 
 # For those who ask for CMAKE_UNITY_BUILD, as most presets do: a third of the compiler's time is left.
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 22)
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
   message(FATAL_ERROR "safeshuffle needs GCC 12 or newer, or clang 14 or newer; "

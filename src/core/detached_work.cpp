@@ -5,20 +5,20 @@
 namespace safeshuffle::core {
 namespace {
 
-std::atomic<unsigned> threads{0};
+std::atomic<unsigned> detached_threads{0};
 
 }  // namespace
 
 DetachedWork::DetachedWork() noexcept {
-  ++threads;
+  ++detached_threads;
 }
 
 DetachedWork::~DetachedWork() {
-  --threads;
+  --detached_threads;
 }
 
 bool has_detached_work() noexcept {
-  return threads != 0;
+  return detached_threads != 0;
 }
 
 }  // namespace safeshuffle::core

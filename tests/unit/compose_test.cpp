@@ -19,12 +19,12 @@ using namespace safeshuffle::testing;
 
 namespace {
 
-constexpr const char* config =
+constexpr const char* small_config =
     R"({"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2,
         "tie_word_embeddings": true, "untied": false, "intermediate_size": 12})";
 
 // Rules as for llama, with these entries.
-TpPlan rules_with(const std::string& entries, const std::string& config_json = config) {
+TpPlan rules_with(const std::string& entries, const std::string& config_json = small_config) {
   return TpPlan::from_json(R"({
     "tp_plan": {"embed_tokens": "embedding_rowwise", "lm_head": "colwise",
                 "layers.*.mlp.gate_proj": "colwise", "layers.*.mlp.up_proj": "colwise",
@@ -291,7 +291,7 @@ TEST_CASE("an alias is the same memory if it is placed as its tensor", "[compose
 
 TEST_CASE("an alias that is placed otherwise has its own memory", "[compose]") {
   const TpPlan rules =
-      TpPlan::from_json(R"({"tp_plan": {"lm_head": "colwise"}})", config, "rules.json");
+      TpPlan::from_json(R"({"tp_plan": {"lm_head": "colwise"}})", small_config, "rules.json");
   const auto targets = loaded_with_alias(rules, 2);
   REQUIRE(targets.size() == 3);
   CHECK(target(targets, "lm_head.weight").placement == cut(0, 8));

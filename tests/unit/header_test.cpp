@@ -28,7 +28,7 @@ ErrorRecord defect(const std::string& json, std::uint64_t payload = 0) {
   return failure<FormatError>([&] { parse(json, payload); });
 }
 
-bool is(const ErrorRecord& record, FormatErrc code) {
+bool is_defect(const ErrorRecord& record, FormatErrc code) {
   return record.kind == ErrorKind::format && record.code == static_cast<int>(code) &&
          record.file == file_name && record.offset.has_value();
 }
@@ -68,15 +68,15 @@ TEST_CASE("a header length is checked before anything is read", "[format][header
   CHECK(parse_header_length(testing::header_length(2), 10, file_name) == 2);
   CHECK(parse_header_length(testing::header_length(100'000'000), 100'000'008, file_name) ==
         100'000'000);
-  CHECK(is(length_defect("", 0), FormatErrc::file_too_short));
-  CHECK(is(length_defect("1234567", 7), FormatErrc::file_too_short));
-  CHECK(is(length_defect(testing::header_length(0), 8), FormatErrc::header_empty));
-  CHECK(is(length_defect(testing::header_length(100'000'001), std::uint64_t{1} << 40),
-           FormatErrc::header_too_large));
-  CHECK(is(length_defect(testing::header_length(std::uint64_t{1} << 63), 8),
-           FormatErrc::header_too_large));
-  CHECK(is(length_defect(std::string(8, '\xff'), 8), FormatErrc::header_too_large));
-  CHECK(is(length_defect(testing::header_length(3), 10), FormatErrc::header_past_end));
+  CHECK(is_defect(length_defect("", 0), FormatErrc::file_too_short));
+  CHECK(is_defect(length_defect("1234567", 7), FormatErrc::file_too_short));
+  CHECK(is_defect(length_defect(testing::header_length(0), 8), FormatErrc::header_empty));
+  CHECK(is_defect(length_defect(testing::header_length(100'000'001), std::uint64_t{1} << 40),
+                  FormatErrc::header_too_large));
+  CHECK(is_defect(length_defect(testing::header_length(std::uint64_t{1} << 63), 8),
+                  FormatErrc::header_too_large));
+  CHECK(is_defect(length_defect(std::string(8, '\xff'), 8), FormatErrc::header_too_large));
+  CHECK(is_defect(length_defect(testing::header_length(3), 10), FormatErrc::header_past_end));
 }
 
 TEST_CASE("a header that does not fit its file is refused without the prefix too",
@@ -84,9 +84,9 @@ TEST_CASE("a header that does not fit its file is refused without the prefix too
   const auto of_size = [](std::uint64_t size) {
     return failure<FormatError>([&] { parse_header("{}", size, file_name); });
   };
-  CHECK(is(of_size(7), FormatErrc::file_too_short));
-  CHECK(is(of_size(9), FormatErrc::header_past_end));
-  CHECK(is(defect(""), FormatErrc::header_empty));
+  CHECK(is_defect(of_size(7), FormatErrc::file_too_short));
+  CHECK(is_defect(of_size(9), FormatErrc::header_past_end));
+  CHECK(is_defect(defect(""), FormatErrc::header_empty));
 }
 
 TEST_CASE("tensors come out in order of their data, with offsets in the file", "[format][header]") {
@@ -233,10 +233,10 @@ TEST_CASE("each defect of a header has its own code", "[format][header]") {
     CAPTURE(malformed.json.substr(0, 200));
     const ErrorRecord record = defect(malformed.json, 4);
     CHECK(record.code == static_cast<int>(malformed.code));
-    CHECK(is(record, malformed.code));
+    CHECK(is_defect(record, malformed.code));
   }
-  CHECK(is(defect(one("[3]", "[0,3]"), 4), FormatErrc::trailing_bytes));
-  CHECK(is(defect("{}", 1), FormatErrc::trailing_bytes));
+  CHECK(is_defect(defect(one("[3]", "[0,3]"), 4), FormatErrc::trailing_bytes));
+  CHECK(is_defect(defect("{}", 1), FormatErrc::trailing_bytes));
 }
 
 TEST_CASE("an error names the tensor and points at the bytes", "[format][header]") {
