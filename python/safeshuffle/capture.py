@@ -8,25 +8,28 @@ are needed.
     with safeshuffle.open(path, group, device) as session:
         report = safeshuffle.capture.load(session, model, model.load_weights)
 
-Tensors that the loader computes with, instead of copying parts of them, are loaded whole and passed to it once more.
+Tensors that the loader computes with, instead of copying parts of them, are loaded whole, and it is called once more.
+Before that, what it has changed of the model is as it was; it must then do the same as before.
 """
 
 import json
 import logging
 import re
+import types
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from . import _tensors
+from . import _tensors, errors
 from ._session import Binding
 
 _log = logging.getLogger("safeshuffle")
 _CONVERTIBLE = {torch.float16, torch.bfloat16, torch.float32}
 _MOST_ATTEMPTS = 16
 _COPIES = {torch.ops.aten.clone.default, torch.ops.aten._to_copy.default}
+_OVERWRITES = {torch.ops.aten.copy_.default, torch.ops.aten.fill_.Scalar, torch.ops.aten.zero_.default}
 
 
 def load(session, model, load_weights, names=None):
@@ -51,22 +54,23 @@ class Captured:
         session: opened with tp_plan="replicate"
         names: of the stored tensors to be loaded; None: all
         """
-        self._load_weights = load_weights
+        self._model, self._load_weights = model, load_weights
         self.names = session.offset_keys() if names is None else list(names)
-        self.loaded = set()
-        copies, self.taken, computed = self._attempt(session, model)
-        self.bindings, self.computed = copies, []
-        self._leave_out(session, computed)
+        self.bindings, self.taken, self.loaded, self.computed = [], [], set(), []
+        self._last = None  # what the last call has changed, until it counts
+        self._leave_out(session, self._attempt(session), set())
 
     def load(self, session):
         """Loads; returns the report of the captured part (docs/report.md), with "computed", the names of the tensors
         that were loaded whole, and "captured_share" of the bytes. Collective."""
         while self.computed:
-            with _Recorder() as recorder:
-                self.loaded = set(self._load_weights(self._mixed(session, recorder)) or ())
+            expected = self._last.touched if self._last else set()
+            recorder = self._call(lambda recorder: self._mixed(session, recorder))
+            self.bindings, self.taken = recorder.copies_into(self._model), recorder.taken
             # Of what is copied before something computed has the same place, or is computed from it.
-            if not self._leave_out(session, recorder.computed):
+            if not self._leave_out(session, recorder.computed, expected - recorder.touched):
                 break
+        self._last = None
         report = session.load_bindings(self.bindings)
         whole, total = (sum(map(session.nbytes, names)) for names in (self.computed, self.names))
         report["computed"] = self.computed
@@ -74,10 +78,25 @@ class Captured:
         _log.info("captured %.1f %% of the bytes; loaded whole: %s", 100 * report["captured_share"], self.computed)
         return report
 
-    def _leave_out(self, session, computed):
-        """What any rank computes with is not captured on any; returns whether that changes anything. Collective."""
-        gathered = session.all_gather(json.dumps(sorted(computed)).encode())
-        before, computed = self.computed, set(self.computed).union(*(json.loads(each) for each in gathered))
+    def _call(self, weights):
+        """Has the loader called with the weights that a recorder makes; what the last call has changed is undone."""
+        if self._last:
+            self._last.undo()
+        recorder = self._last = _Recorder(self._model)
+        with recorder:
+            self.loaded = _names_in(self._load_weights(weights(recorder)))
+        return recorder
+
+    def _leave_out(self, session, computed, missed):
+        """What any rank computes with is not captured on any; returns whether that changes anything. Raises on all if
+        the loader has missed tensors that it took before. Collective."""
+        gathered = [
+            json.loads(each) for each in session.all_gather(json.dumps([sorted(computed), sorted(missed)]).encode())
+        ]
+        for _, names in gathered:
+            if names:
+                raise errors.ConfigError(f"the weight loader does not take '{names[0]}' when it is called once more")
+        before, computed = self.computed, set(self.computed).union(*(names for names, _ in gathered))
         self.bindings = [copy for copy in self.bindings if copy.tensor not in computed]
         self.computed = sorted(computed)
         return self.computed != before
@@ -92,29 +111,27 @@ class Captured:
                 largest = max((session.nbytes(each) for each in whole), default=0)
                 values = dict(session.stream(whole, max(group_bytes, 2 * largest), alive=len(whole) + 1))
                 for each in waiting:
-                    yield (each, values.pop(each)) if each in values else recorder.stand_in(session, each)
+                    yield recorder.given(each, values.pop(each)) if each in values else recorder.stand_in(session, each)
                 waiting, size = [], 0
             if name is not None:
                 waiting.append(name)
                 size += session.nbytes(name) if name in computed else 0
 
-    def _attempt(self, session, model):
-        """The copies, what is taken, and the names of the tensors that are computed with."""
+    def _attempt(self, session):
+        """Notes the copies, and what is taken; returns the names of the tensors that are computed with."""
         computed = set()
         for _ in range(_MOST_ATTEMPTS):
-            recorder = _Recorder()
             names = [name for name in self.names if name not in computed]
             try:
-                with recorder:
-                    self.loaded = set(self._load_weights(recorder.stand_ins(session, names)) or ())
+                recorder = self._call(lambda recorder, names=names: recorder.stand_ins(session, names))
             except Exception as error:  # noqa: BLE001 - whatever a loader does with a tensor that has no values
-                needed = recorder.computed or {recorder.last}
+                needed = self._last.computed or {self._last.last}
                 _log.debug("the loader needs the values of %s: %s", needed, error)
                 computed |= self._alike(needed)
                 continue
-            copies = recorder.copies_into(model)
-            return copies, recorder.taken, computed | recorder.computed
-        return [], [], set(self.names)
+            self.bindings, self.taken = recorder.copies_into(self._model), recorder.taken
+            return computed | recorder.computed
+        return set(self.names)
 
     def _alike(self, names):
         """With those of other layers and experts."""
@@ -126,8 +143,9 @@ class Captured:
 class _Recorder(TorchDispatchMode):
     """Notes what happens to tensors without data."""
 
-    def __init__(self):
+    def __init__(self, model):
         super().__init__()
+        self.touched = set()  # names of tensors that the loader has done anything with
         self.taken = []  # names, and boxes: offset, sizes, strides
         self.computed = set()  # names of tensors of which the values matter
         self.last = None  # name of the last tensor that the loader has taken
@@ -135,6 +153,10 @@ class _Recorder(TorchDispatchMode):
         self._derived = {}  # by storage: names of the tensors that it was computed from, and what keeps it
         self._copies = []  # (destination, view of a stored tensor)
         self._filled = {}  # by storage of the destinations: extents, and names of what is copied there
+        self._given = {}  # by storage of tensors with values: name
+        self._held = {_storage(tensor) for tensor in _held_by(model)}
+        self._read = set()  # storages of the model that something was computed from
+        self._before = {}  # by storage of the model: that, and what was in it before
         self._bypass = _Bypass(self)
 
     def __enter__(self):
@@ -153,6 +175,14 @@ class _Recorder(TorchDispatchMode):
                 continue
             yield self.stand_in(session, name)
 
+    def given(self, name, tensor):
+        self._given[_storage(tensor)] = name
+        return name, tensor
+
+    def undo(self):
+        for storage, before in self._before.values():
+            storage.copy_(before)
+
     def stand_in(self, session, name):
         dtype = _tensors.torch_dtype(session.get_dtype(name))
         tensor = torch.empty(session.get_shape(name), dtype=dtype, device="meta")
@@ -162,6 +192,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         names = set().union(*(self.names_of(leaf) for leaf in tree_leaves((args, kwargs))))
+        self.touched |= names
         if not names:
             return self._with_data(func, args, kwargs)
         if func is torch.ops.aten.copy_.default and self._note_copy(args[0], args[1]):
@@ -175,7 +206,7 @@ class _Recorder(TorchDispatchMode):
 
     def copies_into(self, model):
         """Bindings of the copies whose destinations are of the model; others are noted as computed."""
-        held = [*model.parameters(), *model.buffers()]
+        held = _held_by(model)
         for tensor in held:
             self.computed |= self.names_of(tensor)  # it has become one of those without data
         alive = {tensor.untyped_storage().data_ptr() for tensor in held if not tensor.is_meta}
@@ -193,7 +224,8 @@ class _Recorder(TorchDispatchMode):
             elif bound.numel() != 0:
                 key = (bound.data_ptr(), tuple(bound.shape), bound.stride())
                 last[key] = Binding(source.name, *box, bound, labels.get(place, ""))
-        return list(last.values())
+        self.computed |= _overlapping(last.values())
+        return [each for each in last.values() if each.tensor not in self.computed]
 
     def _note_copy(self, destination, source):
         if destination.is_meta or _storage(source) not in self._sources or _tensors.is_lazy(source):
@@ -212,15 +244,35 @@ class _Recorder(TorchDispatchMode):
         transform what it has filled, or fills another by it, they matter; what it would change is changed when they
         are there."""
         touched = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        storages = {_storage(leaf) for leaf in touched}
+        self.touched |= {self._given[storage] for storage in storages & self._given.keys()}
         names = set().union(*(self.filled_within(leaf) for leaf in touched))
         if names and func._schema.is_mutable:
             self.computed |= names
             return args[0]
+        if func._schema.is_mutable:
+            self._keep_before(func, args, kwargs)
         result = func(*args, **kwargs)
-        storages = {_storage(leaf) for leaf in touched}
         if any(not isinstance(leaf, torch.Tensor) or _storage(leaf) not in storages for leaf in tree_leaves(result)):
             self.computed |= names
+            self._read |= storages & self._held
         return result
+
+    def _keep_before(self, func, args, kwargs):
+        """What the operation will change of the model, unless it leaves the same if it is done twice."""
+        arguments = {each.name: value for each, value in zip(func._schema.arguments, args)} | kwargs
+        written = [each.name for each in func._schema.arguments if each.alias_info and each.alias_info.is_write]
+        for tensor in tree_leaves([arguments.get(name) for name in written]):
+            if not isinstance(tensor, torch.Tensor) or tensor.is_meta:
+                continue
+            storage = _storage(tensor)
+            is_idempotent = func in _OVERWRITES and storage not in self._read
+            if storage in self._held and storage not in self._before and not is_idempotent:
+                self._before[storage] = tensor.untyped_storage(), tensor.untyped_storage().clone()
+
+    def note_values_of(self, tensor):
+        self.computed |= self.names_of(tensor) | self.filled_within(tensor)
+        self.touched |= self.names_of(tensor) | {self._given.get(_storage(tensor))} - {None}
 
     def filled_within(self, tensor):
         """Names of what is copied to where the tensor lies."""
@@ -277,7 +329,7 @@ class _Bypass(TorchFunctionMode):
         if getattr(func, "__name__", "") in ("numpy", "tolist", "apply_", "map_", "__array__", "__dlpack__"):
             for each in args:
                 if isinstance(each, torch.Tensor):
-                    self._recorder.computed |= self._recorder.names_of(each) | self._recorder.filled_within(each)
+                    self._recorder.note_values_of(each)
         return func(*args, **(kwargs or {}))
 
 
@@ -317,6 +369,55 @@ class _Source:
                 reached[i] += times * (size - 1)
                 return times * stored
         return None
+
+
+def _held_by(model):
+    return [*model.parameters(), *model.buffers()]
+
+
+def _names_in(returned):
+    """Of what a loader returns, which may be anything."""
+    if isinstance(returned, types.GeneratorType):
+        returned = list(returned)
+    is_names = isinstance(returned, (set, frozenset, list, tuple)) and all(isinstance(each, str) for each in returned)
+    return set(returned) if is_names else set()
+
+
+def _overlapping(bindings):
+    """Names of the tensors of those that fill elements that another one fills."""
+    names, reaching = set(), []
+    for binding in sorted(bindings, key=lambda each: each.destination.data_ptr()):
+        begin = binding.destination.data_ptr()
+        reaching = [each for each in reaching if each.destination.data_ptr() + _bytes_of(each.destination) > begin]
+        for other in reaching:
+            if _overlap(binding.destination, other.destination):
+                names |= {binding.tensor, other.tensor}
+        reaching.append(binding)
+    return names
+
+
+def _overlap(a, b):
+    """Whether views of one storage may have elements in common. Those that count their elements along the same
+    dimensions do if they meet in each of these."""
+    loops = [
+        {stride * each.itemsize: size for stride, size in zip(each.stride(), each.shape) if size > 1} for each in (a, b)
+    ]
+    offsets = [each.data_ptr() - min(a.data_ptr(), b.data_ptr()) for each in (a, b)]
+    larger = None
+    for stride in sorted(set().union(*loops), reverse=True):
+        begins = [offset // stride for offset in offsets]
+        ends = [begin + loop.get(stride, 1) for begin, loop in zip(begins, loops)]
+        if larger and max(ends) * stride > larger:
+            return True  # not the same dimensions
+        if begins[0] >= ends[1] or begins[1] >= ends[0]:
+            return False
+        offsets, larger = [offset % stride for offset in offsets], stride
+    return True
+
+
+def _bytes_of(tensor):
+    begin, end = _extent(tensor)
+    return end - begin
 
 
 def _extent(tensor):

@@ -218,6 +218,9 @@ class Capture(unittest.TestCase):
         def computed_last(model, name, tensor, _seen):
             model.qkv.data[:16].copy_(tensor) if name == "qkv.q" else model.qkv.data[:4].copy_(tensor[:4] * 2)
 
+        def patched(model, name, tensor, _seen):
+            model.qkv.data[:16].copy_(tensor) if name == "qkv.q" else model.qkv.data[3].copy_(tensor[5])
+
         def erased(model, name, tensor, _seen):
             model.qkv.data[:16].copy_(tensor) if name == "qkv.q" else model.qkv.data[:4].zero_()
 
@@ -237,7 +240,7 @@ class Capture(unittest.TestCase):
             except RuntimeError:
                 model.down.data.copy_(tensor.t())
 
-        for loader in (computed_first, computed_last, erased, erased_before, by_name, wrong_shape_first):
+        for loader in (computed_first, computed_last, patched, erased, erased_before, by_name, wrong_shape_first):
 
             def load(model, weights, loader=loader):
                 seen = set()
@@ -257,6 +260,54 @@ class Capture(unittest.TestCase):
                 load(again, safeshuffle.reload.Parts(session, captured).stream(session, "cpu", unwanted))
                 for name, tensor in expected.state_dict().items():
                     self.assertTrue(torch.equal(again.state_dict()[name], tensor), name)
+
+    def test_what_is_changed_in_place_is_changed_once(self):
+        def load(model, weights):
+            model.other.data.copy_(model.other * 3)
+            for name, tensor in weights:
+                if name == "qkv.q":
+                    model.qkv.data[:16].copy_(tensor)
+                elif name == "qkv.k":
+                    model.qkv.data[:16].add_(tensor)  # only now is it known that qkv.q matters
+                else:
+                    model.other.data.mul_(2).add_(tensor)
+            return True  # and not names
+
+        models = [Fused(), Fused()]
+        for model in models:
+            model.other = torch.nn.Parameter(torch.ones(16, 8), requires_grad=False)
+        names = ["qkv.q", "qkv.k", "qkv.v"]
+        with safeshuffle.open(self.path) as session:
+            report = safeshuffle.capture.load(session, models[0], lambda weights: load(models[0], weights), names)
+        load(models[1], [(name, stored()[name]) for name in names])
+        self.assertEqual(report["computed"], sorted(names))
+        for filled, expected in zip(*(model.state_dict().values() for model in models)):
+            self.assertTrue(torch.equal(filled, expected))
+
+    def test_a_loader_that_takes_less_when_it_is_called_once_more_is_refused(self):
+        model, done = Fused(), set()
+
+        def load(weights):
+            for name, tensor in weights:
+                if name not in done:
+                    model.qkv.data[:16].copy_(tensor * 2 if name == "qkv.q" else tensor)
+                    done.add(name)
+
+        with safeshuffle.open(self.path) as session, self.assertRaisesRegex(safeshuffle.ConfigError, "'qkv.k'"):
+            safeshuffle.capture.load(session, model, load, ["qkv.k", "qkv.q"])
+
+    def test_columns_beside_each_other_stay_captured(self):
+        model = Fused()
+
+        def load(weights):
+            for name, tensor in weights:
+                half = slice(4) if name == "qkv.q" else slice(4, None)
+                model.qkv.data[:16, half].copy_(tensor[:, half])
+
+        with safeshuffle.open(self.path) as session:
+            report = safeshuffle.capture.load(session, model, load, ["qkv.q", "qkv.k"])
+        self.assertEqual(report["computed"], [])
+        self.assertTrue(torch.equal(model.qkv[:16], torch.cat([stored()["qkv.q"][:, :4], stored()["qkv.k"][:, 4:]], 1)))
 
     def test_what_no_box_can_say_is_computed(self):
         numbers = torch.tensor([1 + 2j, 3 - 4j, 5j])
