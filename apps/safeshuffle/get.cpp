@@ -19,6 +19,7 @@
 #include "output/file_writer.hpp"
 #include "shared_options.hpp"
 #include "size.hpp"
+#include "source/select.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -84,6 +85,7 @@ void write_safetensors(const std::string& path, const TensorView& tensor,
 
 // Not over what it is read from.
 void check_output(const std::string& output, const std::vector<std::string>& inputs) {
+  source::refuse_to_write(output);
   const auto place = [](const std::string& path) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
   };

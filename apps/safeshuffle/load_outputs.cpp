@@ -7,6 +7,7 @@
 
 #include "comm/control/agreement.hpp"
 #include "core/new_files.hpp"
+#include "source/select.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -62,7 +63,12 @@ LoadOutputs::LoadOutputs(const OutputPaths& paths, const std::vector<std::string
       return {};
     });
   };
-  agree_on_rank_0([&] { check_reports(paths, inputs); });
+  agree_on_rank_0([&] {
+    for (const auto& path : {paths.shards, paths.report, paths.trace}) {
+      source::refuse_to_write(path);
+    }
+    check_reports(paths, inputs);
+  });
   if (!paths.shards.empty()) shards_.emplace(paths.shards, plan, comm, options);
   agree_on_rank_0([&] {
     create(paths.report, report_);

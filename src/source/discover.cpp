@@ -120,7 +120,9 @@ std::vector<std::string> not_indexed(std::vector<std::string> names, const forma
   for (const format::IndexedFile& file : index.files) {
     indexed.insert(fs::path(file.name).lexically_normal().string());
   }
-  std::erase_if(names, [&](const std::string& name) { return indexed.contains(name); });
+  std::erase_if(names, [&](const std::string& name) {
+    return indexed.contains(fs::path(name).lexically_normal().string());
+  });
   return names;
 }
 

@@ -194,7 +194,7 @@ class Kept {
   void note_revision(const std::string& model, const std::string& revision,
                      const std::string& commit) {
     const std::scoped_lock lock(mutex_);
-    revisions_[root_ / ("models--" + with_dashes(model)) / "refs" / revision] = commit;
+    revisions_[{root_ / ("models--" + with_dashes(model)), revision}] = commit;
   }
 
   void tell(Requests& requests) const {
@@ -238,8 +238,10 @@ class Kept {
 
   // For those that come by name; only of what is there.
   void write_revisions() {
-    for (const auto& [path, commit] : revisions_) {
-      if (!is_there(path.parent_path().parent_path() / "snapshots" / commit)) continue;
+    for (const auto& [named, commit] : revisions_) {
+      const auto& [model, revision] = named;
+      if (!is_there(model / "snapshots" / commit)) continue;
+      const fs::path path = model / "refs" / revision;  // which may have slashes
       fs::create_directories(path.parent_path());
       const auto file = core::PosixFile::open_or_create(path.string());
       file.write(0, std::as_bytes(std::span(commit)));
@@ -262,9 +264,9 @@ class Kept {
   const fs::path root_;
   const std::uint64_t most_bytes_;
   std::atomic<std::uint64_t> bytes_ = 0;
-  mutable std::mutex mutex_;                   // guards what follows
-  std::map<fs::path, File> files_;             // by link
-  std::map<fs::path, std::string> revisions_;  // by file
+  mutable std::mutex mutex_;                                           // guards what follows
+  std::map<fs::path, File> files_;                                     // by link
+  std::map<std::pair<fs::path, std::string>, std::string> revisions_;  // commits, by model and name
   std::string obstacle_;
 };
 

@@ -80,12 +80,19 @@ bool is_url(std::string_view path) noexcept {
   return std::ranges::any_of(schemes, [&](auto scheme) { return path.starts_with(scheme); });
 }
 
+void refuse_to_write(const std::string& path) {
+  if (is_url(path)) {
+    throw ConfigError(ErrorRecord{.file = path, .cause = "nothing can be written to a URL"});
+  }
+}
+
 std::shared_ptr<const Source> make_source(const RemoteOptions& options,
                                           std::chrono::milliseconds timeout) {
   const auto places = static_cast<int>(1 + options.sources.size());
   const auto patience = std::min(timeout / 2, longest_patience) / places;
   std::unique_ptr<const Source> source = std::make_unique<Selected>(options, patience);
   if (!options.cache.empty()) {
+    refuse_to_write(options.cache);
     source = make_local_cache(std::move(source), options.cache, options.cache_bytes);
   }
   for (const std::string& place : options.sources) {

@@ -51,6 +51,11 @@ class Slow:
 
 
 @dataclass(frozen=True)
+class Trickle:
+    """The body comes byte by byte, 50 in a second."""
+
+
+@dataclass(frozen=True)
 class Changed:
     """As served, but with these headers (without those that are None), and other bytes at the end."""
 
@@ -168,9 +173,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if isinstance(fault, Changed):
             headers.update(fault.headers)
             body += fault.extra
-        self._send(206 if wanted else 200, headers, body, fault if isinstance(fault, Cut) else None)
+        self._send(206 if wanted else 200, headers, body, fault)
 
-    def _send(self, status, headers, body, cut=None):
+    def _send(self, status, headers, body, fault=None):
         self.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
             if value is not None:
@@ -178,14 +183,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        if cut:
-            body = body[: int(len(body) * cut.share)]
+        if isinstance(fault, Cut):
+            body = body[: int(len(body) * fault.share)]
         try:
+            for byte in body if isinstance(fault, Trickle) else ():
+                self.wfile.write(bytes([byte]))
+                time.sleep(0.02)
             self.wfile.write(body)
         except OSError:
             return
-        if cut:
-            self._hang_up(cut.reset)
+        if isinstance(fault, Cut):
+            self._hang_up(fault.reset)
 
     def _hang_up(self, reset):
         self.close_connection = True

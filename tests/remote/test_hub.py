@@ -12,7 +12,7 @@ from unittest import mock
 from server import Answer
 from test_web import WebCase, command
 
-COMMITS = {"main": "a" * 40, "v1": "b" * 40}
+COMMITS = {"main": "a" * 40, "v1": "b" * 40, "v%231": "d" * 40, "refs%2Fpr%2F1": "e" * 40}
 TOKEN = "hf_secrettoken"
 
 
@@ -48,6 +48,8 @@ class Hub(WebCase):
         for path, commit in (
             ("hf://org/model", "main"),
             ("hf://org/model@v1", "v1"),
+            ("hf://org/model@v#1", "v%231"),
+            ("hf://org/model@refs/pr/1", "refs%2Fpr%2F1"),
             ("hf://org/model@" + "c" * 40, ""),
         ):
             self.asked.clear()
@@ -88,6 +90,8 @@ class Hub(WebCase):
             kept = model / "snapshots" / COMMITS["main"] / file.name
             self.assertEqual(kept.read_bytes(), file.read_bytes())
             self.assertEqual(kept.resolve().parent, model / "blobs")
+        self.assert_loads("hf://org/model@refs/pr/1", self.work / "saved", "--cache", cache)
+        self.assertEqual((model / "refs/refs/pr/1").read_text(), COMMITS["refs%2Fpr%2F1"])
         # What the tools have downloaded is as good.
         shutil.copytree(model / "snapshots" / COMMITS["main"], model / "snapshots" / COMMITS["v1"])
         before = len(self.storage.requests)

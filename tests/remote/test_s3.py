@@ -191,6 +191,8 @@ class Store(WebCase):
         for ranks in (1, 3):
             self.assert_loads("s3://models/a b=c/m+x~é", self.work / "saved", ranks=ranks)
             self.assert_same(self.work / "saved")
+        self.store.put(self.model, "a&b")
+        self.assert_loads("s3://models/a&b", self.work / "saved")
 
     def test_a_directory_without_an_index_and_with_many_objects(self):
         (self.model / INDEX).unlink()
@@ -204,6 +206,8 @@ class Store(WebCase):
     def test_errors(self):
         self.store.put(self.model, "m")
         self.assert_fails(self.load("s3://models/absent", self.work / "saved"), "s3://models/absent", "not found")
+        for path in ("s3://models", "s3://models/"):
+            self.assert_fails(self.load(path, self.work / "saved"), "no .safetensors file")
         self.assert_fails(self.load("s3://no-bucket/m", self.work / "saved"), "s3://no-bucket/m")
         with mock.patch.dict(os.environ, {"AWS_SECRET_ACCESS_KEY": "wrong-secret"}):
             result = self.load("s3://models/m", self.work / "saved")

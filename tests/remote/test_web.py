@@ -22,7 +22,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 import command
-from server import WHOLE, Answer, Changed, Cut, Slow, WebServer, free_port, sometimes
+from server import WHOLE, Answer, Changed, Cut, Slow, Trickle, WebServer, free_port, sometimes
 
 RUNS = int(os.environ.get("RUNS", "40"))
 SECRET = "Bearer very-secret-token"
@@ -108,6 +108,9 @@ class Works(WebCase):
         for path in ("model/", f"model/{INDEX}", "single", "single/model.safetensors"):
             with self.subTest(path):
                 self.assertEqual(command.run("inspect", f"{web.url}/{path}").returncode, 0)
+        # Buckets that may not be listed forbid what they do not have, such as config.json.
+        web = self.serve(lambda request: None if (self.work / request.path).is_file() else Answer(403))
+        self.assertEqual(command.run("inspect", f"{web.url}/single").returncode, 0)
         got = self.work / "got"
         result = command.run("get", f"{web.url}/single", "layers.0.1.weight", "--slice", "3:5", "--output", got)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -234,10 +237,12 @@ class Works(WebCase):
                 self.assert_same(saved)
                 self.assertGreater(len(second.requests), 0)
         # Also where the first cannot be had at all, and the other is a directory.
-        for model in ("http://127.0.0.1:9/model", f"{self.serve().url}/absent", "hf://no/model"):
+        trickling = self.serve(lambda request: Trickle() if "00002" in request.path else None)
+        for model in ("http://127.0.0.1:9/model", f"{self.serve().url}/absent", "hf://no/model",
+                      "http://name.invalid/model", f"{trickling.url}/model"):  # fmt: skip
             with self.subTest(model):
                 self.enterContext(unittest.mock.patch.dict(os.environ, {"HF_ENDPOINT": "http://127.0.0.1:9"}))
-                self.assert_loads(model, self.work / "saved", "--source", "http://127.0.0.1:9/", "--source", other)
+                self.assert_loads(model, self.work / "saved", "--source", "http://name.invalid/", "--source", other)
                 self.assert_same(self.work / "saved")
 
     def test_a_server_that_comes_back(self):
@@ -443,6 +448,8 @@ class Fails(WebCase):
             "local file": (within(second, Answer(302, {"Location": "file:///etc/passwd"})), "no web address"),
             "around": (within(second, Answer(302, {"Location": "/model/model-00002-of-00003.safetensors"})), "again"),
             "never whole": (within(second, Cut(0, reset=True)), second),
+            "byte by byte": (lambda request: Trickle() if second in request.path else None, second, "timed out"),
+            "for others": (lambda request: Answer(401), INDEX, "HTTP 401", "--header"),
         }
         for name, (fault, *words) in cases.items():
             with self.subTest(name):
@@ -473,6 +480,13 @@ class Fails(WebCase):
         begin = time.monotonic()
         self.assert_fails(self.load(f"{web.url}/model", self.work / "saved", ranks=2, timeout=100), "HTTP 403")
         self.assertLess(time.monotonic() - begin, 15)
+
+    def test_nothing_is_written_to_urls(self):
+        web = self.serve()
+        model = f"{web.url}/model"
+        for outputs in ([f"{web.url}/out"], [self.work / "saved", "--cache", "s3://bucket/cache"],
+                        [self.work / "saved", "--report", "hf://org/report"]):  # fmt: skip
+            self.assert_fails(self.load(model, *outputs), outputs[-1], "written to a URL", code=2)
 
     def test_nothing_there(self):
         web = self.serve()

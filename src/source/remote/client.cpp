@@ -19,12 +19,18 @@ constexpr unsigned most_first_attempts = 3;  // until a server has answered for 
 constexpr unsigned most_renewals = 4;
 constexpr std::chrono::milliseconds least_stall{1000};
 constexpr std::size_t least_bytes_per_millisecond = 64;
+constexpr std::size_t hopeless_bytes_per_millisecond = 1;
 constexpr std::chrono::milliseconds first_pause{100};
 constexpr std::chrono::milliseconds longest_pause{5000};
 constexpr double megabyte = 1e6;
 
 // Of what says how fast a server is: those of headers and listings are mostly latency.
 constexpr std::uint64_t least_measured = std::uint64_t{1} << 20;
+
+// Of a request that was cut off after all its time: with fewer, the rest would not come either.
+std::uint64_t hopeless_bytes(const HttpRequest& request) {
+  return static_cast<std::uint64_t>(request.most.count()) * hopeless_bytes_per_millisecond;
+}
 
 bool succeeded(const HttpResponse& response) {
   if (response.failure.empty()) return response.status >= 200 && response.status < 300;
@@ -92,8 +98,11 @@ bool is_redirect(const HttpResponse& response) {
 
 void Concurrency::enter() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return in_progress_ < limit_; });
+  const std::uint64_t ticket = tickets_++;
+  changed_.wait(lock, [&] { return ticket == next_ && in_progress_ < limit_; });
+  ++next_;
   ++in_progress_;
+  changed_.notify_all();
 }
 
 void Concurrency::leave(std::uint64_t bytes, std::chrono::duration<double> time) noexcept {
@@ -174,7 +183,11 @@ HttpResponse HttpClient::fetch(const std::function<HttpRequest()>& make, std::sp
     request.stall = std::min(request.stall, std::max(options_.patience / 3, least_stall));
     request.most = options_.patience + least_stall +
                    std::chrono::milliseconds(to.size() / least_bytes_per_millisecond);
+    const core::Deadline all_its_time(request.most);
     HttpResponse response = follow(request, to);
+    if (all_its_time.expired() && response.bytes < hopeless_bytes(request)) {
+      response.may_recover = false;
+    }
     if (succeeded(response)) return response;
     if (renew && renewals < most_renewals && renew(request, response)) {
       ++renewals;

@@ -26,7 +26,8 @@ class Concurrency {
   explicit Concurrency(unsigned most) noexcept
       : most_(most), limit_(std::min(most, first_limit)), best_(limit_) {}
 
-  /// Waits until another request may begin.
+  /// Waits until another request may begin, after those that waited before: what is needed first
+  /// is asked for first.
   void enter();
 
   /// One that moved so many bytes has ended.
@@ -44,10 +45,12 @@ class Concurrency {
   const unsigned most_;
   unsigned limit_;
   unsigned in_progress_ = 0;
-  unsigned ended_ = 0;  // since the limit was last considered
-  double bytes_ = 0;    // of these
-  double seconds_ = 0;  // that these took, added
-  unsigned best_;       // the limit at which they were fastest
+  std::uint64_t tickets_ = 0;  // given so far
+  std::uint64_t next_ = 0;     // the ticket of who enters next
+  unsigned ended_ = 0;         // since the limit was last considered
+  double bytes_ = 0;           // of these
+  double seconds_ = 0;         // that these took, added
+  unsigned best_;              // the limit at which they were fastest
   double best_rate_ = 0;
   unsigned since_ = 0;  // how often it has been considered since more were not faster
 };

@@ -36,7 +36,6 @@ CurlLibrary load() {
   find(library, "curl_easy_cleanup", curl.easy_cleanup);
   find(library, "curl_easy_getinfo", curl.easy_getinfo);
   find(library, "curl_easy_init", curl.easy_init);
-  find(library, "curl_easy_reset", curl.easy_reset);
   find(library, "curl_easy_setopt", curl.easy_setopt);
   find(library, "curl_easy_strerror", curl.easy_strerror);
   find(library, "curl_free", curl.free);

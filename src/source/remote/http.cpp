@@ -121,8 +121,7 @@ class HttpConnection::Transfer {
     refusal_.clear();
     error_[0] = '\0';
     to_ = to;
-    curl_.easy_reset(easy_);
-    curl_.slist_free_all(std::exchange(headers_, nullptr));
+    renew();
     add_headers(request.headers);
     add_headers(request.secrets);
     if (!request.sign_as.empty()) headers_ = require(curl_.slist_append(headers_, hash_of_nothing));
@@ -181,6 +180,13 @@ class HttpConnection::Transfer {
   std::span<const std::byte> range() const { return to_.first(response_.bytes); }
 
  private:
+  // Resetting does not undo all: after some failures, libcurl keeps the buffer, and refuses a size.
+  void renew() {
+    curl_.easy_cleanup(std::exchange(easy_, nullptr));
+    easy_ = require(curl_.easy_init());
+    curl_.slist_free_all(std::exchange(headers_, nullptr));
+  }
+
   template <typename Value>
   void set(CURLoption option, Value value) {
     const CURLcode code = curl_.easy_setopt(easy_, option, value);
@@ -270,7 +276,7 @@ class HttpConnection::Transfer {
   }
 
   const CurlLibrary& curl_;
-  CURL* const easy_;
+  CURL* easy_;
   curl_slist* headers_ = nullptr;
   std::span<std::byte> to_;
   HttpResponse response_;

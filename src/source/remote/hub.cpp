@@ -51,6 +51,11 @@ std::string text_of(const nlohmann::json& json, const char* field) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+// Names may be encoded already.
+std::string at_revision(const HubPath& place, const std::string& between) {
+  return percent_encoded(place.model, "/%") + between + percent_encoded(place.revision, "%");
+}
+
 class Hub final : public Store {
  public:
   Hub(HttpClient& client, std::vector<std::string> headers)
@@ -62,20 +67,22 @@ class Hub final : public Store {
 
   HttpRequest request(const std::string& path) const override {
     const HubPath place = parse_hub_path(path);
-    return {.url = endpoint_ + "/" + place.model + "/resolve/" + place.revision + "/" +
+    return {.url = endpoint_ + "/" + at_revision(place, "/resolve/") + "/" +
                    percent_encoded(place.inside, "/"),
             .secrets = secrets_};
   }
 
   std::string explain(const HttpResponse& answer) const override {
-    std::string said(answer.header("x-error-message"));
+    std::string said = excerpt_of(answer.header("x-error-message"));
     if (answer.status != 401 && answer.status != 403) return said;
     if (!said.empty()) said += ": ";
     return said + (has_token_ ? "the token gives no access to this repository"
                               : "private and gated repositories need a token, in HF_TOKEN");
   }
 
-  bool is_directory(const std::string& path) const override { return !names_in(path).empty(); }
+  bool is_directory(const std::string& path) const override {
+    return parse_hub_path(path).inside.empty() || !names_in(path).empty();
+  }
 
   std::vector<std::string> names_in(const std::string& directory) const override {
     const std::string inside = parse_hub_path(directory).inside;
@@ -105,9 +112,8 @@ class Hub final : public Store {
   nlohmann::json revision_of(const std::string& path) const {
     const HubPath place = parse_hub_path(path);
     const std::string text = fetch_text(client_, *this, path, [&] {
-      return HttpRequest{
-          .url = endpoint_ + "/api/models/" + place.model + "/revision/" + place.revision,
-          .secrets = secrets_};
+      return HttpRequest{.url = endpoint_ + "/api/models/" + at_revision(place, "/revision/"),
+                         .secrets = secrets_};
     });
     nlohmann::json revision = nlohmann::json::parse(text, nullptr, false);
     if (revision.is_object()) return revision;

@@ -118,7 +118,10 @@ class S3 final : public Store {
     return "no AWS credentials were found, so the request was not signed";
   }
 
-  bool is_directory(const std::string& path) const override { return !names_in(path).empty(); }
+  bool is_directory(const std::string& path) const override {
+    const std::string key = parse_location(path).key;
+    return key.empty() || key.ends_with('/') || !names_in(path).empty();
+  }
 
   std::vector<std::string> names_in(const std::string& directory) const override {
     const Location location = parse_location(directory);
@@ -193,8 +196,8 @@ class S3 final : public Store {
     const bool is_encoded = between(page, "<EncodingType>", "</EncodingType>") == "url";
     for (std::size_t at = page.find(begin); at != std::string_view::npos;
          at = page.find(begin, at + begin.size())) {
-      const std::string stored = between(page.substr(at), begin, "</Key>");
-      const std::string key = is_encoded ? percent_decoded(stored) : without_entities(stored);
+      std::string key = without_entities(between(page.substr(at), begin, "</Key>"));
+      if (is_encoded) key = percent_decoded(key);
       if (!key.starts_with(prefix)) continue;
       std::string name = key.substr(prefix.size());
       const bool is_here = !name.empty() && name.find('/') == std::string::npos;

@@ -12,15 +12,12 @@
 namespace safeshuffle::source {
 namespace {
 
-constexpr std::size_t longest_excerpt = 200;
-
 // As S3, and what speaks its language, says it.
 std::string said_in(const HttpResponse& answer) {
   const std::string code = between(answer.body, "<Code>", "</Code>");
   if (code.empty()) return {};
   const std::string message = between(answer.body, "<Message>", "</Message>");
-  return core::printable(
-      core::shortened(message.empty() ? code : code + ": " + message, longest_excerpt));
+  return excerpt_of(message.empty() ? code : code + ": " + message);
 }
 
 // To those who may not list it, S3 says 403 of what does not exist.
@@ -106,6 +103,11 @@ std::string between(std::string_view text, std::string_view begin, std::string_v
   const std::size_t last = text.find(end, first + begin.size());
   if (last == std::string_view::npos) return {};
   return std::string(text.substr(first + begin.size(), last - first - begin.size()));
+}
+
+std::string excerpt_of(std::string_view said) {
+  constexpr std::size_t longest = 200;
+  return core::printable(core::shortened(std::string(said), longest));
 }
 
 [[noreturn]] void raise_answer(const Store& store, const std::string& path,

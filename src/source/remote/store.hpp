@@ -67,6 +67,9 @@ std::string trimmed(std::string_view text);
 /// What is between the first `begin` in a text and the next `end`; empty if there is none.
 std::string between(std::string_view text, std::string_view begin, std::string_view end);
 
+/// What a server says, as part of a message.
+std::string excerpt_of(std::string_view said);
+
 /// Throws the IoError of an answer other than success.
 [[noreturn]] void raise_answer(const Store& store, const std::string& path,
                                const HttpResponse& answer,

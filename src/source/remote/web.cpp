@@ -32,6 +32,9 @@ class Web final : public Store {
     return "if it needs a password or a token, put it into ~/.netrc or give it with --header";
   }
 
+  // Buckets, for example, that may not be listed.
+  bool forbids_what_is_absent() const override { return true; }
+
   std::vector<std::string> names_in(const std::string& directory) const override {
     const auto path_of = [&](const char* name) {
       return (std::filesystem::path(directory) / name).string();
@@ -44,13 +47,15 @@ class Web final : public Store {
       std::ranges::sort(names);
       return names;
     }
-    if (get(path_of(single_name), "HEAD").status == 200) return {single_name};
+    const HttpResponse single = get(path_of(single_name), "HEAD");
+    if (single.status == 200 || single.status == 405 || single.status == 501) return {single_name};
+    if (answer.status != 404) raise_answer(*this, path_of(index_name), answer);
+    if (single.status != 404) raise_answer(*this, path_of(single_name), single);
     throw IoError(ErrorRecord{
         .file = directory,
-        .cause =
-            "HTTP " + std::to_string(answer.status) + " for " + index_name + ", and there is no " +
-            single_name +
-            ": a web server does not list its files, so give the URLs of an index or of files"});
+        .cause = std::string("there is neither ") + index_name + " nor " + single_name +
+                 ": a web server does not list its files, so give the URLs of an index or of "
+                 "files"});
   }
 
  private:
