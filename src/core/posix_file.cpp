@@ -122,6 +122,13 @@ bool PosixFile::try_lock() const {
   raise_errno(errno, path_, "cannot lock");
 }
 
+void PosixFile::lock_shared() const {
+  struct flock lock;
+  if (lock_call(descriptor_.value(), F_OFD_SETLK, F_RDLCK, lock) == -1) {
+    raise_errno(errno, path_, "cannot lock");
+  }
+}
+
 bool is_unlocked(const std::string& path) noexcept {
   const Descriptor file(
       uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));

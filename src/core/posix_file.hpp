@@ -59,6 +59,10 @@ class PosixFile {
   /// locks.
   bool try_lock() const;
 
+  /// Locks a file together with others that do so; `try_lock` by one of them then takes it alone,
+  /// once it is the only one. Throws IoError, also if it is locked otherwise.
+  void lock_shared() const;
+
  private:
   PosixFile(Descriptor descriptor, std::string path) noexcept;
 

@@ -99,6 +99,7 @@ PartialFile::PartialFile(std::string path, std::uint64_t size)
   const core::PosixFile noted = open_locked(ranges_path(path_));
   if (!is_there(incomplete_path(path_))) noted.resize(0);
   file_ = core::PosixFile::open_or_create(incomplete_path(path_));
+  file_->lock_shared();
   file_->resize(size_);
   there_.add(core::read_text(ranges_path(path_), most_ranges_bytes));
 }
@@ -117,24 +118,25 @@ void PartialFile::write(std::uint64_t offset, std::span<const std::byte> data) {
   written_.add(offset, offset + data.size());
 }
 
-// The one that locks last finds that nothing is missing.
+// The one that locks last finds that nothing is missing, and that no other has the file locked.
 bool PartialFile::finish() {
   if (there_.cover(0, size_) && is_there(path_)) return true;
   file_->sync();
   const core::PosixFile noted = open_locked(ranges_path(path_));
-  if (is_there(path_)) {  // since this was made
+  const core::PosixFile file = *std::move(file_);  // unlocked before `noted`
+  if (is_there(path_)) {                           // since this was made
     fs::remove(incomplete_path(path_));
     fs::remove(ranges_path(path_));
     return true;
   }
-  if (!file_->has_name(incomplete_path(path_))) return false;  // somebody has removed it meanwhile
+  if (!file.has_name(incomplete_path(path_))) return false;  // somebody has removed it meanwhile
   ByteRanges all;
   all.add(core::read_text(ranges_path(path_), most_ranges_bytes));
   {
     const std::scoped_lock lock(mutex_);
     all.add(written_.text());
   }
-  if (all.cover(0, size_)) {
+  if (all.cover(0, size_) && file.try_lock()) {
     fs::rename(incomplete_path(path_), path_);
     core::sync_directory(fs::path(path_).parent_path().string());
     fs::remove(ranges_path(path_));

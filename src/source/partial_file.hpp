@@ -33,8 +33,8 @@ class ByteRanges {
 core::PosixFile open_locked(const std::string& path);
 
 /// Until it is complete, its bytes are in PATH.incomplete, and PATH.ranges says which are on the
-/// disk. Then it appears as PATH; one that is there is only read. Thread-safe; functions throw
-/// IoError or std::system_error.
+/// disk. Then it appears as PATH; one that is there is only read, so others that could still write
+/// to it, which lock it, come first. Thread-safe; functions throw IoError or std::system_error.
 class PartialFile {
  public:
   PartialFile(std::string path, std::uint64_t size);
@@ -45,14 +45,14 @@ class PartialFile {
 
   void write(std::uint64_t offset, std::span<const std::byte> data);
 
-  /// Waits until what was written is on the disk, and notes that. Returns whether the file is
-  /// complete. To be called once.
+  /// Waits until what was written is on the disk, and notes that. Returns whether the file has
+  /// appeared. To be called once, last.
   bool finish();
 
  private:
   const std::string path_;
   const std::uint64_t size_;
-  std::optional<core::PosixFile> file_;
+  std::optional<core::PosixFile> file_;  // until it is complete, locked together with others
   ByteRanges there_;
   mutable std::mutex mutex_;  // guards the next member
   ByteRanges written_;

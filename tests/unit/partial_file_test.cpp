@@ -85,13 +85,30 @@ TEST_CASE("a file appears when all of it is on the disk, whoever wrote it", "[so
   CHECK(third.has(0, 900));
   CHECK_FALSE(third.has(899, 2));
   CHECK(has_content(third, 0, 900));
-  PartialFile fourth(path, 1000);
   write(third, 900, 1000);
   CHECK(third.finish());
-  CHECK(fourth.finish());
   const PartialFile complete(path, 1000);
   CHECK(complete.has(0, 1000));
   CHECK(has_content(complete, 0, 1000));
+  CHECK(std::distance(std::filesystem::directory_iterator(directory.path()), {}) == 1);
+}
+
+TEST_CASE("a file appears once nobody can write to it any more", "[source]") {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  PartialFile slow(path, 1000);
+  {
+    PartialFile fast(path, 1000);
+    write(fast, 0, 1000);
+    CHECK_FALSE(fast.finish());
+  }
+  PartialFile later(path, 1000);
+  CHECK(later.has(0, 1000));
+  CHECK_FALSE(later.finish());
+  write(slow, 0, 10);
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK(slow.finish());
+  CHECK(has_content(PartialFile(path, 1000), 0, 1000));
   CHECK(std::distance(std::filesystem::directory_iterator(directory.path()), {}) == 1);
 }
 
