@@ -75,18 +75,18 @@ std::string ByteRanges::text() const {
   return out.str();
 }
 
-void ByteRanges::add(const std::string& text) {
+void ByteRanges::add(const std::string& text, std::uint64_t size) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) {
     std::istringstream words(line);
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
     const bool is_whole = !in.eof();
-    if (words >> begin >> end && words.eof() && is_whole) add(begin, end);
+    if (words >> begin >> end && words.eof() && is_whole && end <= size) add(begin, end);
   }
 }
 
-// What is noted of a file that is gone says nothing of a new one.
+// What is noted of a file that is gone, or that somebody has cut, says nothing of this one.
 PartialFile::PartialFile(std::string path, std::uint64_t size)
     : path_(std::move(path)), size_(size) {
   std::error_code ignored;
@@ -97,11 +97,11 @@ PartialFile::PartialFile(std::string path, std::uint64_t size)
     return;
   }
   const core::PosixFile noted = open_locked(ranges_path(path_));
-  if (!is_there(incomplete_path(path_))) noted.resize(0);
+  if (fs::file_size(incomplete_path(path_), ignored) != size_) noted.resize(0);
   file_ = core::PosixFile::open_or_create(incomplete_path(path_));
   file_->lock_shared();
   file_->resize(size_);
-  there_.add(core::read_text(ranges_path(path_), most_ranges_bytes));
+  there_.add(core::read_text(ranges_path(path_), most_ranges_bytes), size_);
 }
 
 bool PartialFile::has(std::uint64_t offset, std::uint64_t bytes) const {
@@ -131,10 +131,10 @@ bool PartialFile::finish() {
   }
   if (!file.has_name(incomplete_path(path_))) return false;  // somebody has removed it meanwhile
   ByteRanges all;
-  all.add(core::read_text(ranges_path(path_), most_ranges_bytes));
+  all.add(core::read_text(ranges_path(path_), most_ranges_bytes), size_);
   {
     const std::scoped_lock lock(mutex_);
-    all.add(written_.text());
+    all.add(written_.text(), size_);
   }
   if (all.cover(0, size_) && file.try_lock()) {
     fs::rename(incomplete_path(path_), path_);

@@ -21,8 +21,9 @@ class ByteRanges {
   /// A line for each: "BEGIN END".
   std::string text() const;
 
-  /// Lines that are no such ranges are left out: a process may have been killed while it wrote.
-  void add(const std::string& text);
+  /// Lines that are no such ranges of a file of this size are left out: a process may have been
+  /// killed while it wrote.
+  void add(const std::string& text, std::uint64_t size);
 
  private:
   std::map<std::uint64_t, std::uint64_t> ends_;

@@ -51,7 +51,7 @@ TEST_CASE("ranges of bytes cover what was added", "[source]") {
     std::fill(added.begin() + static_cast<long>(begin), added.begin() + static_cast<long>(end),
               true);
     ByteRanges again;
-    again.add(ranges.text());
+    again.add(ranges.text(), 64);
     for (std::uint64_t first = 0; first < 64; ++first) {
       bool all = true;
       for (std::uint64_t last = first; last <= 64; ++last) {
@@ -65,7 +65,7 @@ TEST_CASE("ranges of bytes cover what was added", "[source]") {
 
 TEST_CASE("lines that a killed process has left are no ranges", "[source]") {
   ByteRanges ranges;
-  ranges.add("10 20\n30\n40 x\n60 50\n70 80 90\n\n100 1100");
+  ranges.add("10 20\n30\n40 x\n60 50\n70 80 90\n\n100 1100", 2000);
   CHECK(ranges.text() == "10 20\n");
 }
 
@@ -124,6 +124,33 @@ TEST_CASE("what is noted of a file that is gone is void", "[source]") {
   PartialFile file(path, 1000);
   CHECK_FALSE(file.has(0, 1));
   write(file, 999, 1000);
+  CHECK_FALSE(file.finish());
+}
+
+TEST_CASE("what is noted of a file that has another length now is void", "[source]") {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  {
+    PartialFile file(path, 1000);
+    write(file, 0, 900);
+    CHECK_FALSE(file.finish());
+  }
+  std::filesystem::resize_file(path + ".incomplete", 500);
+  PartialFile file(path, 1000);
+  CHECK_FALSE(file.has(0, 1));
+  write(file, 900, 1000);
+  CHECK_FALSE(file.finish());
+}
+
+TEST_CASE("notes of more than a file can have are void", "[source]") {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  directory.write("file.incomplete", std::string(1000, 'x'));
+  directory.write("file.ranges", "0 1001\n200 300\n");
+  PartialFile file(path, 1000);
+  CHECK_FALSE(file.has(0, 1));
+  CHECK(file.has(200, 100));
+  write(file, 0, 100);
   CHECK_FALSE(file.finish());
 }
 
