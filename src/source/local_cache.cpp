@@ -23,6 +23,8 @@
 #include "core/error_wire.hpp"
 #include "core/posix_file.hpp"
 #include "core/thread_pool.hpp"
+#include "format/header.hpp"
+#include "source/discover.hpp"
 #include "source/hub_path.hpp"
 #include "source/partial_file.hpp"
 #include "source/select.hpp"
@@ -350,11 +352,16 @@ class LocalCache final : public Source {
   }
 
  private:
-  // Empty if it is not complete. What a commit has is not asked for again.
+  // Empty if it is not complete. What a commit has is not asked for again: a header says how long
+  // its file is.
   std::string local(const std::string& path) const noexcept try {
     const auto place = source_->is_remote(path) ? place_of(root_, path) : std::nullopt;
     if (!place || !is_there(place->link)) return {};
-    if (!is_hub_path(path)) {
+    if (is_hub_path(path)) {
+      const std::string link = place->link.string();
+      const format::RawHeader header = read_header(*source_, link);
+      format::parse_header(header.json, header.file_size, link);
+    } else {
       const core::FileIdentity version = source_->identify(path);
       if (!leads_to(place->link, place->blob(version), version.size)) return {};
     }

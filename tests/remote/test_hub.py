@@ -100,6 +100,30 @@ class Hub(WebCase):
         self.assert_loads(model, self.work / "saved")
         self.assert_same(self.work / "saved")
 
+    def test_what_is_damaged_in_the_cache_is_fetched_anew(self):
+        cache = self.work / "cache"
+        self.assert_loads("hf://org/model", self.work / "saved", "--cache", cache)
+        kept = sorted((cache / "models--org--model/snapshots" / COMMITS["main"]).glob("*.safetensors"))
+
+        def replace(file, size):
+            """As of other tools, without the size in its name."""
+            content = file.read_bytes()[:size]
+            file.unlink()
+            file.write_bytes(content)
+
+        for damage in (
+            lambda file: os.truncate(file, 100_000),
+            lambda file: os.truncate(file, 0),
+            lambda file: replace(file, 100_000),
+            lambda file: replace(file, 0),
+        ):
+            damage(kept[1])
+            for _ in range(2):
+                before = len(self.storage.requests)
+                self.assert_loads("hf://org/model", self.work / "saved", "--cache", cache, ranks=2)
+                self.assert_same(self.work / "saved")
+            self.assertFalse([each for each in self.storage.requests[before:] if each.path.endswith(".safetensors")])
+
     def test_a_path_does_not_lead_out_of_the_cache(self):
         inside = self.model / "model-00001-of-00003.safetensors"
         for path in (f"hf://org/model@{'c' * 40}/{inside}", f"hf://org/model@{'c' * 40}/../{inside.name}"):
