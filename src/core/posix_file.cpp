@@ -133,7 +133,7 @@ bool is_unlocked(const std::string& path) noexcept {
   const Descriptor file(
       uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
   struct flock lock;
-  return file && lock_call(file.value(), F_OFD_GETLK, F_RDLCK, lock) != -1 &&
+  return file && lock_call(file.value(), F_OFD_GETLK, F_WRLCK, lock) != -1 &&
          lock.l_type == F_UNLCK;
 }
 

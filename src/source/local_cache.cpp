@@ -205,8 +205,19 @@ class Kept {
     requests.not_kept = obstacle_;
   }
 
+  /// Others do not remove it until `finish`, whatever their bound. If locks fail, they may.
+  void spare(const fs::path& file) noexcept {
+    attempt([&] {
+      auto spared = core::PosixFile::open(file.string());
+      spared.lock_shared();
+      const std::scoped_lock lock(mutex_);
+      spared_.push_back(std::move(spared));
+    });
+  }
+
   /// What fails is fetched again by those who come later.
   void finish() noexcept {
+    spared_.clear();
     if (files_.empty()) return;
     for (const auto& [link, file] : files_) {
       attempt([&content = *file.content] { content.finish(); });
@@ -258,6 +269,7 @@ class Kept {
     for (const Blob& blob : blobs) bytes += blob.bytes;
     for (const Blob& blob : blobs) {
       if (bytes <= most_bytes_) break;
+      if (!core::is_unlocked(blob.path.string())) continue;
       remove_with_links(blob.path);
       bytes -= blob.bytes;
     }
@@ -269,6 +281,7 @@ class Kept {
   mutable std::mutex mutex_;                                           // guards what follows
   std::map<fs::path, File> files_;                                     // by link
   std::map<std::pair<fs::path, std::string>, std::string> revisions_;  // commits, by model and name
+  std::vector<core::PosixFile> spared_;                                // locked
   std::string obstacle_;
 };
 
@@ -357,6 +370,7 @@ class LocalCache final : public Source {
   std::string local(const std::string& path) const noexcept try {
     const auto place = source_->is_remote(path) ? place_of(root_, path) : std::nullopt;
     if (!place || !is_there(place->link)) return {};
+    kept_.spare(place->link);
     if (is_hub_path(path)) {
       const std::string link = place->link.string();
       const format::RawHeader header = read_header(*source_, link);

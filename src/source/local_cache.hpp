@@ -14,8 +14,9 @@ namespace safeshuffle::source {
 /// MODEL/snapshots/COMMIT to each that is complete; for other URLs than hf://, the links are in a
 /// directory named like theirs. Once the source is destroyed, what has been written is on the disk,
 /// and files are removed, those that were used longest ago first, until all have at most
-/// `most_bytes`; 0: no limit. Incomplete ones count if nobody has written to them for a day. What
-/// cannot be written is not kept: see Requests::not_kept.
+/// `most_bytes`; 0: no limit. Those that `local` of another such source has returned stay as long
+/// as that. Incomplete ones count if nobody has written to them for a day. What cannot be written
+/// is not kept: see Requests::not_kept.
 std::unique_ptr<Source> make_local_cache(std::unique_ptr<const Source> source,
                                          const std::string& directory, std::uint64_t most_bytes);
 
