@@ -32,6 +32,7 @@ bool flush(int descriptor) {
 
 void prepare_streams() {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   for (;;) {
     const int lowest = ::open("/dev/null", O_RDONLY);
     if (lowest > STDERR_FILENO) ::close(lowest);

@@ -11,7 +11,8 @@ namespace safeshuffle::app {
 
 /// Makes the standard streams safe to write to, in whatever state the caller left them: writing to
 /// a closed one fails, instead of going to the file that is opened next, and writing to a pipe
-/// without a reader is an error instead of a signal. Call first.
+/// without a reader, or more to a file than the limit of the process, is an error instead of a
+/// signal. Call first.
 void prepare_streams();
 
 /// Writes the whole text to standard output at once. Throws IoError.

@@ -6,6 +6,7 @@ Environment: as of oracle/command.py; RUNS: how many random cases (default 40).
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -394,6 +395,14 @@ class Keeps(WebCase):
         result = self.assert_kept(self.serve(), ranks=2)
         self.assertIn("not all kept: ", result.stdout)
         self.cache.unlink()
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
+        result = command.run("load", f"{self.serve().url}/model", *SMALL, "--cache", self.cache)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("not all kept: ", result.stdout)
+        shutil.rmtree(self.cache)
         # Versions that cannot be told apart are not kept.
         web = self.serve(lambda request: Changed({"ETag": None, "Last-Modified": None}))
         self.assert_kept(web)
