@@ -14,6 +14,7 @@ import weakref
 _worker = None
 _running = weakref.WeakSet()  # sessions with a call in progress
 _at_exit = False
+os.register_at_fork(after_in_child=_running.clear)
 
 
 class _Worker:

@@ -177,9 +177,13 @@ class Handle:
         """For functions. Raises ConfigError after close(), RuntimeError in a forked process."""
         if self.value is None:
             raise errors.ConfigError("it is closed")
-        if self._process != os.getpid():
+        if self.is_inherited():
             raise RuntimeError("it belongs to the parent process: open it again in this one")
         return self.value
+
+    def is_inherited(self, _os=os):
+        """Whether a parent process made it."""
+        return self._process != _os.getpid()
 
     def close(self):
         self._end(lambda free, value: free(value))
@@ -189,5 +193,5 @@ class Handle:
 
     def _end(self, free, _os=os):
         value, self.value = self.value, None
-        if value is not None and self._process == _os.getpid():
+        if value is not None and not self.is_inherited(_os):
             free(self._free, value)

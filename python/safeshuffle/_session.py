@@ -97,8 +97,9 @@ class Session:
 
     def close(self) -> None:
         """Gives up threads, buffers and files. Tensors stay."""
-        with self._lock, self._cancelling:
-            self._handle.close()
+        if not self._handle.is_inherited():  # else a thread of the parent may have had the lock
+            with self._lock, self._cancelling:
+                self._handle.close()
 
     def __enter__(self) -> Session:
         return self
@@ -249,8 +250,9 @@ class Session:
                     yield name, tensor
                     del tensor
         finally:
-            with self._lock:
-                stream.close()
+            if not stream.is_inherited():
+                with self._lock:
+                    stream.close()
 
     def load_into(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """Fills tensors of the caller (PyTorch's or NumPy's) with what this rank has, by the rules, of those of
@@ -340,6 +342,7 @@ class Session:
 
     def _run(self, step):
         def call():
+            self._handle.pointer()  # in a forked process, the lock may be taken for ever
             with self._lock:
                 handle = self._handle.pointer()
                 self._failure = None

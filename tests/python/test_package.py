@@ -504,6 +504,43 @@ class Lifetime(Package):
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertEqual(file.get_tensor("w")[0], 5)
 
+    def test_forks_while_a_thread_loads(self):
+        """Which has the lock of the session."""
+        loading, forked = threading.Event(), threading.Event()
+        path = self.write_arrays(w=np.zeros(10, np.float32))
+        with safeshuffle.open(path, framework="np", progress=lambda *_: loading.set() or forked.wait()) as file:
+            thread = threading.Thread(target=file.load)
+            thread.start()
+            loading.wait()
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                status = 1
+                try:
+                    file.load()
+                except RuntimeError:
+                    status = 0
+                file.close()
+                os._exit(status)
+            status = os.waitpid(child, 0)[1]
+            forked.set()
+            thread.join()
+        self.assertEqual(status, 0)
+
+    def test_forks_after_a_thread_has_loaded_end_without_a_word(self):
+        path = self.write_arrays(w=np.zeros(10, np.float32))
+        program = f"""if True:
+            import os, safeshuffle, sys, threading
+            file = safeshuffle.open({str(path)!r}, framework=None)
+            thread = threading.Thread(target=file.load)
+            thread.start()
+            thread.join()
+            if os.fork():
+                sys.exit(os.wait()[1])
+        """
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        self.assertEqual(ended.stderr, "")
+
 
 class Groups(Package):
     def test_by_rules_every_rank_reads_its_part(self):
