@@ -124,6 +124,7 @@ class Session:
     def cancel(self, code: int = 1) -> None:
         """Ends the call in progress, or else the next one, on all ranks, with CancelledError and this code; 0 takes
         that back. Any thread may call it."""
+        code = _native.number(code, "a code", -(2**31), 2**31 - 1)
         with self._cancelling:
             if self._handle:
                 _library.safeshuffle_session_cancel(self._handle.pointer(), code)

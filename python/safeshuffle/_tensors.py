@@ -40,6 +40,7 @@ def policy(dtype):
     if dtype is None:
         return "keep"
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+    name = "" if dtype is float else name  # that of Python has 64 bits
     try:
         return _POLICIES[name.rpartition(".")[2].lower()]
     except KeyError:

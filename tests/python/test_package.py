@@ -220,6 +220,7 @@ class OnDemand(Package):
                 lambda: list(file.stream(group_bytes=-1)), lambda: list(file.stream(alive=0)), lambda: file.get_tensor("w\0x"),
                 lambda: safeshuffle.load(path, only=[]), lambda: safeshuffle.load(path, tp_plan=None),
                 lambda: safeshuffle.load(path, framework=[]), lambda: safeshuffle.load(str(path) + "\0x"),
+                lambda: safeshuffle.load(path, dtype=float), lambda: file.cancel(2**40),
             ):  # fmt: skip
                 with self.assertRaises(ValueError):
                     call()
