@@ -61,7 +61,8 @@ def run(session, call):
         _worker = _Worker()
     done = _worker.run(task)
     try:
-        done.wait()
+        while not done.wait(0.5):
+            pass  # a signal that came just before the wait does not end it
     except BaseException:
         session.cancel()
         try:
