@@ -63,11 +63,10 @@ def open(  # noqa: A001
     progress: called with the bytes done and all bytes, or True for a bar by tqdm
     options: those of the command (docs/command.md): window=64 << 20, threads=8, timeout=60, strict=True, ...
     """
-    timeout = options.get("timeout", 300.0)
-    gather = _groups.gather_of(group)
+    timeout = _seconds(options.get("timeout"))
+    members = group if isinstance(group, Group) else Group(group, device, timeout)
 
     def prepare():
-        _groups.parse_device(device)
         _tensors.conversion(framework)
         return _progress_bar() if progress is True else progress or None, _texts({
             "tp-plan": _rules(tp_plan),
@@ -75,13 +74,12 @@ def open(  # noqa: A001
             **{name.replace("_", "-"): value for name, value in options.items()},
         })  # fmt: skip
 
-    told, texts = _groups.agreed(
-        gather.size, lambda data: gather.all_gather(data, timeout), prepare,
+    told, texts = _groups.Prepared(
+        prepare,
         # Paths may differ.
         lambda _: f"tp_plan {_rules(tp_plan)}" if isinstance(tp_plan, dict) else "tp_plan",
-    )  # fmt: skip
-    members = group if isinstance(group, Group) else Group(gather, device, timeout)
-    return Session(path, members, texts, framework, told)
+    ).agreed(members, timeout)
+    return Session(path, members, texts, framework, told, timeout)
 
 
 def safe_open(filename: Any, framework: str = "pt", device: Any = "cpu", backend: str = "mmap") -> Session:
@@ -89,6 +87,14 @@ def safe_open(filename: Any, framework: str = "pt", device: Any = "cpu", backend
     if backend not in ("mmap", "pread"):
         raise ConfigError(f"backend must be 'mmap' or 'pread', not {backend!r}")
     return open(filename, framework=framework, device=device)
+
+
+def _seconds(timeout):
+    """What is no number is refused with the other options, on all ranks."""
+    try:
+        return float(timeout)
+    except (TypeError, ValueError):
+        return 300.0
 
 
 def _rules(tp_plan):

@@ -15,30 +15,44 @@ from . import _native, errors
 _library = _native.library
 
 
-def agreed(size, all_gather, prepare, same=lambda result: ""):
-    """What `prepare()` returns, if it raises nothing on any rank, and if `same` of it is the same text on all.
-    Collective."""
-    result = failure = None
-    try:
-        result = prepare()
-        mine = "=" + same(result)
-    except Exception as error:  # noqa: BLE001
-        failure = error
-        mine = "!" + (str(error) or repr(error))
-    if size > 1:
-        told = [text.decode() for text in all_gather(mine.encode(errors="replace"))]
-        for rank, text in enumerate(told):
-            if failure is None and text[0] == "!":
-                failure = errors.ConfigError(f"rank {rank}: {text[1:]}")
-        for rank, text in enumerate(told):
-            if failure is None and text != told[0]:
-                failure = errors.ConfigError(f"rank {rank} was given another {text[1:80]} than rank 0")
-    try:
-        if failure is not None:
-            raise failure
-    finally:
-        del failure  # as in _calls.run
-    return result
+class Prepared:
+    """What a rank brings to a collective call: what `prepare()` returns, or raises; and a text, `same` of it."""
+
+    def __init__(self, prepare, same=lambda result: ""):
+        self._result = self._failure = None
+        try:
+            self._result = prepare()
+            self._text = _GOOD + same(self._result)
+        except Exception as error:  # noqa: BLE001
+            self._failure = error
+            self._text = _BAD + (str(error) or repr(error))
+
+    def agreed(self, group, timeout):
+        """The result, if nothing was raised on any rank, and if the text is the same on all. Collective."""
+        failure, self._failure = self._failure, None
+        if group.size > 1:
+            gathered = group.all_gather(self._text.encode(errors="replace"), timeout)
+            told = [text.decode(errors="replace") for text in gathered]
+            for rank, text in enumerate(told):
+                failure = failure or _objection(rank, text)
+            for rank, text in enumerate(told):
+                if failure is None and text != told[0]:
+                    failure = errors.ConfigError(f"rank {rank} was given another {text[len(_GOOD) : 80]} than rank 0")
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            del failure  # as in _calls.run
+        return self._result
+
+
+_GOOD, _BAD = "good: ", "bad: "
+
+
+def _objection(rank, text):
+    if text.startswith(_BAD):
+        return errors.ConfigError(f"rank {rank}: {text[len(_BAD) :]}")
+    return None
 
 
 class Group:
@@ -57,11 +71,10 @@ class Group:
 
     def __init__(self, group: Any = None, device: Any = "cpu", timeout: float = 300.0) -> None:
         self._gather = gather_of(group)
-        kind, ordinal = parse_device(device)
+        self._useless = False
         self.size = _native.number(self._gather.size, "the size of a group", 1, 2**32 - 1)
         self.rank = _native.number(self._gather.rank, "a rank of the group", 0, self.size - 1)
-        if kind != "host" and self.size > 1:
-            _load_nccl()
+        kind, ordinal = Prepared(lambda: self._find_device(device)).agreed(self, timeout)
         self.failure = None
         self._callback = _native.AllGather(self._all_gather)
         local_rank = self._local_rank(timeout) if kind != "host" and ordinal < 0 else 0
@@ -74,9 +87,22 @@ class Group:
 
     def all_gather(self, data: bytes, timeout: float = 300.0) -> list[bytes]:
         """Every rank's bytes, by rank. Collective."""
-        gathered = [bytes(each) for each in self._gather.all_gather(data, timeout)]
-        if len(gathered) != self.size:
-            raise errors.TransportError(f"the group returned {len(gathered)} texts for {self.size} ranks")
+        try:
+            return self._gathered(data, timeout)
+        except Exception as failure:
+            kind, reason = _explained(failure)
+            raise kind(f"the group's all-gather: {reason}") from failure
+
+    def _gathered(self, data, timeout):
+        if self._useless:
+            raise errors.TransportError("an earlier one failed, so ranks may be at different ones")
+        try:
+            gathered = [bytes(each) for each in self._gather.all_gather(data, timeout)]
+            if len(gathered) != self.size:
+                raise errors.TransportError(f"{len(gathered)} texts came from {self.size} ranks")
+        except BaseException:
+            self._useless = True
+            raise
         return gathered
 
     def explain(self, call):
@@ -89,6 +115,12 @@ class Group:
                 raise
             raise error from self.failure
 
+    def _find_device(self, device):
+        kind, ordinal = parse_device(device)
+        if kind != "host" and self.size > 1:
+            _load_nccl()
+        return kind, ordinal
+
     def _local_rank(self, timeout):
         import socket  # noqa: PLC0415
 
@@ -98,16 +130,21 @@ class Group:
     # Exceptions must not leave a callback.
     def _all_gather(self, _context, mine, size, timeout, gathered):
         try:
-            for rank, data in enumerate(self.all_gather(ctypes.string_at(mine, size), timeout)):
+            for rank, data in enumerate(self._gathered(ctypes.string_at(mine, size), timeout)):
                 _library.safeshuffle_gathered_set(gathered, rank, data, len(data))
         except BaseException as failure:  # noqa: BLE001
             self.failure = failure
-            kind = errors.TimeoutError if isinstance(failure, builtins.TimeoutError) else errors.TransportError
-            reason = str(failure) or repr(failure)
+            kind, reason = _explained(failure)
             _library.safeshuffle_gathered_fail(gathered, _KINDS[kind], -1, reason.encode(errors="replace"))
 
 
 _KINDS = {errors.TransportError: 6, errors.TimeoutError: 9}
+
+
+def _explained(failure):
+    """The class of the library's error for what a group's own communication raised, and its reason."""
+    kind = errors.TimeoutError if isinstance(failure, builtins.TimeoutError) else errors.TransportError
+    return kind, str(failure) or repr(failure)
 
 
 def parse_device(device):

@@ -46,10 +46,11 @@ class Session:
     They release the GIL, and Ctrl-C cancels them on all ranks. Threads take turns.
     """
 
-    def __init__(self, paths, group, options, framework, progress):
+    def __init__(self, paths, group, options, framework, progress, timeout):
         self._convert = _tensors.conversion(framework)
         self.reshapes = framework is not None
         self._group = group
+        self._timeout = timeout
         self._lock = threading.RLock()
         self._cancelling = threading.Lock()  # a handle is not freed while it is used to cancel
         self._failure = None
@@ -59,9 +60,9 @@ class Session:
             *((_native.text(name, "an option"), _native.text(value, name)) for name, value in options)
         )
         callbacks = _native.Callbacks(None, self._progress, _native.Ready())
-        handle = self._agreed(lambda: _native.new(
+        handle = _groups.Prepared(lambda: _native.new(
             _library.safeshuffle_session_new, group.handle.pointer(), pairs, len(options), ctypes.byref(callbacks)
-        ))  # fmt: skip
+        )).agreed(group, timeout)  # fmt: skip
         self._handle = _native.Handle(handle, _library.safeshuffle_session_free)
         try:
             self.reopen(paths)
@@ -72,10 +73,9 @@ class Session:
     def reopen(self, path: Any) -> None:
         """Opens another checkpoint in place of this one, such as new weights for the same model, and keeps buffers
         and threads. If it fails, nothing has changed."""
-        paths = self._agreed(lambda: _native.texts(
+        self._run(_library.safeshuffle_session_open, lambda: _native.texts(
             [os.fsdecode(each) for each in ([path] if isinstance(path, (str, bytes, os.PathLike)) else path)], "a path"
         ))  # fmt: skip
-        self._call(_library.safeshuffle_session_open, *paths)
         stored = _native.listed(_library.safeshuffle_session_tensors, self._handle)
         self._stored = {
             each.name.decode(): (
@@ -119,7 +119,7 @@ class Session:
 
     def all_gather(self, data: bytes) -> list[bytes]:
         """Every rank's bytes, by rank, over the group. Collective."""
-        return self._group.all_gather(data)
+        return self._run(lambda _: self._group.all_gather(data, self._timeout))
 
     def cancel(self, code: int = 1) -> None:
         """Ends the call in progress, or else the next one, on all ranks, with CancelledError and this code; 0 takes
@@ -193,11 +193,13 @@ class Session:
 
     def get_tensor(self, name: str) -> Any:
         """A stored tensor, whole."""
-        return self._one(_library.safeshuffle_session_get, _native.text(name, "a name"))
+        name = _native.text(name, "a name")
+        return self._one(lambda handle, tensors: _library.safeshuffle_session_get(handle, name, tensors))
 
     def get_slice(self, name: str) -> Slice:
         """A stored tensor to take parts of: `get_slice(name)[:, :128]`."""
-        self._agreed(lambda: self._described(name))
+        if self.size == 1:  # else all ranks shall learn of it, so when they take a part
+            self._described(name)
         return Slice(self, name)
 
     def get_sharded(self, name: str, dim: int) -> Any:
@@ -207,16 +209,16 @@ class Session:
     def get_columns(self, names: Sequence[str], dim: int) -> Any:
         """Several, each split along a dimension as by `get_sharded`, and joined along it, as fused projections have
         it."""
-        arguments = self._agreed(lambda: (
+        return self._one(_library.safeshuffle_session_get_sharded, lambda: (
             *_native.texts([names] if isinstance(names, str) else list(names)),
             _native.number(dim, "dim", most=2**32 - 1),
         ))  # fmt: skip
-        return self._one(_library.safeshuffle_session_get_sharded, *arguments)
 
     def push_tensor(self, name: str, rank: int) -> Any:
         """A stored tensor, whole, on one rank; None on the others."""
-        arguments = self._agreed(lambda: (_native.text(name, "a name"), _native.number(rank, "rank", most=2**32 - 1)))
-        return self._one(_library.safeshuffle_session_push, *arguments)
+        return self._one(_library.safeshuffle_session_push, lambda: (
+            _native.text(name, "a name"), _native.number(rank, "rank", most=2**32 - 1),
+        ))  # fmt: skip
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """(name, tensor) of the selected tensors, in the order of the model, in bounded memory; see `stream`."""
@@ -233,16 +235,23 @@ class Session:
 
         All ranks iterate to the end, or stop at the same tensor. Meanwhile, the session can load nothing else.
         """
-        names = [names] if isinstance(names, str) else names
-        only = [] if names is None else [escape(name) for name in names]
-        if names is not None and not only:
+        names = [names] if isinstance(names, str) else None if names is None else list(names)
+        if names is not None and not names:
             return
+
+        def prepare():
+            return (
+                *_native.texts([escape(name) for name in (() if names is None else names)]),
+                _native.number(group_bytes, "group_bytes", 1), _native.number(alive, "alive", 1, 2**32 - 1),
+            )  # fmt: skip
+
         stream = self._make(
-            _library.safeshuffle_stream_free, _library.safeshuffle_session_stream, *_native.texts(only),
-            _native.number(group_bytes, "group_bytes", 1), _native.number(alive, "alive", 1, 2**32 - 1),
+            _library.safeshuffle_stream_free, _library.safeshuffle_session_stream, prepare
         )  # fmt: skip
         try:
-            while group := self._make_set(_library.safeshuffle_stream_next, of=stream):
+            while (group := self._make_set(
+                lambda _, result: _library.safeshuffle_stream_next(stream.pointer(), result)
+            )):  # fmt: skip
                 # One reference at a time, so that a group goes with its last tensor.
                 tensors = _tensors.LoadedSet(group).in_order()[::-1]
                 del group
@@ -262,46 +271,49 @@ class Session:
 
         tensors: a mapping, such as `model.state_dict()`
         """
-        wanted = self._agreed(lambda: self._wanted(tensors))
-        numbers = _Numbers()
-        rows = [
-            (name, each.address, each.dtype.encode(), len(each.shape), numbers(each.shape), numbers(each.strides))
-            for name, each in wanted.items()
-        ]
-        resolved = [(*row[:4], numbers.address(row[4]), numbers.address(row[5])) for row in rows]
-        return self._load_into(
-            _library.safeshuffle_session_load_parameters, _native.Parameter, resolved, list(wanted.values()), numbers
-        )
+
+        def prepare():
+            wanted = self._wanted(tensors)
+            numbers = _Numbers()
+            rows = [
+                (name, each.address, each.dtype.encode(), len(each.shape), numbers(each.shape), numbers(each.strides))
+                for name, each in wanted.items()
+            ]
+            resolved = [(*row[:4], numbers.address(row[4]), numbers.address(row[5])) for row in rows]
+            return resolved, list(wanted.values()), numbers
+
+        return self._load_into(_library.safeshuffle_session_load_parameters, _native.Parameter, prepare)
 
     def load_bindings(self, bindings: Iterable[Binding]) -> dict[str, Any]:
         """Fills any parts of tensors of the caller with any parts of stored ones; returns the report. Bindings may
         differ between ranks, and some ranks may have none."""
-        numbers = _Numbers()
-        described = self._agreed(lambda: [_describe_binding(each, numbers) for each in bindings])
-        resolved = [
-            (*row[:3], numbers.address(row[3]), numbers.address(row[4]), *row[5:7], numbers.address(row[7]), row[8])
-            for _, row in described
-        ]
-        memory = [each for each, _ in described]
-        return self._load_into(_library.safeshuffle_session_load_into, _native.Binding, resolved, memory, numbers)
 
-    def _load_into(self, function, kind, rows, memory, numbers):
-        _tensors.settle(memory)
-        array_of_rows = (kind * len(rows))(*rows)
+        def prepare():
+            numbers = _Numbers()
+            described = [_describe_binding(each, numbers) for each in bindings]
+            resolved = [
+                (*row[:3], numbers.address(row[3]), numbers.address(row[4]), *row[5:7], numbers.address(row[7]), row[8])
+                for _, row in described
+            ]
+            return resolved, [each for each, _ in described], numbers
 
-        def load(handle):
+        return self._load_into(_library.safeshuffle_session_load_into, _native.Binding, prepare)
+
+    def _load_into(self, function, kind, prepare):
+        def prepare_array():
+            rows, memory, numbers = prepare()
+            _tensors.settle(memory)
+            return (kind * len(rows))(*rows), memory, numbers
+
+        def load(handle, rows, memory, numbers):
             lender = _lend((memory, numbers))
-            function(handle, array_of_rows, len(rows), ctypes.byref(lender))
-            return _tensors.parse_report(_library.safeshuffle_session_report(handle))
+            function(handle, rows, len(rows), ctypes.byref(lender))
+            return memory, _tensors.parse_report(_library.safeshuffle_session_report(handle))
 
-        report = self._run(load)
+        memory, report = self._run(load, prepare_array)
         for each in memory:
             each.note_change()
         return report
-
-    def _agreed(self, prepare):
-        """What `prepare()` returns, if it raises nothing on any rank."""
-        return _groups.agreed(self.size, self._group.all_gather, prepare)
 
     def _wanted(self, tensors):
         """Memory by name, without names that are not stored of memory that also has one that is."""
@@ -315,40 +327,47 @@ class Session:
         known = {each.place() for name, each in memory.items() if name in stored}
         return {name: each for name, each in memory.items() if name in stored or each.place() not in known}
 
-    def _slice(self, name, begins, lengths, shape):
-        dims = len(begins)
-        numbers = ctypes.c_uint64 * dims
-        handle = self._make_set(
-            _library.safeshuffle_session_get_slice, _native.text(name), dims, numbers(*begins), numbers(*lengths)
-        )
-        tensor = _tensors.LoadedSet(handle).tensors()[0]
+    def _slice(self, name, select):
+        shape = []
+
+        def prepare():
+            begins, lengths, kept = select()
+            shape[:] = kept
+            numbers = ctypes.c_uint64 * len(begins)
+            return _native.text(name), len(begins), numbers(*begins), numbers(*lengths)
+
+        tensor = _tensors.LoadedSet(self._make_set(_library.safeshuffle_session_get_slice, prepare)).tensors()[0]
         tensor.shape = tuple(shape)
         return self._convert(tensor)
 
-    def _one(self, function, *arguments):
-        tensors = _tensors.LoadedSet(self._make_set(function, *arguments)).tensors()
+    def _one(self, function, prepare=None):
+        tensors = _tensors.LoadedSet(self._make_set(function, prepare)).tensors()
         return self._convert(tensors[0]) if tensors else None
 
-    def _make_set(self, function, *arguments, of=None):
-        return self._make(_library.safeshuffle_set_free, function, *arguments, of=of)
+    def _make_set(self, function, prepare=None):
+        return self._make(_library.safeshuffle_set_free, function, prepare)
 
-    def _make(self, free, function, *arguments, of=None):
+    def _make(self, free, function, *prepare):
         """A handle for what the call stores."""
         return self._run(
-            lambda handle: _native.Handle(_native.new(function, of.pointer() if of else handle, *arguments), free)
+            lambda handle, *arguments: _native.Handle(_native.new(function, handle, *arguments), free), *prepare
         )
 
-    def _call(self, function, *arguments):
-        self._run(lambda handle: function(handle, *arguments))
+    def _run(self, step, prepare=None, same=lambda prepared: ""):
+        """What `step(handle, *prepare())` returns, if `prepare()`, on this thread, raises nothing on any rank. All
+        messages are sent within one call, so that a cancel meanwhile ends it on all ranks."""
+        prepared = _groups.Prepared(prepare, same) if prepare else None
 
-    def _run(self, step):
+        def agreed_step(handle):
+            return step(handle, *(prepared.agreed(self._group, self._timeout) if prepared else ()))
+
         def call():
             self._handle.pointer()  # in a forked process, the lock may be taken for ever
             with self._lock:
                 handle = self._handle.pointer()
                 self._failure = None
                 try:
-                    return self._group.explain(lambda: step(handle))
+                    return self._group.explain(lambda: agreed_step(handle))
                 except errors.CancelledError:
                     if self._failure is None:
                         raise
@@ -385,7 +404,7 @@ class Slice:
 
     def __getitem__(self, indices: Any) -> Any:
         """Integers, slices of step 1, an empty list, and one Ellipsis; only what they select is read. Collective."""
-        return self._session._slice(self._name, *self._session._agreed(lambda: self._selected(indices)))
+        return self._session._slice(self._name, lambda: self._selected(indices))
 
     def _selected(self, indices):
         """Of each dimension, begin and length; and the extents of those that are kept."""

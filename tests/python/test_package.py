@@ -622,7 +622,19 @@ class Groups(Package):
             self.assertEqual(error, "ConfigError")
         self.assertEqual(run_ranks(2, lend_wrongly, self.directory), ["ConfigError", "ConfigError"])
         for errors in run_ranks(2, ask_wrongly, self.directory):
-            self.assertEqual(len(errors), 12)
+            self.assertEqual(len(errors), 13)
+
+    def test_the_time_out_is_that_of_every_message(self):
+        llama(self.directory)
+        for rank in run_ranks(2, wait_in_vain, self.directory):
+            for error in rank:
+                self.assertEqual(error, ("TimeoutError", "TransportError", "TimeoutError('late')", 7.0))
+            self.assertEqual(len(rank), 7)
+
+    def test_ctrl_c_before_all_have_come(self):
+        llama(self.directory)
+        for call in range(3):
+            self.assertEqual(run_ranks(2, interrupt, self.directory, call), ["KeyboardInterrupt", "CancelledError"])
 
 
 def fill_like_loaded(group, path):
@@ -672,6 +684,60 @@ def fail_to_gather(group, path):
             return type(error).__name__, repr(error.__cause__)
 
 
+def wait_in_vain(group, path):
+    """Of each call: its error, that of the next one, what the group raised, and how long it was told to wait."""
+
+    def late(_data, timeout):
+        waits.append(timeout)
+        raise TimeoutError("late")
+
+    def error_of(call):
+        try:
+            call(file)
+        except safeshuffle.Error as error:
+            return error
+
+    name, waits, errors = "model.embed_tokens.weight", [], []
+    for call in (
+        lambda file: file.get_sharded(name, 0), lambda file: file.push_tensor(name, 0), lambda file: next(iter(file)),
+        lambda file: file.get_slice(name)[0], lambda file: file.load_into({name: np.zeros((32, 64), np.float32)}),
+        lambda file: file.load_bindings([]), lambda file: file.all_gather(b""),
+    ):  # fmt: skip
+        with safeshuffle.open(path, group, framework="np", timeout=7) as file:
+            group.all_gather = late
+            first, second = error_of(call), error_of(call)
+        del group.all_gather
+        errors.append((type(first).__name__, type(second).__name__, repr(first.__cause__), waits[-1]))
+    return errors
+
+
+def interrupt(group, path, call):
+    """Rank 0, while it waits for the other one; afterwards, both can go on."""
+    name = "model.embed_tokens.weight"
+    with safeshuffle.open(path, group, framework="np") as file:
+        gather, cancel, cancelled = group.all_gather, file.cancel, threading.Event()
+
+        def interrupted_gather(data, timeout):
+            if not cancelled.is_set():
+                os.kill(os.getpid(), signal.SIGINT)
+                cancelled.wait(60)
+            return gather(data, timeout)
+
+        if group.rank == 0:
+            file.cancel = lambda *code: (cancel(*code), cancelled.set())
+            group.all_gather = interrupted_gather
+        try:
+            (
+                lambda: file.get_slice(name)[0], lambda: file.get_sharded(name, 0),
+                lambda: file.load_into({name: np.zeros((32, 64), np.float32)}),
+            )[call]()  # fmt: skip
+            ended = None
+        except (safeshuffle.Error, KeyboardInterrupt) as error:
+            ended = type(error).__name__
+        file.load()
+        return ended
+
+
 def ask_wrongly(group, path):
     """On one rank only; afterwards, all can go on."""
     bad = group.rank == 1
@@ -687,9 +753,10 @@ def ask_wrongly(group, path):
             errors.append(str(error))
     with safeshuffle.open(path, group, framework="np") as file:
         for call in (
-            lambda: file.get_slice("absent" if bad else name), lambda: file.get_slice(name)[999 if bad else 0],
+            lambda: file.get_slice("absent" if bad else name)[0], lambda: file.get_slice(name)[999 if bad else 0],
             lambda: file.get_sharded(name, -1 if bad else 0), lambda: file.push_tensor(name, "x" if bad else 0),
             lambda: file.get_columns([3 if bad else name], 0),
+            lambda: list(file.stream(alive=0 if bad else 1)),
         ):  # fmt: skip
             try:
                 call()
