@@ -52,6 +52,8 @@ _GOOD, _BAD = "good: ", "bad: "
 def _objection(rank, text):
     if text.startswith(_BAD):
         return errors.ConfigError(f"rank {rank}: {text[len(_BAD) :]}")
+    if not text.startswith(_GOOD):  # but a message of the library
+        return errors.TransportError(f"rank {rank} is in another collective call than this one")
     return None
 
 

@@ -636,6 +636,11 @@ class Groups(Package):
         for call in range(3):
             self.assertEqual(run_ranks(2, interrupt, self.directory, call), ["KeyboardInterrupt", "CancelledError"])
 
+    def test_ranks_in_different_calls(self):
+        llama(self.directory)
+        text = "rank 0 is in another collective call than this one"
+        self.assertEqual(run_ranks(2, call_differently, self.directory)[1], f"TransportError {text}")
+
 
 def fill_like_loaded(group, path):
     """Names of the tensors that are not the same."""
@@ -736,6 +741,15 @@ def interrupt(group, path, call):
             ended = type(error).__name__
         file.load()
         return ended
+
+
+def call_differently(group, path):
+    name = "model.embed_tokens.weight"
+    with safeshuffle.open(path, group, framework="np") as file:
+        try:
+            file.get_sharded(name, 0) if group.rank else file.get_tensor(name)
+        except safeshuffle.Error as error:
+            return f"{type(error).__name__} {error}"
 
 
 def ask_wrongly(group, path):
