@@ -235,9 +235,7 @@ class Session:
 
         All ranks iterate to the end, or stop at the same tensor. Meanwhile, the session can load nothing else.
         """
-        names = [names] if isinstance(names, str) else None if names is None else list(names)
-        if names is not None and not names:
-            return
+        names = [names] if isinstance(names, str) else names
 
         def prepare():
             return (
@@ -245,11 +243,16 @@ class Session:
                 _native.number(group_bytes, "group_bytes", 1), _native.number(alive, "alive", 1, 2**32 - 1),
             )  # fmt: skip
 
+        def begin(handle, only, count, *limits):
+            if count or names is None:
+                _library.safeshuffle_session_stream(handle, only, count, *limits)
+
         stream = self._make(
-            _library.safeshuffle_stream_free, _library.safeshuffle_session_stream, prepare
+            _library.safeshuffle_stream_free, begin, prepare,
+            lambda prepared: "list of names" if prepared[1] or names is None else "list of names, which is empty,",
         )  # fmt: skip
         try:
-            while (group := self._make_set(
+            while stream and (group := self._make_set(
                 lambda _, result: _library.safeshuffle_stream_next(stream.pointer(), result)
             )):  # fmt: skip
                 # One reference at a time, so that a group goes with its last tensor.

@@ -622,7 +622,7 @@ class Groups(Package):
             self.assertEqual(error, "ConfigError")
         self.assertEqual(run_ranks(2, lend_wrongly, self.directory), ["ConfigError", "ConfigError"])
         for errors in run_ranks(2, ask_wrongly, self.directory):
-            self.assertEqual(len(errors), 13)
+            self.assertEqual(len(errors), 14)
 
     def test_the_time_out_is_that_of_every_message(self):
         llama(self.directory)
@@ -769,7 +769,7 @@ def ask_wrongly(group, path):
         for call in (
             lambda: file.get_slice("absent" if bad else name)[0], lambda: file.get_slice(name)[999 if bad else 0],
             lambda: file.get_sharded(name, -1 if bad else 0), lambda: file.push_tensor(name, "x" if bad else 0),
-            lambda: file.get_columns([3 if bad else name], 0),
+            lambda: file.get_columns([3 if bad else name], 0), lambda: list(file.stream([] if bad else [name])),
             lambda: list(file.stream(alive=0 if bad else 1)),
         ):  # fmt: skip
             try:
