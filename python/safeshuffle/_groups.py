@@ -72,7 +72,7 @@ class Group:
     """
 
     def __init__(self, group: Any = None, device: Any = "cpu", timeout: float = 300.0) -> None:
-        self._gather = gather_of(group)
+        self._gather = gather_of(group, timeout)
         self._useless = False
         self.size = _native.number(self._gather.size, "the size of a group", 1, 2**32 - 1)
         self.rank = _native.number(self._gather.rank, "a rank of the group", 0, self.size - 1)
@@ -180,7 +180,7 @@ def _current_gpu():
     return torch.cuda.current_device() if torch and torch.cuda.is_initialized() else -1
 
 
-def gather_of(group):
+def gather_of(group, timeout):
     if group is None:
         return _Alone()
     distributed = sys.modules.get("torch.distributed")
@@ -188,7 +188,7 @@ def gather_of(group):
         return _TorchGroup(group)
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi and isinstance(group, mpi.Comm):
-        return _MpiGroup(group)
+        return _MpiGroup(group, timeout)
     if all(hasattr(group, name) for name in ("rank", "size", "all_gather")):
         return group
     raise errors.ConfigError(f"{group!r} is no group: see safeshuffle.Group")
@@ -237,16 +237,45 @@ class _TorchGroup:
 
 
 class _MpiGroup:
-    """Likewise, by MPI, on a duplicate of the communicator; tests for completion, so that a lost rank is noticed."""
+    """Likewise, by MPI, on a duplicate of the communicator; tests for completion, so that a lost rank is noticed.
 
-    def __init__(self, comm):
+    Duplicates can only be freed by all ranks together, but groups end at any time. So they are kept, and a later group
+    of the communicator takes the first one that no rank uses any more."""
+
+    _unfinished = _free = None
+
+    def __init__(self, comm, timeout):
         from mpi4py import MPI  # noqa: PLC0415
 
         if comm == MPI.COMM_NULL:
             raise errors.ConfigError("this process is not a member of the communicator")
         self._mpi = MPI
-        self._comm = comm.Dup()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        try:
+            self._take(comm, timeout)
+        except builtins.TimeoutError as failure:
+            raise errors.TimeoutError(str(failure)) from None
+
+    def _take(self, comm, timeout):
+        end = time.monotonic() + timeout
+        kept, free = _duplicates(comm)
+        self._comm = comm
+        free_everywhere = [all(each) for each in zip(*self.all_gather(bytes(free), timeout))]
+        if True not in free_everywhere:
+            duplicate, request = comm.Idup()
+            kept.append(duplicate)
+            free.append(0)
+            free_everywhere.append(True)
+            self._wait(request, end)
+        at = free_everywhere.index(True)
+        free[at] = 0
+        self._comm, self._free, self._at = kept[at], free, at
+
+    def __del__(self):
+        if self._unfinished is not None:
+            _abandoned.append(self._unfinished)
+        elif self._free is not None:
+            self._free[self._at] = 1
 
     def all_gather(self, data, timeout):
         end = time.monotonic() + timeout
@@ -265,9 +294,28 @@ class _MpiGroup:
 
     def _wait(self, request, end):
         pause = 1e-6
+        self._unfinished = request
         while not request.Test():
             if time.monotonic() > end:
-                self._unfinished = request  # MPI may still write to what it keeps
                 raise builtins.TimeoutError("a rank of the communicator did not come in time")
             time.sleep(pause)
             pause = min(2 * pause, 1e-3)
+        self._unfinished = None
+
+
+_abandoned = []  # requests: MPI may still write to what they keep
+
+
+def _duplicates(comm):
+    """Those of the communicator, and of each whether it is free: 1 or 0. Kept with it, by MPI."""
+    global _key  # noqa: PLW0603
+    if _key is None:
+        _key = comm.Create_keyval()
+    duplicates = comm.Get_attr(_key)
+    if duplicates is None:
+        duplicates = [], bytearray()
+        comm.Set_attr(_key, duplicates)
+    return duplicates
+
+
+_key = None

@@ -592,6 +592,58 @@ class Groups(Package):
         for rank in range(2):
             np.testing.assert_array_equal(np.load(self.directory / f"{rank}.npy"), shard(name, arrays[name], rank, 2))
 
+    def run_with_mpi4py(self, program):
+        """What two ranks write to files `result.*`."""
+        launcher = os.environ["MPIEXEC"].replace("{ranks}", "2").split()
+        command = [*launcher, sys.executable, "-c", program, self.directory]
+        subprocess.run(command, capture_output=True, check=False, timeout=100)
+        return [path.read_text() for path in sorted(self.directory.glob("result.*"))]
+
+    @unittest.skipUnless(os.environ.get("MPIEXEC"), "without MPI")
+    def test_duplicates_of_communicators_are_used_again(self):
+        """Also if ranks end their groups in other orders."""
+        llama(self.directory)
+        program = """if True:
+            import gc, sys
+            from mpi4py import MPI
+            import safeshuffle
+            class Counting(MPI.Intracomm):
+                duplicates = 0
+                def Dup(self):
+                    Counting.duplicates += 1
+                    return super().Dup()
+                def Idup(self):
+                    Counting.duplicates += 1
+                    return super().Idup()
+            group = Counting(MPI.COMM_WORLD)
+            def opened():
+                gc.collect()
+                return safeshuffle.open(sys.argv[1], group, framework="np", only="*norm*")
+            for _ in range(5):
+                files = [opened() for _ in range(3)]
+                while files:
+                    del files[-group.rank]
+                    assert len(opened().load()) == 2
+            open(f"{sys.argv[1]}/result.{group.rank}", "w").write(str(Counting.duplicates))"""
+        self.assertEqual(self.run_with_mpi4py(program), ["4", "4"])
+
+    @unittest.skipUnless(os.environ.get("MPIEXEC"), "without MPI")
+    def test_a_rank_of_mpi4py_that_does_not_join(self):
+        program = """if True:
+            import os, sys
+            from mpi4py import MPI
+            import safeshuffle
+            if MPI.COMM_WORLD.rank == 0:
+                try:
+                    safeshuffle.open(sys.argv[1], MPI.COMM_WORLD, timeout=0.5)
+                except safeshuffle.TimeoutError as error:
+                    open(f"{sys.argv[1]}/result.0", "w").write(type(error).__name__)
+                MPI.COMM_WORLD.send(None, 1)
+            else:
+                MPI.COMM_WORLD.recv()
+            os._exit(0)"""
+        self.assertEqual(self.run_with_mpi4py(program), ["TimeoutError"])
+
     def test_nccl_of_a_package_is_found(self):
         library = self.directory / "nvidia/nccl/lib/libnccl.so.2"
         library.parent.mkdir(parents=True)
