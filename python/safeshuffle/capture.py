@@ -397,22 +397,23 @@ def _overlapping(bindings):
 
 
 def _overlap(a, b):
-    """Whether views of one storage may have elements in common. Those that count their elements along the same
-    dimensions do if they meet in each of these."""
+    """Whether views of one storage may have elements in common. If both count elements along the same dimensions, they
+    have some where they meet in each of these."""
     loops = [
-        {stride * each.itemsize: size for stride, size in zip(each.stride(), each.shape) if size > 1} for each in (a, b)
+        {stride * each.itemsize: size for stride, size in zip(each.stride(), each.shape) if size > 1 and stride}
+        for each in (a, b)
     ]
     offsets = [each.data_ptr() - min(a.data_ptr(), b.data_ptr()) for each in (a, b)]
-    larger = None
     for stride in sorted(set().union(*loops), reverse=True):
-        begins = [offset // stride for offset in offsets]
+        begins, offsets = zip(*(divmod(offset, stride) for offset in offsets))
+        for loop, offset in zip(loops, offsets):
+            inner = a.itemsize + sum(each * (size - 1) for each, size in loop.items() if each < stride)
+            if offset + inner > stride:
+                return True  # not the same dimensions
         ends = [begin + loop.get(stride, 1) for begin, loop in zip(begins, loops)]
-        if larger and max(ends) * stride > larger:
-            return True  # not the same dimensions
         if begins[0] >= ends[1] or begins[1] >= ends[0]:
             return False
-        offsets, larger = [offset % stride for offset in offsets], stride
-    return True
+    return abs(offsets[0] - offsets[1]) < a.itemsize
 
 
 def _bytes_of(tensor):
