@@ -12,10 +12,13 @@ Tensors that the loader computes with, instead of copying parts of them, are loa
 Before that, what it has changed of the model is as it was; it must then do the same as before.
 """
 
+import contextlib
 import json
 import logging
 import re
+import threading
 import types
+from collections.abc import ValuesView
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -29,6 +32,7 @@ _log = logging.getLogger("safeshuffle")
 _CONVERTIBLE = {torch.float16, torch.bfloat16, torch.float32}
 _MOST_ATTEMPTS = 16
 _COPIES = {torch.ops.aten.clone.default, torch.ops.aten._to_copy.default}
+_TAKE_VALUES = {"numpy", "tolist", "apply_", "map_", "__array__", "__dlpack__", "__reduce_ex__"}
 _OVERWRITES = {torch.ops.aten.copy_.default, torch.ops.aten.fill_.Scalar, torch.ops.aten.zero_.default}
 
 
@@ -58,6 +62,7 @@ class Captured:
         self.names = session.offset_keys() if names is None else list(names)
         self.bindings, self.taken, self.loaded, self.computed = [], [], set(), []
         self._last = None  # what the last call has changed, until it counts
+        self._watch = _Watch()
         self._leave_out(session, self._attempt(session), set())
 
     def load(self, session):
@@ -83,7 +88,7 @@ class Captured:
         if self._last:
             self._last.undo()
         recorder = self._last = _Recorder(self._model)
-        with recorder:
+        with self._watch.showing(recorder):
             self.loaded = _names_in(self._load_weights(weights(recorder)))
         return recorder
 
@@ -140,11 +145,61 @@ class Captured:
         return alike or set(self.names)
 
 
-class _Recorder(TorchDispatchMode):
+class _Watch:
+    """Shows operations to a recorder: those of this thread, and of threads that are started meanwhile, also if they go
+    on into a later call."""
+
+    def __init__(self):
+        self.recorder = None
+
+    @contextlib.contextmanager
+    def showing(self, recorder):
+        self.recorder, run = recorder, threading.Thread.run
+
+        def watched(thread):
+            with _Bypass(self), _Operations(self):
+                run(thread)
+
+        threading.Thread.run = watched
+        try:
+            with _Bypass(self), _Operations(self):
+                yield
+        finally:
+            self.recorder, threading.Thread.run = None, run
+
+
+class _Operations(TorchDispatchMode):
+    """Of a thread."""
+
+    def __init__(self, watch):
+        super().__init__()
+        self._watch = watch
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        recorder = self._watch.recorder
+        return recorder.run(func, args, kwargs or {}) if recorder else func(*args, **(kwargs or {}))
+
+
+class _Bypass(TorchFunctionMode):
+    """Notices values that are taken past the dispatcher."""
+
+    def __init__(self, watch):
+        super().__init__()
+        self._watch = watch
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        recorder = self._watch.recorder
+        if recorder and getattr(func, "__name__", "") in _TAKE_VALUES:
+            for each in args:
+                if isinstance(each, torch.Tensor):
+                    recorder.note_values_of(each)
+        return func(*args, **(kwargs or {}))
+
+
+class _Recorder:
     """Notes what happens to tensors without data."""
 
     def __init__(self, model):
-        super().__init__()
         self.touched = set()  # names of tensors that the loader has done anything with
         self.taken = []  # names, and boxes: offset, sizes, strides
         self.computed = set()  # names of tensors of which the values matter
@@ -157,15 +212,7 @@ class _Recorder(TorchDispatchMode):
         self._held = {_storage(tensor) for tensor in _held_by(model)}
         self._read = set()  # storages of the model that something was computed from
         self._before = {}  # by storage of the model: that, and what was in it before
-        self._bypass = _Bypass(self)
-
-    def __enter__(self):
-        self._bypass.__enter__()
-        return super().__enter__()
-
-    def __exit__(self, *failure):
-        super().__exit__(*failure)
-        self._bypass.__exit__(*failure)
+        self._lock = threading.RLock()
 
     def stand_ins(self, session, names):
         for name in names:
@@ -189,8 +236,11 @@ class _Recorder(TorchDispatchMode):
         self._sources[_storage(tensor)] = _Source(name, tensor)
         return name, tensor
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+    def run(self, func, args, kwargs):
+        with self._lock:
+            return self._run(func, args, kwargs)
+
+    def _run(self, func, args, kwargs):
         names = set().union(*(self.names_of(leaf) for leaf in tree_leaves((args, kwargs))))
         self.touched |= names
         if not names:
@@ -318,21 +368,6 @@ class _Recorder(TorchDispatchMode):
         return True
 
 
-class _Bypass(TorchFunctionMode):
-    """Notices values that are taken past the dispatcher."""
-
-    def __init__(self, recorder):
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if getattr(func, "__name__", "") in ("numpy", "tolist", "apply_", "map_", "__array__", "__dlpack__"):
-            for each in args:
-                if isinstance(each, torch.Tensor):
-                    self._recorder.note_values_of(each)
-        return func(*args, **(kwargs or {}))
-
-
 class _Source:
     """A storage with elements of a stored tensor: all of them, or, dense, those of a box."""
 
@@ -372,7 +407,12 @@ class _Source:
 
 
 def _held_by(model):
-    return [*model.parameters(), *model.buffers()]
+    """Parameters, buffers, and tensors that modules have as plain attributes, or in one that is a list or a dict."""
+    held = []
+    for attribute in (value for module in model.modules() for value in vars(module).values()):
+        values = attribute.values() if isinstance(attribute, dict) else attribute
+        held += values if isinstance(values, (list, tuple, ValuesView)) else [values]
+    return [each for each in held if isinstance(each, torch.Tensor) and each.layout is torch.strided]
 
 
 def _names_in(returned):

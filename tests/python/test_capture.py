@@ -3,12 +3,14 @@
 Environment: SAFESHUFFLE_LIBRARY, the library of the C interface; PYTHONPATH, the package.
 """
 
+import contextlib
 import copy
 import pickle
 import sys
 import tempfile
 import unittest
 import unittest.mock
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 try:
@@ -197,12 +199,19 @@ class Capture(unittest.TestCase):
             tensor.data = tensor.data * 2
             model.qkv.data[:16].copy_(tensor)
 
+        def pickled(model, _name, tensor):
+            model.qkv.data[:16].copy_(pickle.loads(pickle.dumps(tensor)))
+
+        def keep(model, _name, tensor):
+            model.kept = [tensor[:8]]
+            model.qkv.data[:8].copy_(tensor[8:])
+
         def ask(model, _name, tensor):
             if tensor.abs().max() > 0:
                 model.qkv.data[:16].copy_(tensor)
 
         for loader in (add, cat, replace, stage, overwrite, transform, negate, broadcast, fill_another, take_a_number,
-                       take_a_list, replace_data, ask):  # fmt: skip
+                       take_a_list, replace_data, pickled, keep, ask):  # fmt: skip
             with self.subTest(loader.__name__), safeshuffle.open(self.path) as session:
                 model, expected = Fused(), Fused()
                 load = lambda of: lambda weights: [loader(of, *each) for each in weights] and None  # noqa: E731
@@ -210,6 +219,7 @@ class Capture(unittest.TestCase):
                 load(expected)([("qkv.q", stored()["qkv.q"])])
                 self.assertEqual(report["computed"], ["qkv.q"])
                 self.assertTrue(torch.equal(model.qkv, expected.qkv))
+                self.assertTrue(torch.equal(*(torch.cat(getattr(of, "kept", [of.down])) for of in (model, expected))))
 
     def test_order_is_kept(self):
         def computed_first(model, name, tensor, _seen):
@@ -283,6 +293,36 @@ class Capture(unittest.TestCase):
         self.assertEqual(report["computed"], sorted(names))
         for filled, expected in zip(*(model.state_dict().values() for model in models)):
             self.assertTrue(torch.equal(filled, expected))
+
+    def test_a_loader_may_copy_in_threads_of_its_own(self):
+        def load(model, threads, weights):
+            done = [threads.submit(copy_one, model, *each) for each in weights]
+            for each in done:
+                each.result()
+
+        def copy_one(model, name, tensor):
+            if name == "qkv.v":
+                model.plain.add_(tensor)
+            else:
+                model.qkv.data.narrow(0, 16 * "qkv".index(name[-1]), 16).copy_(tensor)
+
+        kept, names = ThreadPoolExecutor(2), ["qkv.q", "qkv.k", "qkv.v"]
+        # Threads of an earlier load are not watched: all that they copy is loaded whole.
+        for threads, computed in ((kept, ["qkv.v"]), (None, ["qkv.v"]), (kept, sorted(names))):
+            models = Fused(), Fused()
+            for model in models:
+                model.plain = torch.ones(16, 8)
+
+            def captured(weights, model=models[0], threads=threads):
+                with contextlib.nullcontext(threads) if threads else ThreadPoolExecutor(2) as pool:
+                    load(model, pool, weights)
+
+            with self.subTest(threads=threads), safeshuffle.open(self.path) as session:
+                report = safeshuffle.capture.load(session, models[0], captured, names)
+                load(models[1], kept, [(name, stored()[name]) for name in names])
+                self.assertEqual(report["computed"], computed)
+                self.assertTrue(torch.equal(models[0].qkv, models[1].qkv))
+                self.assertTrue(torch.equal(models[0].plain, models[1].plain))
 
     def test_a_loader_that_takes_less_when_it_is_called_once_more_is_refused(self):
         model, done = Fused(), set()

@@ -81,7 +81,7 @@ class Hub final : public Store {
   }
 
   bool is_directory(const std::string& path) const override {
-    return parse_hub_path(path).inside.empty() || !names_in(path).empty();
+    return parse_hub_path(path).inside.empty();
   }
 
   std::vector<std::string> names_in(const std::string& directory) const override {

@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #define XXH_INLINE_ALL
@@ -199,6 +201,31 @@ class RemoteHandle final : public Handle {
   mutable std::string place_;  // where a redirect led to, if that is another server
 };
 
+// What looking up a path has brought, for the first who then asks for it. Thread-safe.
+template <class Value>
+class Found {
+ public:
+  void keep(const std::string& path, Value value) {
+    const std::scoped_lock lock(mutex_);
+    values_.insert_or_assign(path, std::move(value));
+  }
+
+  std::optional<Value> take(const std::string& path) {
+    const std::scoped_lock lock(mutex_);
+    auto node = values_.extract(path);
+    return node ? std::optional(std::move(node.mapped())) : std::nullopt;
+  }
+
+  void clear() {
+    const std::scoped_lock lock(mutex_);
+    values_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, Value> values_;
+};
+
 class Remote final : public Source {
  public:
   Remote(const RemoteOptions& options, std::chrono::milliseconds patience)
@@ -217,10 +244,14 @@ class Remote final : public Source {
 
   Entry look_up(const std::string& path) const override {
     if (!path.ends_with(".safetensors") && !path.ends_with(".json")) {
-      return store_of(path).is_directory(path) ? Entry::directory : Entry::none;
+      if (store_of(path).is_directory(path)) return Entry::directory;
+      std::vector<std::string> names = names_in(path);
+      if (names.empty()) return Entry::none;
+      found_names_.keep(path, std::move(names));
+      return Entry::directory;
     }
     try {
-      open(path, Access::cached);
+      found_handles_.keep(path, open(path, Access::cached));
       return Entry::other;
     } catch (const IoError& error) {
       const int code = error.record().code;
@@ -232,10 +263,16 @@ class Remote final : public Source {
   }
 
   std::vector<std::string> names_in(const std::string& directory) const override {
-    return store_of(directory).names_in(directory);
+    auto found = found_names_.take(directory);
+    return found ? *std::move(found) : store_of(directory).names_in(directory);
   }
 
-  std::string pinned(const std::string& path) const override { return store_of(path).pinned(path); }
+  // Checkpoints are looked for anew.
+  std::string pinned(const std::string& path) const override {
+    found_handles_.clear();
+    found_names_.clear();
+    return store_of(path).pinned(path);
+  }
 
   std::string canonical(const std::string& path) const override { return path; }
 
@@ -254,6 +291,7 @@ class Remote final : public Source {
       throw IoError(
           ErrorRecord{.code = EOPNOTSUPP, .file = path, .cause = "is not on this machine"});
     }
+    if (auto found = found_handles_.take(path)) return *std::move(found);
     return std::make_unique<RemoteHandle>(client_, store_of(path), path);
   }
 
@@ -271,6 +309,8 @@ class Remote final : public Source {
 
   const std::vector<std::string> headers_;
   mutable HttpClient client_;
+  mutable Found<std::unique_ptr<Handle>> found_handles_;
+  mutable Found<std::vector<std::string>> found_names_;
   mutable std::mutex mutex_;  // guards what follows; each is made when it is first needed
   mutable std::unique_ptr<Store> web_;
   mutable std::unique_ptr<Store> s3_;

@@ -120,7 +120,7 @@ class S3 final : public Store {
 
   bool is_directory(const std::string& path) const override {
     const std::string key = parse_location(path).key;
-    return key.empty() || key.ends_with('/') || !names_in(path).empty();
+    return key.empty() || key.ends_with('/');
   }
 
   std::vector<std::string> names_in(const std::string& directory) const override {

@@ -39,7 +39,7 @@ class Store {
   /// As of a Source.
   virtual std::vector<std::string> names_in(const std::string& directory) const = 0;
 
-  /// Whether a path that has not the name of a file is that of a directory.
+  /// Whether a path that has not the name of a file is that of a directory, even if that is empty.
   virtual bool is_directory(const std::string& /*path*/) const { return true; }
 
   /// The same directory, of a kind whose content does not change; `directory` if there is none.
