@@ -101,6 +101,8 @@ class Works(WebCase):
             stored = sum(file.stat().st_size for file in self.model.iterdir())
             beginnings = 64 << 10  # of each file and rank, at most once more
             self.assertLess(self.asked_bytes(web), stored * 1.01 + 4 * ranks * beginnings)
+            asked = [Path(each.path).name for each in web.requests if each.path.endswith(".json")]
+            self.assertEqual(sorted(asked), ["config.json", INDEX, INDEX])  # which is also the list of files
 
     def test_any_path(self):
         web = self.serve()
