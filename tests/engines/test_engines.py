@@ -24,7 +24,8 @@ UNQUANTISED = (
 QUANTISED = ("llama_awq", "llama_gptq", "llama_fp8", "llama_fp8_channel", "llama_fp8_block", "gpt_oss_mxfp4")
 # Their loaders change what they are given, or what they have filled.
 COMPUTED = ("gpt_oss", "gpt_oss_mxfp4", "mamba2")
-NEED_AMX = ("llama_fp8_block", "gpt_oss_mxfp4")  # for vLLM's only kernels on CPUs
+# By what the CPU must have for vLLM's only kernels.
+NEED = {"amx_tile": ("llama_fp8_block", "gpt_oss_mxfp4"), "avx512f": ("llama_awq", "llama_gptq")}
 
 
 def run(program, world, *arguments, **environment):
@@ -54,9 +55,10 @@ class Engines(unittest.TestCase):
             subprocess.run([sys.executable, HERE / "models.py", MODELS, *missing], check=True, capture_output=True)
 
     def test_vllm_generates_the_same_tokens(self):
-        has_amx = "amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        names = [name for name in UNQUANTISED + QUANTISED if has_amx or name not in NEED_AMX]
-        print("vllm on a CPU with AMX" if has_amx else f"not run, without AMX: {', '.join(NEED_AMX)}", flush=True)
+        cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+        left_out = [name for flag, models in NEED.items() if flag not in cpu for name in models]
+        names = [name for name in UNQUANTISED + QUANTISED if name not in left_out]
+        print(f"vllm: not run, for want of {', '.join(NEED.keys() - set(cpu))}: {left_out}", flush=True)
         for world in (1, 2):
             expected = run("generate.py", world, "auto", *paths(names))
             generated = run("generate.py", world, "safeshuffle", *paths(names))
