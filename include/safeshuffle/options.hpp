@@ -132,7 +132,7 @@ struct RemoteOptions {
   std::vector<std::string> headers;
 
   /// The most requests of a rank at a time: it begins with four, and makes more as long as that is
-  /// faster. 0: 16.
+  /// faster. 0: 16, or eight for each core that the rank has to itself, if that is less.
   unsigned connections = 0;
 
   /// Other places of the same files: directories or URLs. What cannot be had is taken from the next

@@ -10,10 +10,16 @@ namespace {
 
 // On GPUs, each rank leaves one core to its other threads. On the host, the number does not depend
 // on the cores: threads that wait for storage need none.
+//
+// For URLs, as many as there may be requests: more than the cores can serve would only delay those
+// that are needed first.
 unsigned default_threads(const ReadingPlace& place, const Options& options) {
+  constexpr unsigned least_requests = 4;
+  constexpr unsigned requests_of_core = 8;
+  if (place.is_remote && options.remote.connections != 0) return options.remote.connections;
   if (place.is_remote) {
-    return options.remote.connections != 0 ? options.remote.connections
-                                           : source::default_connections;
+    return std::clamp(requests_of_core * place.cores / place.sharers, least_requests,
+                      source::default_connections);
   }
   const core::Defaults& defaults = core::defaults_on(place.device);
   const unsigned own = std::max(place.cores / place.sharers, 1U);

@@ -43,6 +43,22 @@ TEST_CASE("a GPU gets a share of the cores as reader threads, a host always eigh
   CHECK(threads(DeviceKind::host, 128, 8) == 8);
 }
 
+TEST_CASE("ranks that share cores make fewer requests at a time", "[reading]") {
+  const auto requests = [](unsigned cores, unsigned sharers, Options options = {}) {
+    ReadingPlace remote = place(DeviceKind::host, cores, sharers);
+    remote.is_remote = true;
+    return reader_options(options, remote).threads;
+  };
+  CHECK(requests(2, 1) == 16);
+  CHECK(requests(2, 2) == 8);
+  CHECK(requests(2, 4) == 4);
+  CHECK(requests(1, 8) == 4);
+  CHECK(requests(64, 8) == 16);
+  Options options;
+  options.remote.connections = 40;
+  CHECK(requests(2, 4, options) == 40);
+}
+
 TEST_CASE("options that are given are taken as they are", "[reading]") {
   const auto device = GENERATE(DeviceKind::host, DeviceKind::cuda);
   Options options;
