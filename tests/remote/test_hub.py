@@ -56,6 +56,9 @@ class Hub(WebCase):
             self.assert_loads(path, self.work / "saved", ranks=2)
             self.assert_same(self.work / "saved")
             self.assertEqual(set(self.asked), {COMMITS.get(commit, "c" * 40)})
+            lists = [each for each in self.hub.requests if each.path.startswith("api/")]
+            self.assertEqual(len(lists), 1)
+            self.hub.requests.clear()
 
     def test_tokens_are_for_the_hub_alone(self):
         self.gated = True

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -85,30 +86,38 @@ class Hub final : public Store {
   }
 
   std::vector<std::string> names_in(const std::string& directory) const override {
-    const std::string inside = parse_hub_path(directory).inside;
-    std::vector<std::string> names;
+    auto names = names_of(revision_of(directory), parse_hub_path(directory).inside);
+    if (!names) refuse(directory, "lists no files");
+    return *std::move(names);
+  }
+
+  Pinned pinned(const std::string& directory) const override {
+    const HubPath place = parse_hub_path(directory);
     const nlohmann::json revision = revision_of(directory);
+    const std::string commit = text_of(revision, "sha");
+    if (commit.empty()) return {directory, {}};
+    const std::string root = "hf://" + place.model + "@" + commit;
+    return {place.inside.empty() ? root : root + "/" + place.inside,
+            names_of(revision, place.inside)};
+  }
+
+ private:
+  // Of the files in a directory; empty if none are listed.
+  static std::optional<std::vector<std::string>> names_of(const nlohmann::json& revision,
+                                                          const std::string& directory) {
     const auto files = revision.find("siblings");
-    if (files == revision.end() || !files->is_array()) refuse(directory, "lists no files");
+    if (files == revision.end() || !files->is_array()) return {};
+    std::vector<std::string> names;
     for (const nlohmann::json& file : *files) {
       const fs::path path = text_of(file, "rfilename");
       std::string name = path.filename().string();
       const bool is_hidden = name.starts_with('.');
-      if (path.parent_path() == inside && !is_hidden) names.push_back(std::move(name));
+      if (path.parent_path() == directory && !is_hidden) names.push_back(std::move(name));
     }
     std::ranges::sort(names);
     return names;
   }
 
-  std::string pinned(const std::string& directory) const override {
-    const HubPath place = parse_hub_path(directory);
-    const std::string commit = text_of(revision_of(directory), "sha");
-    if (commit.empty()) return directory;
-    const std::string root = "hf://" + place.model + "@" + commit;
-    return place.inside.empty() ? root : root + "/" + place.inside;
-  }
-
- private:
   nlohmann::json revision_of(const std::string& path) const {
     const HubPath place = parse_hub_path(path);
     const std::string text = fetch_text(client_, *this, path, [&] {

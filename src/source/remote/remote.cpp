@@ -271,7 +271,9 @@ class Remote final : public Source {
   std::string pinned(const std::string& path) const override {
     found_handles_.clear();
     found_names_.clear();
-    return store_of(path).pinned(path);
+    Pinned pinned = store_of(path).pinned(path);
+    if (pinned.names) found_names_.keep(pinned.path, *std::move(pinned.names));
+    return std::move(pinned.path);
   }
 
   std::string canonical(const std::string& path) const override { return path; }

@@ -15,6 +15,11 @@ namespace safeshuffle::source {
 
 class HttpClient;
 
+struct Pinned {
+  std::string path;
+  std::optional<std::vector<std::string>> names;  ///< in it, if they are known
+};
+
 /// Thread-safe. Paths are URLs without credentials; in errors they are shown as they are.
 class Store {
  public:
@@ -42,8 +47,8 @@ class Store {
   /// Whether a path that has not the name of a file is that of a directory, even if that is empty.
   virtual bool is_directory(const std::string& /*path*/) const { return true; }
 
-  /// The same directory, of a kind whose content does not change; `directory` if there is none.
-  virtual std::string pinned(const std::string& directory) const { return directory; }
+  /// Of a directory whose content may change, the same as it is now; `directory` if there is none.
+  virtual Pinned pinned(const std::string& directory) const { return {directory, {}}; }
 };
 
 /// `headers`: "Name: value", to be sent with every request.
