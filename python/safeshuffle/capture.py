@@ -8,19 +8,22 @@ are needed.
     with safeshuffle.open(path, group, device) as session:
         report = safeshuffle.capture.load(session, model, model.load_weights)
 
-Tensors that the loader computes with, instead of copying parts of them, are loaded whole, and it is called once more.
-Before that, what it has changed of the model is as it was; it must then do the same as before.
+Tensors that the loader computes with or keeps, instead of copying parts of them, are loaded whole, and it is called
+once more. Before that, what it has changed of tensors and of modules is as it was; it must then do the same as before.
+It may use threads, but not such that were there before it was called: what these copy is loaded whole.
 """
 
 import contextlib
+import functools
+import gc
 import json
 import logging
 import re
 import threading
 import types
-from collections.abc import ValuesView
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -61,9 +64,12 @@ class Captured:
         self._model, self._load_weights = model, load_weights
         self.names = session.offset_keys() if names is None else list(names)
         self.bindings, self.taken, self.loaded, self.computed = [], [], set(), []
-        self._last = None  # what the last call has changed, until it counts
+        self._last = None  # what the last call has changed of tensors, until it counts
+        self._attributes = None  # of the modules, before it
         self._watch = _Watch()
-        self._leave_out(session, self._attempt(session), set())
+        self._made = []  # what calls have made: weak references, and names
+        self._meta_before = _count_meta(model)
+        self._leave_out(session, self._attempt(session))
 
     def load(self, session):
         """Loads; returns the report of the captured part (docs/report.md), with "computed", the names of the tensors
@@ -71,11 +77,20 @@ class Captured:
         while self.computed:
             expected = self._last.touched if self._last else set()
             recorder = self._call(lambda recorder: self._mixed(session, recorder))
-            self.bindings, self.taken = recorder.copies_into(self._model), recorder.taken
+            earlier = _still_there(self._made)
+            self.bindings, self.taken = self._found_by(recorder), recorder.taken
+            if earlier:
+                unfit = f"keeps '{sorted(earlier)[0]}' of an earlier call"
+            elif missed := expected - recorder.touched:
+                unfit = f"does not take '{sorted(missed)[0]}' when it is called once more"
+            else:
+                unfit = ""
             # Of what is copied before something computed has the same place, or is computed from it.
-            if not self._leave_out(session, recorder.computed, expected - recorder.touched):
+            if not self._leave_out(session, recorder.computed, unfit):
                 break
-        self._last = None
+        self._last, self._attributes, self._made = None, None, []
+        is_filled = _count_meta(self._model) <= self._meta_before
+        self._leave_out(session, (), "" if is_filled else "leaves parameters without data")
         report = session.load_bindings(self.bindings)
         whole, total = (sum(map(session.nbytes, names)) for names in (self.computed, self.names))
         report["computed"] = self.computed
@@ -87,20 +102,30 @@ class Captured:
         """Has the loader called with the weights that a recorder makes; what the last call has changed is undone."""
         if self._last:
             self._last.undo()
-        recorder = self._last = _Recorder(self._model)
+            _restore(self._attributes)
+        else:
+            self._attributes = _attributes_of(self._model)
+        recorder = self._last = _Recorder()
         with self._watch.showing(recorder):
             self.loaded = _names_in(self._load_weights(weights(recorder)))
         return recorder
 
-    def _leave_out(self, session, computed, missed):
+    def _found_by(self, recorder):
+        """Bindings; what the loader keeps counts as computed."""
+        bindings = recorder.copies_into(self._model)
+        kept = recorder.release()
+        recorder.computed |= _still_there(kept)
+        self._made += kept
+        return [each for each in bindings if each.tensor not in recorder.computed]
+
+    def _leave_out(self, session, computed, unfit=""):
         """What any rank computes with is not captured on any; returns whether that changes anything. Raises on all if
-        the loader has missed tensors that it took before. Collective."""
-        gathered = [
-            json.loads(each) for each in session.all_gather(json.dumps([sorted(computed), sorted(missed)]).encode())
-        ]
-        for _, names in gathered:
-            if names:
-                raise errors.ConfigError(f"the weight loader does not take '{names[0]}' when it is called once more")
+        the loader of any is unfit. Collective."""
+        mine = json.dumps([sorted(computed), unfit])
+        gathered = [json.loads(each) for each in session.all_gather(mine.encode())]
+        for _, reason in gathered:
+            if reason:
+                raise errors.ConfigError(f"the weight loader {reason}")
         before, computed = self.computed, set(self.computed).union(*(names for names, _ in gathered))
         self.bindings = [copy for copy in self.bindings if copy.tensor not in computed]
         self.computed = sorted(computed)
@@ -133,8 +158,9 @@ class Captured:
                 needed = self._last.computed or {self._last.last}
                 _log.debug("the loader needs the values of %s: %s", needed, error)
                 computed |= self._alike(needed)
+                self._made += self._last.release()
                 continue
-            self.bindings, self.taken = recorder.copies_into(self._model), recorder.taken
+            self.bindings, self.taken = self._found_by(recorder), recorder.taken
             return computed | recorder.computed
         return set(self.names)
 
@@ -146,26 +172,62 @@ class Captured:
 
 
 class _Watch:
-    """Shows operations to a recorder: those of this thread, and of threads that are started meanwhile, also if they go
-    on into a later call."""
+    """Shows operations to a recorder: those of this thread, and of threads that it starts meanwhile, and these. They are
+    watched to their end, also in later calls."""
+
+    _of_thread = threading.local()
+    _lock = threading.Lock()
+    _patched = 0
 
     def __init__(self):
         self.recorder = None
 
     @contextlib.contextmanager
     def showing(self, recorder):
-        self.recorder, run = recorder, threading.Thread.run
+        self.recorder = recorder
+        self._patch(1)
+        try:
+            with self._watching():
+                yield
+        finally:
+            self._patch(-1)
+            self.recorder = None
 
-        def watched(thread):
-            with _Bypass(self), _Operations(self):
-                run(thread)
-
-        threading.Thread.run = watched
+    @contextlib.contextmanager
+    def _watching(self):
+        before = getattr(self._of_thread, "watch", None)
+        self._of_thread.watch = self
         try:
             with _Bypass(self), _Operations(self):
                 yield
         finally:
-            self.recorder, threading.Thread.run = None, run
+            self._of_thread.watch = before
+
+    def _run(self, run):
+        with self._watching():
+            run()
+
+    @classmethod
+    def _patch(cls, change):
+        """While anything is watched, new threads look for who does it."""
+        with cls._lock:
+            cls._patched += change
+            threading.Thread.start = _start_watched if cls._patched else _start
+
+    @classmethod
+    def begin(cls, thread):
+        watch = getattr(cls._of_thread, "watch", None)
+        if watch is not None:
+            thread.run = functools.partial(watch._run, thread.run)
+
+
+_start = threading.Thread.start
+
+
+@functools.wraps(_start)
+def _start_watched(thread):
+    _Watch.begin(thread)
+    _start(thread)
 
 
 class _Operations(TorchDispatchMode):
@@ -199,7 +261,7 @@ class _Bypass(TorchFunctionMode):
 class _Recorder:
     """Notes what happens to tensors without data."""
 
-    def __init__(self, model):
+    def __init__(self):
         self.touched = set()  # names of tensors that the loader has done anything with
         self.taken = []  # names, and boxes: offset, sizes, strides
         self.computed = set()  # names of tensors of which the values matter
@@ -209,10 +271,11 @@ class _Recorder:
         self._copies = []  # (destination, view of a stored tensor)
         self._filled = {}  # by storage of the destinations: extents, and names of what is copied there
         self._given = {}  # by storage of tensors with values: name
-        self._held = {_storage(tensor) for tensor in _held_by(model)}
-        self._read = set()  # storages of the model that something was computed from
-        self._before = {}  # by storage of the model: that, and what was in it before
-        self._lock = threading.RLock()
+        self._read = set()  # storages that something was computed from
+        self._created = set()  # storages
+        self._before = {}  # by storage that was there before: that, and what was in it
+        self._made = []  # weak references to storages, and names
+        self._lock = threading.RLock()  # not held while anything is computed: that may wait for other threads
 
     def stand_ins(self, session, names):
         for name in names:
@@ -233,18 +296,27 @@ class _Recorder:
     def stand_in(self, session, name):
         dtype = _tensors.torch_dtype(session.get_dtype(name))
         tensor = torch.empty(session.get_shape(name), dtype=dtype, device="meta")
-        self._sources[_storage(tensor)] = _Source(name, tensor)
+        with self._lock:
+            self._sources[_storage(tensor)] = _Source(name, tensor)
+            self._note_made(tensor, {name})
         return name, tensor
+
+    def release(self):
+        """Forgets the tensors without data; returns weak references to their storages, and names."""
+        self._sources.clear()
+        self._derived.clear()
+        self._copies.clear()
+        return self._made
 
     def run(self, func, args, kwargs):
         with self._lock:
-            return self._run(func, args, kwargs)
+            names = set().union(*(self.names_of(leaf) for leaf in tree_leaves((args, kwargs))))
+            self.touched |= names
+            if names:
+                return self._with_stand_ins(func, args, kwargs, names)
+        return self._with_data(func, args, kwargs)
 
-    def _run(self, func, args, kwargs):
-        names = set().union(*(self.names_of(leaf) for leaf in tree_leaves((args, kwargs))))
-        self.touched |= names
-        if not names:
-            return self._with_data(func, args, kwargs)
+    def _with_stand_ins(self, func, args, kwargs, names):
         if func is torch.ops.aten.copy_.default and self._note_copy(args[0], args[1]):
             return args[0]
         if torch.Tag.inplace_view in func.tags:
@@ -256,10 +328,7 @@ class _Recorder:
 
     def copies_into(self, model):
         """Bindings of the copies whose destinations are of the model; others are noted as computed."""
-        held = _held_by(model)
-        for tensor in held:
-            self.computed |= self.names_of(tensor)  # it has become one of those without data
-        alive = {tensor.untyped_storage().data_ptr() for tensor in held if not tensor.is_meta}
+        alive = {tensor.untyped_storage().data_ptr() for tensor in _held_by(model) if not tensor.is_meta}
         labels = {tensor.untyped_storage().data_ptr(): name for name, tensor in model.named_parameters()}
         last = {}  # of several copies to one place, the last counts
         for destination, view in self._copies:
@@ -275,7 +344,7 @@ class _Recorder:
                 key = (bound.data_ptr(), tuple(bound.shape), bound.stride())
                 last[key] = Binding(source.name, *box, bound, labels.get(place, ""))
         self.computed |= _overlapping(last.values())
-        return [each for each in last.values() if each.tensor not in self.computed]
+        return list(last.values())
 
     def _note_copy(self, destination, source):
         if destination.is_meta or _storage(source) not in self._sources or _tensors.is_lazy(source):
@@ -295,32 +364,41 @@ class _Recorder:
         are there."""
         touched = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         storages = {_storage(leaf) for leaf in touched}
-        self.touched |= {self._given[storage] for storage in storages & self._given.keys()}
-        names = set().union(*(self.filled_within(leaf) for leaf in touched))
-        if names and func._schema.is_mutable:
-            self.computed |= names
-            return args[0]
-        if func._schema.is_mutable:
-            self._keep_before(func, args, kwargs)
+        with self._lock:
+            self.touched |= {self._given[storage] for storage in storages & self._given.keys()}
+            names = set().union(*(self.filled_within(leaf) for leaf in touched))
+            if names and func._schema.is_mutable:
+                self.computed |= names
+                return args[0]
+            if func._schema.is_mutable:
+                self._keep_before(func, args, kwargs)
         result = func(*args, **kwargs)
-        if any(not isinstance(leaf, torch.Tensor) or _storage(leaf) not in storages for leaf in tree_leaves(result)):
-            self.computed |= names
-            self._read |= storages & self._held
+        leaves = tree_leaves(result)
+        new = {_storage(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)} - storages
+        with self._lock:
+            self._created |= new
+            if new or not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+                self.computed |= names
+                self._read |= storages
         return result
 
     def _keep_before(self, func, args, kwargs):
-        """What the operation will change of the model, unless it leaves the same if it is done twice."""
+        """What the operation will change that was there before, unless it leaves the same if it is done twice."""
         arguments = {each.name: value for each, value in zip(func._schema.arguments, args)} | kwargs
         written = [each.name for each in func._schema.arguments if each.alias_info and each.alias_info.is_write]
         for tensor in tree_leaves([arguments.get(name) for name in written]):
-            if not isinstance(tensor, torch.Tensor) or tensor.is_meta:
+            if not isinstance(tensor, torch.Tensor) or tensor.is_meta or not _has_storage(tensor):
                 continue
             storage = _storage(tensor)
             is_idempotent = func in _OVERWRITES and storage not in self._read
-            if storage in self._held and storage not in self._before and not is_idempotent:
+            if storage not in self._created and storage not in self._before and not is_idempotent:
                 self._before[storage] = tensor.untyped_storage(), tensor.untyped_storage().clone()
 
     def note_values_of(self, tensor):
+        with self._lock:
+            self._note_values_of(tensor)
+
+    def _note_values_of(self, tensor):
         self.computed |= self.names_of(tensor) | self.filled_within(tensor)
         self.touched |= self.names_of(tensor) | {self._given.get(_storage(tensor))} - {None}
 
@@ -354,7 +432,11 @@ class _Recorder:
             if isinstance(leaf, torch.Tensor) and not self.names_of(leaf):
                 self.computed |= names
                 self._derived[_storage(leaf)] = (names, leaf)
+                self._note_made(leaf, names)
         return result
+
+    def _note_made(self, tensor, names):
+        self._made.append((StorageWeakRef(tensor.untyped_storage()), names))
 
     def _note_duplicate(self, tensor, result):
         """A copy of a view is as good as the view."""
@@ -363,6 +445,7 @@ class _Recorder:
         if box is None or None in box[1] or self.names_of(result):
             return False
         self._sources[_storage(result)] = _Source(source.name, result, box)
+        self._note_made(result, {source.name})
         if source.is_whole:
             self.taken.append((source.name, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()))
         return True
@@ -407,12 +490,43 @@ class _Source:
 
 
 def _held_by(model):
-    """Parameters, buffers, and tensors that modules have as plain attributes, or in one that is a list or a dict."""
-    held = []
-    for attribute in (value for module in model.modules() for value in vars(module).values()):
-        values = attribute.values() if isinstance(attribute, dict) else attribute
-        held += values if isinstance(values, (list, tuple, ValuesView)) else [values]
-    return [each for each in held if isinstance(each, torch.Tensor) and each.layout is torch.strided]
+    return [*model.parameters(), *model.buffers()]
+
+
+def _attributes_of(model):
+    """Dicts and lists, and what is in them."""
+    modules = [vars(module) for module in getattr(model, "modules", tuple)()]
+    inside = [each for module in modules for each in module.values() if type(each) in (dict, list)]
+    return [(each, each.copy()) for each in modules + inside]
+
+
+def _restore(attributes):
+    for each, before in attributes:
+        if isinstance(each, list):
+            each[:] = before
+        else:
+            for name in each.keys() - before.keys():
+                del each[name]
+            each.update(before)
+
+
+def _count_meta(model):
+    return sum(tensor.is_meta for tensor in _held_by(model))
+
+
+def _still_there(made):
+    """Names of those of which the storage lives."""
+    if not all(storage.expired() for storage, _ in made):
+        gc.collect()
+    return set().union(*(names for storage, names in made if not storage.expired()))
+
+
+def _has_storage(tensor):
+    """Not so are tensors that are made of others."""
+    try:
+        return tensor.untyped_storage().data_ptr() != 0
+    except RuntimeError:
+        return False
 
 
 def _names_in(returned):

@@ -8,6 +8,7 @@ import copy
 import pickle
 import sys
 import tempfile
+import threading
 import unittest
 import unittest.mock
 from concurrent.futures import ThreadPoolExecutor
@@ -203,7 +204,11 @@ class Capture(unittest.TestCase):
             model.qkv.data[:16].copy_(pickle.loads(pickle.dumps(tensor)))
 
         def keep(model, _name, tensor):
-            model.kept = [tensor[:8]]
+            model.kept = [*getattr(model, "kept", []), ("in a tuple", tensor[:8])]
+            model.qkv.data[:8].copy_(tensor[8:])
+
+        def count(model, _name, tensor):
+            model.scale = model.scale + tensor.sum()
             model.qkv.data[:8].copy_(tensor[8:])
 
         def ask(model, _name, tensor):
@@ -211,7 +216,7 @@ class Capture(unittest.TestCase):
                 model.qkv.data[:16].copy_(tensor)
 
         for loader in (add, cat, replace, stage, overwrite, transform, negate, broadcast, fill_another, take_a_number,
-                       take_a_list, replace_data, pickled, keep, ask):  # fmt: skip
+                       take_a_list, replace_data, pickled, keep, count, ask):  # fmt: skip
             with self.subTest(loader.__name__), safeshuffle.open(self.path) as session:
                 model, expected = Fused(), Fused()
                 load = lambda of: lambda weights: [loader(of, *each) for each in weights] and None  # noqa: E731
@@ -219,7 +224,9 @@ class Capture(unittest.TestCase):
                 load(expected)([("qkv.q", stored()["qkv.q"])])
                 self.assertEqual(report["computed"], ["qkv.q"])
                 self.assertTrue(torch.equal(model.qkv, expected.qkv))
-                self.assertTrue(torch.equal(*(torch.cat(getattr(of, "kept", [of.down])) for of in (model, expected))))
+                self.assertTrue(torch.equal(model.scale, expected.scale))
+                kept = [[tensor for _, tensor in getattr(of, "kept", [])] for of in (model, expected)]
+                self.assertTrue(all(map(torch.equal, *kept)))
 
     def test_order_is_kept(self):
         def computed_first(model, name, tensor, _seen):
@@ -323,6 +330,52 @@ class Capture(unittest.TestCase):
                 self.assertEqual(report["computed"], computed)
                 self.assertTrue(torch.equal(models[0].qkv, models[1].qkv))
                 self.assertTrue(torch.equal(models[0].plain, models[1].plain))
+
+    def test_threads_of_any_kind(self):
+        class Own(threading.Thread):
+            def __init__(self, copy):
+                super().__init__()
+                self.copy = copy
+
+            def run(self):
+                self.copy()
+
+        def nested(copy):
+            return threading.Thread(target=lambda: finish(Own(copy)))
+
+        def finish(thread):
+            thread.start()
+            thread.join()
+
+        start = threading.Thread.start
+        for make in (Own, lambda copy: threading.Timer(0, copy), nested):
+            model = Fused()
+
+            def load(weights, model=model, make=make):
+                for _, tensor in weights:
+                    finish(make(lambda tensor=tensor: model.qkv.data[:16].copy_(tensor)))
+
+            with safeshuffle.open(self.path) as session:
+                self.assertEqual(safeshuffle.capture.load(session, model, load, ["qkv.q"])["computed"], [])
+            self.assertTrue(torch.equal(model.qkv[:16], stored()["qkv.q"]))
+            self.assertIs(threading.Thread.start, start)
+
+    def test_what_stays_without_data_is_refused(self):
+        kept, early = [], ThreadPoolExecutor(1)
+        early.submit(int).result()
+
+        def keep(_model, tensor):
+            kept.append(tensor)
+
+        def replace(model, tensor):  # in a thread that is not watched
+            early.submit(lambda: setattr(model, "qkv", torch.nn.Parameter(tensor * 2))).result()
+
+        for loader, message in ((keep, "keeps 'qkv.q' of an earlier call"), (replace, "without data")):
+            model = Fused()
+            load = lambda weights: [loader(model, tensor) for _, tensor in weights] and None  # noqa: B023, E731
+            with self.subTest(message), safeshuffle.open(self.path) as session:
+                with self.assertRaisesRegex(safeshuffle.ConfigError, message):
+                    safeshuffle.capture.load(session, model, load, ["qkv.q"])
 
     def test_a_loader_that_takes_less_when_it_is_called_once_more_is_refused(self):
         model, done = Fused(), set()
