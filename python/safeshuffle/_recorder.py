@@ -27,6 +27,7 @@ class Watch:
     _of_thread = threading.local()
     _lock = threading.Lock()
     _patched = 0
+    _start = None  # that of Thread
 
     def __init__(self):
         self.recorder = None
@@ -60,23 +61,18 @@ class Watch:
     def _patch(cls, change):
         """While anything is watched, new threads look for who does it."""
         with cls._lock:
+            if cls._patched == 0:
+                cls._start = threading.Thread.start
             cls._patched += change
-            threading.Thread.start = _start_watched if cls._patched else _start
+            threading.Thread.start = cls.start if cls._patched else cls._start
 
-    @classmethod
-    def begin(cls, thread):
-        watch = getattr(cls._of_thread, "watch", None)
+    @staticmethod
+    def start(thread):
+        """As Thread.start."""
+        watch = getattr(Watch._of_thread, "watch", None)
         if watch is not None:
             thread.run = functools.partial(watch._run, thread.run)
-
-
-_start = threading.Thread.start
-
-
-@functools.wraps(_start)
-def _start_watched(thread):
-    Watch.begin(thread)
-    _start(thread)
+        Watch._start(thread)
 
 
 class _Operations(TorchDispatchMode):

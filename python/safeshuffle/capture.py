@@ -142,7 +142,7 @@ class Captured:
                 recorder = self._call(lambda recorder, names=names: recorder.stand_ins(session, names))
             except Exception as error:  # noqa: BLE001 - whatever a loader does with a tensor that has no values
                 needed = self._last.computed or {self._last.last}
-                _log.debug("the loader needs the values of %s: %s", needed, error)
+                _log.debug("the loader needs the values of %s: %s", needed, str(error))
                 computed |= self._alike(needed)
                 self._made += self._last.release()
                 continue
