@@ -243,11 +243,8 @@ class Recorder:
 
     def note_values_of(self, tensor):
         with self._lock:
-            self._note_values_of(tensor)
-
-    def _note_values_of(self, tensor):
-        self.computed |= self.names_of(tensor) | self.filled_within(tensor)
-        self.touched |= self.names_of(tensor) | {self._given.get(_storage(tensor))} - {None}
+            self.computed |= self.names_of(tensor) | self.filled_within(tensor)
+            self.touched |= self.names_of(tensor) | {self._given.get(_storage(tensor))} - {None}
 
     def filled_within(self, tensor):
         """Names of what is copied to where the tensor lies."""
