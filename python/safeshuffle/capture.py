@@ -62,7 +62,7 @@ class Captured:
         that were loaded whole, and "captured_share" of the bytes. Collective."""
         while self.computed:
             expected = self._last.touched if self._last else set()
-            recorder = self._call(lambda recorder: self._mixed(session, recorder))
+            recorder = self._call_with_values(session)
             earlier = still_there(self._made)
             self.bindings, self.taken = self._found_by(recorder), recorder.taken
             if earlier:
@@ -96,6 +96,19 @@ class Captured:
             self.loaded = _names_in(self._load_weights(weights(recorder)))
         return recorder
 
+    def _call_with_values(self, session):
+        """Of the tensors that are computed with. Raises on all ranks if the loader of any fails."""
+        weights = []
+        try:
+            recorder = self._call(lambda recorder: weights.append(self._mixed(session, recorder)) or weights[0])
+        except errors.Error:  # on all ranks
+            raise
+        except Exception as error:  # noqa: BLE001 - of the loader
+            self._agree(session, unfit=f"failed: {error!r}")
+        for _ in weights[0]:  # what this rank's loader did not take, those of others may
+            pass
+        return recorder
+
     def _found_by(self, recorder):
         """Bindings; what the loader keeps counts as computed."""
         bindings = recorder.copies_into(self._model)
@@ -105,17 +118,20 @@ class Captured:
         return [each for each in bindings if each.tensor not in recorder.computed]
 
     def _leave_out(self, session, computed, unfit=""):
-        """What any rank computes with is not captured on any; returns whether that changes anything. Raises on all if
-        the loader of any is unfit. Collective."""
+        """What any rank computes with is not captured on any; returns whether that changes anything. Collective."""
+        before, computed = self.computed, self._agree(session, computed, unfit).union(self.computed)
+        self.bindings = [copy for copy in self.bindings if copy.tensor not in computed]
+        self.computed = sorted(computed)
+        return self.computed != before
+
+    def _agree(self, session, computed=(), unfit=""):
+        """What the loaders of all ranks compute with. Raises on all if that of any is unfit. Collective."""
         mine = json.dumps([sorted(computed), unfit])
         gathered = [json.loads(each) for each in session.all_gather(mine.encode())]
         for _, reason in gathered:
             if reason:
                 raise errors.ConfigError(f"the weight loader {reason}")
-        before, computed = self.computed, set(self.computed).union(*(names for names, _ in gathered))
-        self.bindings = [copy for copy in self.bindings if copy.tensor not in computed]
-        self.computed = sorted(computed)
-        return self.computed != before
+        return set().union(*(names for names, _ in gathered))
 
     def _mixed(self, session, recorder, group_bytes=256 << 20):
         """All tensors in their order, since loaders may go by which names there are: those that are computed with have
@@ -123,6 +139,7 @@ class Captured:
         computed, waiting, size = set(self.computed), [], 0
         for name in [*self.names, None]:
             if waiting and (name is None or size >= group_bytes):
+                self._agree(session)  # that no loader has failed
                 whole = [each for each in waiting if each in computed]
                 largest = max((session.nbytes(each) for each in whole), default=0)
                 values = dict(session.stream(whole, max(group_bytes, 2 * largest), alive=len(whole) + 1))

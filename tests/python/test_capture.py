@@ -100,6 +100,29 @@ def check(group, path, dtype, size):
     return found, report, captured.loaded
 
 
+def fail_on_last(group, path):
+    model = Fused()
+
+    def load(weights):
+        for name, tensor in weights:
+            if name == "ids" and not tensor.is_meta and group.rank == 1:
+                raise KeyError(name)
+            model.load_weights([(name, tensor)])
+
+    with safeshuffle.open(path, group, timeout=20) as session:
+        try:
+            safeshuffle.capture.load(session, model, load)
+        except safeshuffle.ConfigError as error:
+            return str(error)
+
+
+def take_on_first(group, path):
+    model = Fused()
+    with safeshuffle.open(path, group, timeout=20) as session:
+        load = model.load_weights if group.rank == 0 else lambda _weights: None
+        return safeshuffle.capture.load(session, model, load)["computed"]
+
+
 def unwanted():
     raise AssertionError("a tensor would be read whole")
 
@@ -388,6 +411,13 @@ class Capture(unittest.TestCase):
 
         with safeshuffle.open(self.path) as session, self.assertRaisesRegex(safeshuffle.ConfigError, "'qkv.k'"):
             safeshuffle.capture.load(session, model, load, ["qkv.k", "qkv.q"])
+
+    def test_a_loader_that_fails_on_one_rank_ends_the_load_on_all(self):
+        for result in run_ranks(2, fail_on_last, self.path):
+            self.assertEqual(result, "the weight loader failed: KeyError('ids')")
+
+    def test_a_rank_may_take_nothing(self):
+        self.assertEqual(run_ranks(2, take_on_first, self.path), [["ids", "scale"]] * 2)
 
     def test_columns_beside_each_other_stay_captured(self):
         model = Fused()
