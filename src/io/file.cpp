@@ -17,10 +17,13 @@ namespace {
 // page that it ends in; unless it lies in the range that was last found entirely cached.
 constexpr std::uint64_t least_judged = core::mebibyte;
 
-void require_identity(const FileInfo& info, const core::FileIdentity& found) {
+void require_identity(const FileInfo& info, const core::FileIdentity& found,
+                      const source::Source& source) {
   const bool same_inode = info.inode == 0 || info.inode == found.inode;
   if (same_inode && found.size == info.size && found.modified_ns == info.modified_ns) return;
-  throw IoError(ErrorRecord{.file = info.path, .cause = "file changed since its header was read"});
+  std::string cause = "file changed since its header was read";
+  if (source.places() > 1) cause += ", or another source has another version";
+  throw IoError(ErrorRecord{.file = info.path, .cause = std::move(cause)});
 }
 
 }  // namespace
@@ -33,7 +36,7 @@ File::File(const FileInfo& info, DirectIo mode, const source::Source& source,
       recorder_(recorder),
       device_(device),
       buffered_(source.open(info.path, source::Access::cached)) {
-  require_identity(info_, buffered_->identity());
+  require_identity(info_, buffered_->identity(), source_);
 }
 
 AccessChoice File::choose_access(std::uint64_t offset, std::uint64_t bytes) const {
@@ -74,7 +77,7 @@ const source::Handle* File::direct() {
   std::call_once(direct_opened_, [this] {
     try {
       auto handle = source_.open(info_.path, source::Access::direct);
-      require_identity(info_, handle->identity());
+      require_identity(info_, handle->identity(), source_);
       direct_ = std::move(handle);
     } catch (const IoError& error) {
       if (!refuses_direct_reads(error.record().code)) throw;
@@ -119,7 +122,7 @@ bool refuses_direct_reads(int code) noexcept {
 }
 
 void check_unchanged(const FileInfo& info, const source::Source& source) {
-  if (!source.is_remote(info.path)) require_identity(info, source.identify(info.path));
+  if (!source.is_remote(info.path)) require_identity(info, source.identify(info.path), source);
 }
 
 }  // namespace safeshuffle::io

@@ -18,6 +18,7 @@
 #include "plan/cost_fields.hpp"
 #include "source/discover.hpp"
 #include "source/header_reader.hpp"
+#include "source/mirrored.hpp"
 #include "source/select.hpp"
 
 namespace safeshuffle {
@@ -212,9 +213,7 @@ void apply(format::IndexFindings findings, Checkpoint& checkpoint) {
   checkpoint.catalog = format::without(checkpoint.catalog, findings.copies);
 }
 
-}  // namespace
-
-Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
+Opened open_in_place(const source::Source& source, const std::vector<std::string>& paths,
                      const Options& options, DeviceKind device, comm::Control& control) {
   const std::chrono::milliseconds timeout = timeout_of(options);
   format::Index index;  // on rank 0
@@ -276,13 +275,10 @@ Opened open_together(const source::Source& source, const std::vector<std::string
           inputs_of(found.listing, options.tp_plan)};
 }
 
-}  // namespace pipeline
-
-Checkpoint open_checkpoint(const std::vector<std::string>& paths, const RemoteOptions& remote) {
-  const auto source = source::make_source(remote);
-  format::Listing listing = source::discover(*source, paths);
-  source::HeaderReader reader(*source, listing.files);
-  pipeline::CachedShare cached;
+Checkpoint open_alone(const source::Source& source, const std::vector<std::string>& paths) {
+  format::Listing listing = source::discover(source, paths);
+  source::HeaderReader reader(source, listing.files);
+  CachedShare cached;
   auto file = listing.files.begin();
   format::Contents contents = format::join_headers(listing, [&] {
     format::FileHeader header = format::parse_file_header(reader.next(), *file++);
@@ -294,13 +290,28 @@ Checkpoint open_checkpoint(const std::vector<std::string>& paths, const RemoteOp
                         std::move(listing.config_json),
                         std::move(contents.sharded_state),
                         cached.at_least(),
-                        pipeline::reads_directly(*source, listing.files.front(), {}),
+                        reads_directly(source, listing.files.front(), {}),
                         std::move(listing.warnings),
                         std::move(contents.aliases),
                         {}};
-  pipeline::apply(std::move(findings), checkpoint);
-  pipeline::leave_adapters_out(listing, checkpoint);
+  apply(std::move(findings), checkpoint);
+  leave_adapters_out(listing, checkpoint);
   return checkpoint;
+}
+
+}  // namespace
+
+Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
+                     const Options& options, DeviceKind device, comm::Control& control) {
+  return source::from_one_place(
+      source, [&] { return open_in_place(source, paths, options, device, control); });
+}
+
+}  // namespace pipeline
+
+Checkpoint open_checkpoint(const std::vector<std::string>& paths, const RemoteOptions& remote) {
+  const auto source = source::make_source(remote);
+  return source::from_one_place(*source, [&] { return pipeline::open_alone(*source, paths); });
 }
 
 Checkpoint open_checkpoint(const std::string& path, const RemoteOptions& remote) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -38,33 +39,45 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-// Where an object is, in each place, and which place is tried first: the one that worked last.
+// Places by number: the one that is tried first, which is the one that worked last, and the only
+// one in which objects are looked up and opened.
+struct Order {
+  static constexpr std::size_t any = std::numeric_limits<std::size_t>::max();
+
+  std::atomic<std::size_t> first = 0;
+  std::atomic<std::size_t> only = any;
+};
+
+// Where an object is, in each place.
 struct Copies {
   std::vector<std::string> paths;
-  std::atomic<std::size_t>& first;
+  Order& order;
 
-  // Calls `use` with one after the other until it does not throw IoError. If none is left, it
-  // throws the first one, with what the others say. An object that changes is found nowhere else.
+  template <class Use>
+  auto where_it_may_be(const Use& use) const {
+    const std::size_t only = order.only;
+    return only == Order::any ? until_one_works(use) : use(only);
+  }
+
+  // Calls `use` with one place after the other until it does not throw IoError.
   template <class Use>
   auto until_one_works(const Use& use) const {
-    const std::size_t begin = first;
-    ErrorRecord failure;
+    const std::size_t begin = order.first;
+    std::optional<ErrorRecord> failure;
     for (std::size_t i = 0; i < paths.size(); ++i) {
       const std::size_t place = (begin + i) % paths.size();
       try {
         auto result = use(place);
-        first = place;
+        order.first = place;
         return result;
       } catch (const IoError& error) {
         if (error.record().code == ESTALE) throw;
-        if (i == 0) {
-          failure = error.record();
-        } else {
-          failure.cause += "; and " + paths[place] + ": " + error.record().cause;
-        }
+        ErrorRecord record = error.record();
+        if (failure) record.file = paths[place];
+        add_failure(failure, record);
       }
     }
-    throw IoError(std::move(failure));
+    throw IoError(std::move(*failure));
   }
 };
 
@@ -72,7 +85,7 @@ class MirroredHandle final : public Handle {
  public:
   MirroredHandle(const Source& source, Copies copies)
       : source_(source), copies_(std::move(copies)), handles_(copies_.paths.size()) {
-    copies_.until_one_works([&](std::size_t place) {
+    copies_.where_it_may_be([&](std::size_t place) {
       auto handle = source_.open(copies_.paths[place], Access::cached);
       identity_ = identity_of(*handle, copies_.paths[place]);
       handles_[place] = std::move(handle);
@@ -120,13 +133,13 @@ class Mirrored final : public Source {
   Entry look_up(const std::string& path) const override {
     const bool is_object = path.ends_with(".safetensors") || path.ends_with(".json");
     const Copies copies = is_object ? copies_of(path) : directories(path);
-    return copies.until_one_works(
+    return copies.where_it_may_be(
         [&](std::size_t place) { return source_->look_up(copies.paths[place]); });
   }
 
   std::vector<std::string> names_in(const std::string& directory) const override {
     const Copies copies = directories(directory);
-    return copies.until_one_works(
+    return copies.where_it_may_be(
         [&](std::size_t place) { return source_->names_in(copies.paths[place]); });
   }
 
@@ -134,7 +147,8 @@ class Mirrored final : public Source {
 
   // If it cannot be had, that it may change matters less.
   std::string pinned(const std::string& path) const override try {
-    return source_->pinned(path);
+    const bool is_elsewhere = order_.only != Order::any && order_.only != 0;
+    return is_elsewhere ? path : source_->pinned(path);
   } catch (const IoError&) {
     return path;
   }
@@ -144,6 +158,13 @@ class Mirrored final : public Source {
   }
 
   std::string canonical(const std::string& path) const override { return path; }
+
+  std::size_t places() const override { return 1 + places_.size(); }
+
+  void keep_to(std::optional<std::size_t> place) const noexcept override {
+    order_.only = place.value_or(Order::any);
+    if (place) order_.first = *place;
+  }
 
   void interrupt(bool is_set) const noexcept override { source_->interrupt(is_set); }
 
@@ -163,24 +184,32 @@ class Mirrored final : public Source {
 
  private:
   Copies copies_of(const std::string& path) const {
-    Copies copies{{path}, first_};
+    Copies copies{{path}, order_};
     const std::string name = fs::path(path).filename().string();
     for (const std::string& place : places_) copies.paths.push_back(place + "/" + name);
     return copies;
   }
 
   Copies directories(const std::string& path) const {
-    Copies copies{{path}, first_};
+    Copies copies{{path}, order_};
     copies.paths.insert(copies.paths.end(), places_.begin(), places_.end());
     return copies;
   }
 
   const std::unique_ptr<const Source> source_;
   std::vector<std::string> places_;
-  mutable std::atomic<std::size_t> first_ = 0;
+  mutable Order order_;
 };
 
 }  // namespace
+
+void add_failure(std::optional<ErrorRecord>& first, const ErrorRecord& another) {
+  if (!first) {
+    first = another;
+  } else {
+    first->cause += "; and " + another.file + ": " + another.cause;
+  }
+}
 
 std::unique_ptr<Source> make_mirrored(std::unique_ptr<const Source> source,
                                       std::vector<std::string> places) {

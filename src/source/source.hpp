@@ -106,6 +106,13 @@ class Source {
   /// The canonical path of an object that several paths may name.
   virtual std::string canonical(const std::string& path) const = 0;
 
+  /// In how many places objects may be.
+  virtual std::size_t places() const { return 1; }
+
+  /// From now on, objects are looked up and opened in this place only; without one, in all. Those
+  /// that are open are read from any.
+  virtual void keep_to(std::optional<std::size_t> /*place*/) const noexcept {}
+
   /// While it is set, what would wait for a server fails.
   virtual void interrupt(bool /*is_set*/) const noexcept {}
 
