@@ -17,6 +17,7 @@
 #include "plan/cost_fields.hpp"
 #include "probe/place.hpp"
 #include "shared_options.hpp"
+#include "source/select.hpp"
 
 namespace safeshuffle::app {
 namespace {
@@ -58,14 +59,15 @@ std::optional<KeptProbe> kept_probe(std::uint32_t world, const std::string& path
   return find_probe(place, directory);
 }
 
-MachineModel default_machine(DeviceKind device, std::uint32_t world) {
+MachineModel default_machine(DeviceKind device, std::uint32_t world, const std::string& path) {
+  const bool is_url = source::is_url(path);
   MachineModel machine;
-  machine.name = "defaults";
+  machine.name = is_url ? "defaults for URLs" : "defaults";
   machine.description = "no probe of this machine with as many ranks is used";
   machine.device = device;
   machine.ranks_per_node = world;
   machine.cores = core::available_cores();
-  machine.costs = default_costs(device);
+  machine.costs = with_defaults(is_url ? default_remote_costs() : Costs{}, device);
   for (const plan::CostField& field : plan::cost_fields) {
     const double cost = machine.costs.*field.value;
     if (cost > 0)
@@ -78,10 +80,10 @@ MachineModel this_machine(DeviceKind device, std::uint32_t world, const std::str
   if (device == DeviceKind::host) {
     if (const auto probe = kept_probe(world, path)) return read_machine(probe->path);
   }
-  return default_machine(device, world);
+  return default_machine(device, world, path);
 } catch (const Error& error) {
   print_warnings({"the kept probe is not used: " + describe(error.record())});
-  return default_machine(device, world);
+  return default_machine(device, world, path);
 }
 
 double cached_share(CacheState state, double now) {

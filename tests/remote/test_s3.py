@@ -135,6 +135,8 @@ class Credentials(WebCase):
         os.environ |= {"AWS_ROLE_ARN": "arn:aws:iam::1:role/r", "AWS_WEB_IDENTITY_TOKEN_FILE": str(self.work / "jwt"),
                        "AWS_ENDPOINT_URL_STS": sts.url}  # fmt: skip
         self.assert_signed("ASIAWEB", token=TOKEN)
+        sts.fault = lambda _: Answer(400, {}, b"<Error><Code>ExpiredTokenException</Code></Error>")
+        self.assert_fails(command.run("inspect", f"s3://model/{INDEX}"), "web identity", "ExpiredTokenException")
 
     def test_a_bucket_in_another_region(self):
         os.environ |= {"AWS_ACCESS_KEY_ID": "AKIDENV", "AWS_SECRET_ACCESS_KEY": SECRET}

@@ -177,6 +177,13 @@ class Works(WebCase):
         wrong = self.load(f"{front.url}/model", self.work / "saved", "--header", "Authorization: other-secret")
         self.assert_fails(wrong, "401", front.url)
         self.assertNotIn("other-secret", wrong.stderr + wrong.stdout)
+        said = "<Code>Bad</Code><Message>no {} here</Message>"
+        repeating = self.serve(
+            lambda request: Answer(401, {}, said.format(request.headers["authorization"]).encode())
+        )
+        for header, shown in ((SECRET, "no Bearer *** here"), ("plain-secret", "no *** here")):
+            result = self.load(f"{repeating.url}/model", saved, "--header", f"Authorization: {header}")
+            self.assert_fails(result, shown)
 
     def test_signatures_of_storage_expire(self):
         """For all requests in progress at the same time."""
@@ -216,6 +223,8 @@ class Works(WebCase):
     def test_a_probe_of_a_server_is_for_its_loads(self):
         web = self.serve()
         with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.work / "probes")}):
+            planned = command.run("plan", f"{web.url}/model", "--world", "2", "--tp-plan", "replicate")
+            self.assertIn("costs: defaults for URLs", planned.stdout)
             result = command.run_ranks(2, "probe", f"{web.url}/model", "--quick", "--json")
             self.assertEqual(result.returncode, 0, result.stderr)
             probe = json.loads(result.stdout)
@@ -247,6 +256,18 @@ class Works(WebCase):
                 self.enterContext(unittest.mock.patch.dict(os.environ, {"HF_ENDPOINT": "http://127.0.0.1:9"}))
                 self.assert_loads(model, self.work / "saved", "--source", "http://name.invalid/", "--source", other)
                 self.assert_same(self.work / "saved")
+
+    def test_all_files_are_of_one_version(self):
+        other = self.work / "other"
+        shutil.copytree(self.model, other)
+        for file in other.glob("*.safetensors"):
+            file.write_bytes(file.read_bytes()[:-4] + b"\0\1\2\3")
+        web = self.serve(lambda request: Answer(404) if "other/model-00003" in request.path else None)
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                saved = self.work / f"saved-{ranks}"
+                self.assert_loads(f"{web.url}/other", saved, "--source", f"{web.url}/model", ranks=ranks)
+                self.assert_same(saved)
 
     def test_a_server_that_comes_back(self):
         port = free_port()
@@ -446,6 +467,9 @@ class Fails(WebCase):
             "changed tag": (within(second, Changed({"ETag": '"other"'}), 3), second, "changed while it was read"),
             "precondition": (within(second, Answer(412)), second, "changed while it was read"),
             "shorter": (within(second, Answer(416)), second, "changed while it was read"),
+            "short ranges": (
+                within(second, Changed({"Content-Length": "0", "Connection": "close"})), second, "shorter than"
+            ),
             "no ranges": (lambda request: WHOLE if "2-of" in request.path else None, second, "ranges"),
             "another range": (within(second, Changed({"Content-Range": "bytes 1-2/9"})), second, "another range"),
             "longer": (within(second, Changed({"Content-Length": "999999"}, b"x" * 999999)), second, "more than"),

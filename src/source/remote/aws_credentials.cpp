@@ -88,8 +88,9 @@ std::optional<system_clock::time_point> parse_time(const std::string& text) {
 }
 
 [[noreturn]] void fail(const std::string& what, const HttpResponse& answer) {
-  const std::string why =
-      answer.failure.empty() ? "HTTP " + std::to_string(answer.status) : answer.failure;
+  std::string why = answer.failure;
+  if (why.empty()) why = "HTTP " + std::to_string(answer.status);
+  if (const std::string said = said_in(answer); !said.empty()) why += ": " + said;
   throw IoError("no AWS credentials: " + what + ": " + why);
 }
 

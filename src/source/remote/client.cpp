@@ -4,6 +4,7 @@
 #include <cmath>
 #include <ctime>
 #include <random>
+#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -23,9 +24,38 @@ constexpr std::size_t hopeless_bytes_per_millisecond = 1;
 constexpr std::chrono::milliseconds first_pause{100};
 constexpr std::chrono::milliseconds longest_pause{5000};
 constexpr double megabyte = 1e6;
+constexpr long least_error = 400;
 
 // Of what says how fast a server is: those of headers and listings are mostly latency.
 constexpr std::uint64_t least_measured = std::uint64_t{1} << 20;
+
+// Also of the token in "Bearer TOKEN"; "KEY:SECRET" are two.
+std::vector<std::string> secrets_of(const HttpRequest& request) {
+  constexpr std::size_t shortest = 8;
+  std::vector<std::string> secrets;
+  const auto add = [&](std::string_view text, char separator) {
+    for (const auto word : std::views::split(text, separator)) {
+      if (word.size() >= shortest) secrets.emplace_back(word.begin(), word.end());
+    }
+  };
+  for (const std::string& header : request.secrets) add(header.substr(header.find(':') + 1), ' ');
+  add(request.user, ':');
+  return secrets;
+}
+
+// Servers may repeat what they were sent in what they say of it, which messages have.
+void hide_secrets(const HttpRequest& request, HttpResponse& answer) {
+  const auto hide = [](std::string& text, const std::string& secret) {
+    for (std::size_t at = 0; (at = text.find(secret, at)) != std::string::npos;) {
+      text.replace(at, secret.size(), "***");
+    }
+  };
+  for (const std::string& secret : secrets_of(request)) {
+    hide(answer.failure, secret);
+    hide(answer.body, secret);
+    for (auto& [name, value] : answer.headers) hide(value, secret);
+  }
+}
 
 // Of a request that was cut off after all its time: with fewer, the rest would not come either.
 std::uint64_t hopeless_bytes(const HttpRequest& request) {
@@ -261,6 +291,7 @@ HttpResponse HttpClient::perform(const HttpRequest& request, std::span<std::byte
   }
   const auto time = core::Clock::now() - begun;
   concurrency_.leave(response.bytes, time);
+  if (!response.failure.empty() || response.status >= least_error) hide_secrets(request, response);
   if (response.bytes == to.size() && !to.empty()) {
     durations_.add(response.bytes, std::chrono::duration_cast<std::chrono::microseconds>(time));
   }

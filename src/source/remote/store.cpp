@@ -12,14 +12,6 @@
 namespace safeshuffle::source {
 namespace {
 
-// As S3, and what speaks its language, says it.
-std::string said_in(const HttpResponse& answer) {
-  const std::string code = between(answer.body, "<Code>", "</Code>");
-  if (code.empty()) return {};
-  const std::string message = between(answer.body, "<Message>", "</Message>");
-  return excerpt_of(message.empty() ? code : code + ": " + message);
-}
-
 // To those who may not list it, S3 says 403 of what does not exist.
 std::int32_t code_of(const HttpResponse& answer) {
   if (!answer.failure.empty()) return EIO;
@@ -37,6 +29,8 @@ std::int32_t code_of(const HttpResponse& answer) {
 
 std::string meaning_of(long status) {
   switch (status) {
+    case 206:
+      return "the answer is shorter than the range";
     case 301:
     case 302:
     case 307:
@@ -108,6 +102,13 @@ std::string between(std::string_view text, std::string_view begin, std::string_v
 std::string excerpt_of(std::string_view said) {
   constexpr std::size_t longest = 200;
   return core::printable(core::shortened(std::string(said), longest));
+}
+
+std::string said_in(const HttpResponse& answer) {
+  const std::string code = between(answer.body, "<Code>", "</Code>");
+  if (code.empty()) return {};
+  const std::string message = between(answer.body, "<Message>", "</Message>");
+  return excerpt_of(message.empty() ? code : code + ": " + message);
 }
 
 [[noreturn]] void raise_answer(const Store& store, const std::string& path,

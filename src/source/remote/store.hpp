@@ -72,6 +72,9 @@ std::string trimmed(std::string_view text);
 /// What is between the first `begin` in a text and the next `end`; empty if there is none.
 std::string between(std::string_view text, std::string_view begin, std::string_view end);
 
+/// What an answer says of an error as S3, and what speaks its language, says it; else empty.
+std::string said_in(const HttpResponse& answer);
+
 /// What a server says, as part of a message.
 std::string excerpt_of(std::string_view said);
 
