@@ -213,8 +213,8 @@ void apply(format::IndexFindings findings, Checkpoint& checkpoint) {
   checkpoint.catalog = format::without(checkpoint.catalog, findings.copies);
 }
 
-Opened open_in_place(const source::Source& source, const std::vector<std::string>& paths,
-                     const Options& options, DeviceKind device, comm::Control& control) {
+Opened open_from_place(const source::Source& source, const std::vector<std::string>& paths,
+                       const Options& options, DeviceKind device, comm::Control& control) {
   const std::chrono::milliseconds timeout = timeout_of(options);
   format::Index index;  // on rank 0
   const auto find = [&](const comm::Heartbeat& beat) -> std::string {
@@ -304,7 +304,7 @@ Checkpoint open_alone(const source::Source& source, const std::vector<std::strin
 Opened open_together(const source::Source& source, const std::vector<std::string>& paths,
                      const Options& options, DeviceKind device, comm::Control& control) {
   return source::from_one_place(
-      source, [&] { return open_in_place(source, paths, options, device, control); });
+      source, [&] { return open_from_place(source, paths, options, device, control); });
 }
 
 }  // namespace pipeline

@@ -131,12 +131,13 @@ class Credentials(WebCase):
         xml = "".join(f"<{name}>{value}</{name}>" for name, value in given.items() if name != "Token")
         xml += f"<SessionToken>{TOKEN}</SessionToken>"
         sts = self.answer("", xml, lambda request: request.method == "POST")
-        (self.work / "jwt").write_text("the.jwt")
+        (self.work / "jwt").write_text("the.secret.jwt")
         os.environ |= {"AWS_ROLE_ARN": "arn:aws:iam::1:role/r", "AWS_WEB_IDENTITY_TOKEN_FILE": str(self.work / "jwt"),
                        "AWS_ENDPOINT_URL_STS": sts.url}  # fmt: skip
         self.assert_signed("ASIAWEB", token=TOKEN)
-        sts.fault = lambda _: Answer(400, {}, b"<Error><Code>ExpiredTokenException</Code></Error>")
-        self.assert_fails(command.run("inspect", f"s3://model/{INDEX}"), "web identity", "ExpiredTokenException")
+        said = b"<Code>ExpiredTokenException</Code><Message>the.secret.jwt ended</Message>"
+        sts.fault = lambda _: Answer(400, {}, said)
+        self.assert_fails(command.run("inspect", f"s3://model/{INDEX}"), "ExpiredTokenException: *** ended")
 
     def test_a_bucket_in_another_region(self):
         os.environ |= {"AWS_ACCESS_KEY_ID": "AKIDENV", "AWS_SECRET_ACCESS_KEY": SECRET}

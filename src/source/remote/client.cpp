@@ -29,7 +29,7 @@ constexpr long least_error = 400;
 // Of what says how fast a server is: those of headers and listings are mostly latency.
 constexpr std::uint64_t least_measured = std::uint64_t{1} << 20;
 
-// Also of the token in "Bearer TOKEN"; "KEY:SECRET" are two.
+// Also of the token in "Bearer TOKEN"; "KEY:SECRET" are two. Content is NAME=VALUE&NAME=VALUE.
 std::vector<std::string> secrets_of(const HttpRequest& request) {
   constexpr std::size_t shortest = 8;
   std::vector<std::string> secrets;
@@ -40,6 +40,10 @@ std::vector<std::string> secrets_of(const HttpRequest& request) {
   };
   for (const std::string& header : request.secrets) add(header.substr(header.find(':') + 1), ' ');
   add(request.user, ':');
+  for (const auto field : std::views::split(request.content, '&')) {
+    const std::string_view text(field.begin(), field.end());
+    add(text.substr(text.find('=') + 1), '&');
+  }
   return secrets;
 }
 
