@@ -4,7 +4,7 @@
 #include <cmath>
 #include <ctime>
 #include <random>
-#include <ranges>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -29,21 +29,25 @@ constexpr long least_error = 400;
 // Of what says how fast a server is: those of headers and listings are mostly latency.
 constexpr std::uint64_t least_measured = std::uint64_t{1} << 20;
 
+std::vector<std::string> words_of(const std::string& text, char separator) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, separator);) words.push_back(word);
+  return words;
+}
+
 // Also of the token in "Bearer TOKEN"; "KEY:SECRET" are two. Content is NAME=VALUE&NAME=VALUE.
 std::vector<std::string> secrets_of(const HttpRequest& request) {
   constexpr std::size_t shortest = 8;
-  std::vector<std::string> secrets;
-  const auto add = [&](std::string_view text, char separator) {
-    for (const auto word : std::views::split(text, separator)) {
-      if (word.size() >= shortest) secrets.emplace_back(word.begin(), word.end());
-    }
-  };
-  for (const std::string& header : request.secrets) add(header.substr(header.find(':') + 1), ' ');
-  add(request.user, ':');
-  for (const auto field : std::views::split(request.content, '&')) {
-    const std::string_view text(field.begin(), field.end());
-    add(text.substr(text.find('=') + 1), '&');
+  std::vector<std::string> secrets = words_of(request.user, ':');
+  const auto add = [&](std::string word) { secrets.push_back(std::move(word)); };
+  for (const std::string& header : request.secrets) {
+    std::ranges::for_each(words_of(header.substr(header.find(':') + 1), ' '), add);
   }
+  for (const std::string& field : words_of(request.content, '&')) {
+    add(field.substr(field.find('=') + 1));
+  }
+  std::erase_if(secrets, [](const std::string& word) { return word.size() < shortest; });
   return secrets;
 }
 
