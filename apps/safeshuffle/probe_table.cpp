@@ -51,14 +51,20 @@ std::string rates(const Probe& probe) {
   return table.text();
 }
 
-std::string wave_line(const Probe& probe) {
+std::string time_lines(const Probe& probe) {
+  std::string text;
   for (const Measurement& each : probe.measurements) {
     if (!each.result || !each.is_time) continue;
-    return fmt::format(
-        "a wave takes {:.1f} microseconds besides moving its data ({:.1f} to {:.1f})\n",
-        each.result->median * 1e6, each.result->least * 1e6, each.result->most * 1e6);
+    const Spread& seconds = *each.result;
+    text += each.name == "request"
+                ? fmt::format("a request for a page takes {:.1f} ms ({:.1f} to {:.1f})\n",
+                              seconds.median * 1e3, seconds.least * 1e3, seconds.most * 1e3)
+                : fmt::format(
+                      "a wave takes {:.1f} microseconds besides moving its data ({:.1f} "
+                      "to {:.1f})\n",
+                      seconds.median * 1e6, seconds.least * 1e6, seconds.most * 1e6);
   }
-  return {};
+  return text;
 }
 
 // Once, though it holds for one rank and for all.
@@ -87,7 +93,8 @@ std::string place_lines(const Probe& probe) {
 }  // namespace
 
 std::string probe_text(const Probe& probe) {
-  return place_lines(probe) + "\n" + rates(probe) + "\n" + wave_line(probe) + obstacle_lines(probe);
+  return place_lines(probe) + "\n" + rates(probe) + "\n" + time_lines(probe) +
+         obstacle_lines(probe);
 }
 
 }  // namespace safeshuffle::app

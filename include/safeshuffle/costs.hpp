@@ -22,6 +22,10 @@ struct Costs {
   double read_cold_buffered_rank = 0;
   double read_cold_buffered_node = 0;
 
+  /// Latency of a server: the time in which one rank alone gets a page of an object, by a request
+  /// that waits for no other. URLs only.
+  double request_seconds = 0;
+
   /// Reading files that are in the page cache.
   double read_warm_rank = 0;
   double read_warm_node = 0;

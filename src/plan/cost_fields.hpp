@@ -18,6 +18,7 @@ inline constexpr std::array cost_fields{
     CostField{"read_cold_direct_node", &Costs::read_cold_direct_node},
     CostField{"read_cold_buffered_rank", &Costs::read_cold_buffered_rank},
     CostField{"read_cold_buffered_node", &Costs::read_cold_buffered_node},
+    CostField{"request_seconds", &Costs::request_seconds},
     CostField{"read_warm_rank", &Costs::read_warm_rank},
     CostField{"read_warm_node", &Costs::read_warm_node},
     CostField{"first_touch", &Costs::first_touch},

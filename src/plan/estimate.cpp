@@ -10,6 +10,7 @@
 
 #include "core/arithmetic.hpp"
 #include "plan/rates.hpp"
+#include "plan/segments.hpp"
 
 namespace safeshuffle {
 namespace plan {
@@ -19,14 +20,19 @@ namespace {
 // it (measured with 10,000 files).
 constexpr double seconds_per_file = 40e-6;
 
-/// What packing straight from the page cache reads, in bytes; cached_overhead included.
-struct CachedReads {
-  std::vector<double> sliced;     ///< by shard: of tensors that are sliced, what it keeps
-  double exchanged_overhead = 0;  ///< of all others, by all readers
+/// What reading takes longer than for the bytes that a rank reads, as bytes.
+struct ReadDetails {
+  /// By shard: of tensors that are sliced, what it keeps, and what packing straight from the page
+  /// cache reads besides.
+  std::vector<double> cached_slices;
+  double cached_overhead = 0;   ///< of all other tensors, by all readers
+  std::vector<double> waiting;  ///< by shard, for a server that is asked for small slices
 };
 
-CachedReads cached_reads(const Schedule& schedule, const Geometries& geometries) {
-  CachedReads reads{std::vector<double>(schedule.replica_size)};
+ReadDetails read_details(const Schedule& schedule, const Geometries& geometries,
+                         double bytes_per_request) {
+  const std::vector<double> none(schedule.replica_size);
+  ReadDetails reads{none, 0, none};
   std::vector<RankRun> runs;
   RankColumns columns;
   for (std::size_t i = 0; i < geometries.example.size(); ++i) {
@@ -40,11 +46,15 @@ CachedReads cached_reads(const Schedule& schedule, const Geometries& geometries)
         return static_cast<double>(geometries.tensors[i] * of_one);
       };
       if (!schedule.sliced[tensor]) {
-        reads.exchanged_overhead += of_all(overhead) * (run.end - run.first);
+        reads.cached_overhead += of_all(overhead) * (run.end - run.first);
         continue;
       }
+      const std::uint64_t requests =
+          bytes == 0 ? 0 : Segments(schedule.cuts[tensor], schedule.window).lines();
+      const double waited = static_cast<double>(requests) * bytes_per_request;
       for (std::uint32_t shard = run.first; shard < run.end; ++shard) {
-        reads.sliced[shard] += of_all(bytes + overhead);
+        reads.cached_slices[shard] += of_all(bytes + overhead);
+        reads.waiting[shard] += std::max(0.0, of_all(1) * waited - of_all(bytes));
       }
     }
   }
@@ -81,7 +91,7 @@ class Estimate {
         site_(site),
         rates_(site),
         nodes_(nodes_of(schedule, site)),
-        cached_(cached_reads(schedule, geometries)),
+        reads_(read_details(schedule, geometries, rates_.bytes_per_request())),
         exchanged_(read_for_exchange_by_all(schedule)),
         converted_(converted_share(schedule, geometries)) {}
 
@@ -129,9 +139,19 @@ class Estimate {
   double cached_bytes(const RankSummary& rank) const {
     if (rates_.on_gpus()) return site_.cached_share * static_cast<double>(rank.read_bytes);
     const double exchanged = read_for_exchange(rank);
-    const double overhead = exchanged > 0 ? cached_.exchanged_overhead * exchanged / exchanged_ : 0;
+    const double overhead = exchanged > 0 ? reads_.cached_overhead * exchanged / exchanged_ : 0;
     return site_.cached_share *
-           (exchanged + overhead + cached_.sliced[shard_index(schedule_, rank.rank)]);
+           (exchanged + overhead + reads_.cached_slices[shard_index(schedule_, rank.rank)]);
+  }
+
+  // Seconds that storage takes. Rates of reading are of requests in a row, so the first one's time
+  // comes on top.
+  double cold_seconds(const RankSummary& rank, double of_node) const {
+    const double bytes = cold_bytes(rank);
+    if (bytes <= 0) return 0;
+    const double waiting = reads_.waiting[shard_index(schedule_, rank.rank)];
+    return rates_.costs().request_seconds +
+           std::max(seconds_for(bytes + waiting, rates_.cold().rank), of_node);
   }
 
   static void take_longest(const StepSeconds& seconds, StepSeconds& longest) {
@@ -145,11 +165,9 @@ class Estimate {
 
   StepSeconds seconds_of(const RankSummary& rank, const NodeSeconds& node) const {
     const Costs& costs = rates_.costs();
-    const auto reading = [&](double bytes, ReadRate rate, double of_node) {
-      return bytes > 0 ? std::max(seconds_for(bytes, rate.rank), of_node) : 0;
-    };
-    const double cached = reading(cached_bytes(rank), rates_.cached(), node.cached);
-    const double cold = reading(cold_bytes(rank), rates_.cold(), node.cold);
+    const double own = seconds_for(cached_bytes(rank), rates_.cached().rank);
+    const double cached = own > 0 ? std::max(own, node.cached) : 0;
+    const double cold = cold_seconds(rank, node.cold);
     const auto read = static_cast<double>(rank.read_bytes);
     // On the host, what is cached is packed as it is read.
     const double packed = rates_.on_gpus() ? read : cold_bytes(rank);
@@ -177,7 +195,7 @@ class Estimate {
   const Site& site_;
   const Rates rates_;
   const std::vector<Node> nodes_;
-  const CachedReads cached_;
+  const ReadDetails reads_;
   const double exchanged_;  // bytes that all ranks read of what is exchanged
   const double converted_;
 };

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace safeshuffle::plan {
+namespace {
+
+constexpr double requests_at_a_time = 16;  // of a rank, to a server (docs/remote.md)
+
+}  // namespace
 
 Rates::Rates(const Site& site)
     : device_(site.device),
@@ -12,6 +17,10 @@ Rates::Rates(const Site& site)
 ReadRate Rates::cold() const noexcept {
   return reads_directly_ ? ReadRate{costs_.read_cold_direct_rank, costs_.read_cold_direct_node}
                          : ReadRate{costs_.read_cold_buffered_rank, costs_.read_cold_buffered_node};
+}
+
+double Rates::bytes_per_request() const noexcept {
+  return costs_.request_seconds * cold().rank / requests_at_a_time;
 }
 
 double Rates::pack_seconds(double bytes, double converted_share) const noexcept {

@@ -25,6 +25,9 @@ class Rates {
 
   /// Of what is not in the page cache.
   ReadRate cold() const noexcept;
+  /// Fetching less from a server takes about as long; 0 for files.
+  double bytes_per_request() const noexcept;
+
   ReadRate cached() const noexcept { return {costs_.read_warm_rank, costs_.read_warm_node}; }
 
   bool on_gpus() const noexcept { return device_ == DeviceKind::cuda; }

@@ -11,8 +11,8 @@
 namespace safeshuffle::plan {
 namespace {
 
-// Reading less from storage takes about as long.
-constexpr std::uint64_t smallest_slice = std::uint64_t{256} << 10;
+// Reading less from a disk takes about as long.
+constexpr double smallest_slice = 256 << 10;
 
 // What all ranks together do for one tensor, in bytes.
 struct Work {
@@ -82,10 +82,12 @@ class TensorCost {
 
   // Of so many ranks that read the same as `rank`.
   void add_slices(std::uint32_t tensor, std::uint32_t rank, double ranks) {
-    const std::uint64_t bytes = slice_bytes(schedule_, tensor, rank, columns_);
-    const std::uint64_t lines = Segments(schedule_.cuts[tensor], schedule_.window).lines();
-    in_slices_.read += ranks * static_cast<double>(bytes);
-    storage_bytes_ += ranks * static_cast<double>(std::max(bytes, lines * smallest_slice));
+    const auto bytes = static_cast<double>(slice_bytes(schedule_, tensor, rank, columns_));
+    const auto lines =
+        static_cast<double>(Segments(schedule_.cuts[tensor], schedule_.window).lines());
+    in_slices_.read += ranks * bytes;
+    storage_bytes_ +=
+        ranks * std::max(bytes, lines * std::max(smallest_slice, rates_.bytes_per_request()));
   }
 
   // As number_waves counts them: whole tensors share a wave, whatever of them ranks read.

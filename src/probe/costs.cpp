@@ -48,6 +48,7 @@ Costs costs_of(const Probe& probe) {
   costs.read_cold_direct_node = node_median(probe, "read_cold_direct");
   costs.read_cold_buffered_rank = median(probe, "read_cold_buffered", Of::one_rank);
   costs.read_cold_buffered_node = node_median(probe, "read_cold_buffered");
+  costs.request_seconds = median(probe, "request", Of::one_rank);
   costs.read_warm_rank = median(probe, "read_warm", Of::one_rank);
   costs.read_warm_node = node_median(probe, "read_warm");
   costs.first_touch = first_touch(probe);

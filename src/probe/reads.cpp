@@ -18,6 +18,8 @@ using Of = Measurement::Of;
 
 constexpr std::chrono::microseconds poll_patience{1000};
 
+constexpr std::size_t most_pages = 8;
+
 /// The ranges of the sample, cut into pieces of at most a window.
 std::vector<SampleRange> cut_into_windows(const std::vector<SampleRange>& ranges,
                                           std::uint64_t window) {
@@ -46,6 +48,17 @@ struct Reading {
 /// has, into memory for all of it that was just allocated.
 enum class Into { slabs, new_memory };
 
+/// What it reads: all of the sample, several windows at a time, or pages, one after another.
+enum class What { windows, pages };
+
+std::vector<SampleRange> pieces_of(const ProbeRig& rig, What what) {
+  std::vector<SampleRange> pieces = cut_into_windows(rig.sample.ranges(), rig.window);
+  if (what == What::windows) return pieces;
+  pieces.resize(std::min(pieces.size(), most_pages));
+  for (SampleRange& piece : pieces) piece.bytes = std::min(piece.bytes, core::page_bytes);
+  return pieces;
+}
+
 enum class Cache { cold, warm };
 
 /// As a load has them. On the host, those of its threads that pack read what the page cache has.
@@ -71,13 +84,15 @@ std::unique_ptr<Reading> make_reading(const ProbeRig& rig, const io::ReaderOptio
   return reading;
 }
 
-/// One run of reading: like a load, it reads the next windows while it is done with one.
+/// One run of reading: like a load, it reads the next windows while it is done with one; pages one
+/// after another.
 class ReadRun {
  public:
-  ReadRun(ProbeRig& rig, const io::ReaderOptions& options, Into into)
+  ReadRun(ProbeRig& rig, const io::ReaderOptions& options, Into into, What what)
       : rig_(rig),
         reading_(make_reading(rig, options)),
-        pieces_(cut_into_windows(rig.sample.ranges(), rig.window)) {
+        pieces_(pieces_of(rig, what)),
+        at_a_time_(what == What::pages ? 1 : slabs) {
     into == Into::slabs ? use_slabs() : use_new_memory();
   }
 
@@ -88,12 +103,13 @@ class ReadRun {
     run.measure([&] {
       std::size_t begun = 0;
       for (std::size_t done = 0;; ++done) {
-        while (begun < pieces_.size() && begun < done + slabs && (begun == 0 || may_begin())) {
+        while (begun < pieces_.size() && begun < done + at_a_time_ && (begun == 0 || may_begin())) {
           submit(begun++);
         }
         if (done == begun) break;
         await(done);
         run.bytes += pieces_[done].bytes;
+        run.times = static_cast<std::uint32_t>(done + 1);
       }
     });
     return run;
@@ -149,14 +165,15 @@ class ReadRun {
   ProbeRig& rig_;
   std::unique_ptr<Reading> reading_;
   const std::vector<SampleRange> pieces_;
+  const std::size_t at_a_time_;
   std::vector<std::byte*> destinations_;  // by piece
   std::vector<io::BatchId> batches_;
 };
 
 class ReadTrial {
  public:
-  ReadTrial(ProbeRig& rig, Cache cache, bool direct, Into into)
-      : rig_(rig), cache_(cache), direct_(direct), into_(into) {}
+  ReadTrial(ProbeRig& rig, Cache cache, bool direct, Into into, What what = What::windows)
+      : rig_(rig), cache_(cache), direct_(direct), into_(into), what_(what) {}
 
   std::string prepare() {
     if (rig_.sample.bytes() == 0) return "the files have too few bytes";
@@ -166,7 +183,7 @@ class ReadTrial {
     if (into_ == Into::new_memory) written_ = device::allocate_written_pages(rig_.sample.bytes());
     // For that memory, the system may have dropped some pages of the files.
     if (is_warm() && obstacle.empty()) obstacle = rig_.sample.make_warm();
-    run_.emplace(rig_, reader_options(rig_, cache_, direct_), into_);
+    run_.emplace(rig_, reader_options(rig_, cache_, direct_), into_, what_);
     return obstacle;
   }
 
@@ -193,6 +210,7 @@ class ReadTrial {
   const Cache cache_;
   const bool direct_;
   const Into into_;
+  const What what_;
   std::shared_ptr<std::byte> written_;  // what the run gets as new memory
   std::optional<ReadRun> run_;
 };
@@ -200,9 +218,11 @@ class ReadTrial {
 }  // namespace
 
 void add_read_trials(ProbeRig& rig, Trials& trials) {
-  const auto add_of = [&](Of of, const char* name, const std::shared_ptr<ReadTrial>& trial) {
+  const auto add_of = [&](Of of, const char* name, const std::shared_ptr<ReadTrial>& trial,
+                          bool is_time = false) {
     trials.push_back({.name = name,
                       .of = of,
+                      .is_time = is_time,
                       .prepare = [trial] { return trial->prepare(); },
                       .run = [trial] { return trial->run(); }});
   };
@@ -213,7 +233,11 @@ void add_read_trials(ProbeRig& rig, Trials& trials) {
   };
   if (!rig.is_remote) add("read_cold_direct", Cache::cold, true);
   add("read_cold_buffered", Cache::cold, false);
-  if (rig.is_remote) return;  // what a server caches is not known
+  if (rig.is_remote) {  // what a server caches is not known
+    add_of(Of::one_rank, "request",
+           std::make_shared<ReadTrial>(rig, Cache::cold, false, Into::slabs, What::pages), true);
+    return;
+  }
   add("read_warm", Cache::warm, false);
   if (rig.comm.device() == DeviceKind::host) {
     add("read_warm_fresh", Cache::warm, false, Into::new_memory);
@@ -224,7 +248,7 @@ void fit_sample(ProbeRig& rig) {
   if (rig.sample.bytes() == 0) return;
   rig.touch_slabs();
   static_cast<void>(rig.sample.make_cold());  // where that is not possible, reading is fast
-  ReadRun run(rig, reader_options(rig, Cache::cold, false), Into::slabs);
+  ReadRun run(rig, reader_options(rig, Cache::cold, false), Into::slabs, What::windows);
   rig.sample.shrink(run.read().bytes);
   rig.engine = run.path().engine;
   rig.reader_threads = run.path().threads;

@@ -53,6 +53,7 @@ Probe sample_probe() {
                         measured("pack", Of::each_rank, 7e9),
                         measured("pack_convert", Of::each_rank, 8e9),
                         measured("exchange", Of::each_rank, 9e9),
+                        measured("request", Of::one_rank, 0.05),
                         measured("wave", Of::each_rank, 1e-4)};
   probe.measurements.back().is_time = true;
   return probe;
@@ -83,6 +84,7 @@ TEST_CASE("what a probe measured comes back from its JSON as costs", "[costs]") 
   CHECK(costs.pack_convert == 8e9);
   CHECK(costs.host_to_device == 0);
   CHECK(costs.exchange == 9e9);
+  CHECK(costs.request_seconds == 0.05);
   CHECK(costs.wave_seconds == 1e-4);
 }
 

@@ -145,6 +145,23 @@ TEST_CASE("storage and the page cache are read at the same time", "[prediction]"
   check(predicted(1, 1, site_on(gpu_machine(), 1, 1, 0.25)).read, 0.375);
 }
 
+TEST_CASE("a server takes the time of a request more, and of each for small slices",
+          "[prediction]") {
+  MachineModel machine = gpu_machine();
+  machine.costs.request_seconds = 0.1;
+  check(predicted(1, 1, site_on(machine, 1, 1, 0)).read, 0.6);
+  check(predicted(1, 1, site_on(machine, 1, 1, 1)).read, 0.125);
+  PlanOptions options;
+  options.assignment = Assignment::sliced;
+  options.site = site_on(machine, 2, 1, 0);
+  std::vector<Made> tensors;
+  for (std::size_t i = 0; i < 32; ++i) tensors.push_back({numbered("t", i), DType::U8, {2, mb}});
+  const std::vector<Placement> placements(tensors.size(), cut(0, 2));
+  // 32 requests, 16 at a time.
+  check(predict(make_plan(make_catalog({tensors}), placements, 2, options), options.site).read,
+        0.3);
+}
+
 TEST_CASE("on the host, the steps of a rank follow one another", "[prediction]") {
   // 1 GB each: packed 1/3 s, half sent 1/6 s, 1 GB touched 1/6 s; the disk takes 1/2 s beside it.
   const StepSeconds cold = predicted(2, 2, site_on(host_machine(), 2, 1, 0));

@@ -198,6 +198,16 @@ TEST_CASE("where storage takes longest either way, slices save exchanges", "[ten
   CHECK(chosen(4, site) == Sliced{true, false});
 }
 
+TEST_CASE("small slices are not fetched from a server that answers late", "[tensor_cost]") {
+  Site site;
+  site.costs.read_cold_direct_rank = site.costs.read_cold_direct_node = 1e9;
+  CHECK(chosen(4, site) == Sliced{true, false});  // slices of 16 MiB
+  site.costs.request_seconds = 0.1;               // in which a connection fetches 6.25 MB
+  CHECK(chosen(4, site) == Sliced{true, false});
+  site.costs.request_seconds = 1;
+  CHECK(chosen(4, site) == Sliced{false, false});
+}
+
 TEST_CASE("mixed plans by any costs are proved, and load the right bytes", "[tensor_cost]") {
   std::uint32_t sliced_in_part = 0;
   for (std::uint32_t seed = 0; seed < testing::cases(200U); ++seed) {
@@ -210,6 +220,7 @@ TEST_CASE("mixed plans by any costs are proved, and load the right bytes", "[ten
       site.costs.*field.value = std::pow(10.0, 8 + static_cast<double>(random.below(4)));
     }
     site.costs.wave_seconds = std::pow(10.0, -9 + static_cast<double>(random.below(5)));
+    site.costs.request_seconds = random.below(2) == 0 ? 0 : 1e-3;
     const std::uint32_t world = 1U << random.below(4);
     PlanOptions options = mixed_at(site, world > 1 && random.below(2) == 0 ? 2 : 1);
     options.window = 4096U << random.below(8);
