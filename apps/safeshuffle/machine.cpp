@@ -113,6 +113,9 @@ void add_machine_options(CLI::App& parser, MachineOptions& options) {
 
 Place select_place(const MachineOptions& options, const Checkpoint& checkpoint,
                    const std::string& path, std::uint32_t world) {
+  if (source::is_url(path) && options.cache != CacheState::now) {
+    throw ConfigError("--cache is of files on this machine, and '" + path + "' is not on it");
+  }
   Place place{options.machine.empty() ? this_machine(options.device, world, path)
                                       : named_machine(options.machine),
               {}};

@@ -66,8 +66,9 @@ std::string progress_line(const ProgressState& state, std::size_t columns) {
   std::string line =
       fmt::format("{} {} {:3.0f}%", state.activity, bar(done), std::floor(done * 100));
   if (state.counts_bytes) {
-    line += fmt::format("  {} of {}  {:.2f} GB/s", format_size(state.bytes),
-                        format_size(state.total_bytes), rate / 1e9);
+    line +=
+        fmt::format("  {} of {}  {}/s", format_size(state.bytes), format_size(state.total_bytes),
+                    format_size(static_cast<std::uint64_t>(rate)));
   }
   line += fmt::format("  {:<12}", time_text(state, rate));
   return line.substr(0, columns - 1);

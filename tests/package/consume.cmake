@@ -1,7 +1,7 @@
 # cmake -D SOURCE_DIR= -D WORK_DIR= -D CXX_COMPILER= -D GENERATOR= -D BUILD_TYPE= -D WERROR= -D UNITY=
 #       [-D BUILD_DIR=] [-D COMMAND_INSTALLED=ON] -P consume.cmake
-# Installs BUILD_DIR, or else a shared build of SOURCE_DIR, without CUDA, made here, and uses the result. BUILD_TYPE, WERROR
-# and UNITY are those of the build that is tested.
+# Installs BUILD_DIR, or else a shared build of SOURCE_DIR, without CUDA and libcurl, made here, and uses the result.
+# BUILD_TYPE, WERROR and UNITY are those of the build that is tested.
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
@@ -14,9 +14,13 @@ if(NOT BUILD_DIR)
   set(BUILD_DIR ${WORK_DIR}/build)
   run(${CMAKE_COMMAND} ${common} -S ${SOURCE_DIR} -B ${BUILD_DIR} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
       -DSAFESHUFFLE_WERROR=${WERROR} -DCMAKE_UNITY_BUILD=${UNITY} -DBUILD_SHARED_LIBS=ON -DSAFESHUFFLE_CUDA=OFF
-      -DSAFESHUFFLE_APPS=ON -DSAFESHUFFLE_TESTS=OFF
+      -DSAFESHUFFLE_CURL=OFF -DSAFESHUFFLE_APPS=ON -DSAFESHUFFLE_TESTS=OFF
       -DCMAKE_CXX_FLAGS_RELEASE=-O0)  # quickly
   run(${CMAKE_COMMAND} --build ${BUILD_DIR})
+  execute_process(COMMAND ${BUILD_DIR}/bin/safeshuffle inspect s3://bucket/model ERROR_VARIABLE said)
+  if(NOT said MATCHES "without libcurl, which URLs need")
+    message(FATAL_ERROR "a build without libcurl says of a URL: ${said}")
+  endif()
 endif()
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
 

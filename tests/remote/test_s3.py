@@ -161,6 +161,19 @@ class Credentials(WebCase):
         os.environ |= {"AWS_ACCESS_KEY_ID": "AKIDENV", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_NO_SIGN_REQUEST": "YES"}
         self.assert_signed(None)
 
+    def test_signed_headers_and_what_outputs_do_not_have(self):
+        os.environ |= {"AWS_ACCESS_KEY_ID": "AKIDENV", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN}
+        outputs = [self.work / name for name in ("report", "trace")]
+        result = self.load(f"s3://model/{INDEX}", self.work / "saved", "--header", "x-amz-request-payer: requester",
+                           "--report", outputs[0], "--trace", outputs[1])  # fmt: skip
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for request in self.web.requests:
+            self.assertEqual(request.headers["x-amz-request-payer"], "requester")
+            self.assertRegex(request.headers["authorization"], "SignedHeaders=[^,]*x-amz-request-payer")
+        for text in (result.stdout, result.stderr, *(output.read_text() for output in outputs)):
+            for secret in ("AKIDENV", SECRET, TOKEN):
+                self.assertNotIn(secret, text)
+
     def test_a_token_that_expires(self):
         server = self.answer("creds", json.dumps(keys("ASIALONG", 3600)))
         os.environ["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = f"{server.url}/creds"

@@ -114,6 +114,8 @@ class Works(WebCase):
         # Buckets that may not be listed forbid what they do not have, such as config.json.
         web = self.serve(lambda request: None if (self.work / request.path).is_file() else Answer(403))
         self.assertEqual(command.run("inspect", f"{web.url}/single").returncode, 0)
+        web = self.serve(lambda request: Answer(403) if request.method == "HEAD" else None)
+        self.assertEqual(command.run("inspect", f"{web.url}/single").returncode, 0)
         got = self.work / "got"
         result = command.run("get", f"{web.url}/single", "layers.0.1.weight", "--slice", "3:5", "--output", got)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -221,10 +223,11 @@ class Works(WebCase):
         self.assert_same(self.work / "saved")
 
     def test_a_probe_of_a_server_is_for_its_loads(self):
-        web = self.serve()
+        web = self.serve(lambda request: Slow(0.02))
         with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.work / "probes")}):
-            planned = command.run("plan", f"{web.url}/model", "--world", "2", "--tp-plan", "replicate")
-            self.assertIn("costs: defaults for URLs", planned.stdout)
+            words = ["plan", f"{web.url}/model", "--world", "2", "--tp-plan", "replicate"]
+            self.assertIn("costs: defaults for URLs", command.run(*words).stdout)
+            self.assert_fails(command.run(*words, "--cache", "warm"), web.url, code=2)
             result = command.run_ranks(2, "probe", f"{web.url}/model", "--quick", "--json")
             self.assertEqual(result.returncode, 0, result.stderr)
             probe = json.loads(result.stdout)
@@ -232,6 +235,7 @@ class Works(WebCase):
             self.assertEqual(probe["place"]["filesystem_device"], web.url.removeprefix("http://"))
             reads = {each["name"]: each for each in probe["measurements"] if each["name"].startswith("read")}
             self.assertEqual(list(reads), ["read_cold_buffered"])
+            self.assertGreater(probe["costs"]["request_seconds"], 0.02)
             for url, is_known in ((web.url, True), (self.serve().url, False)):
                 report = self.work / "report"
                 self.assert_loads(f"{url}/model", self.work / "saved", "--report", report, ranks=2)
@@ -483,6 +487,7 @@ class Fails(WebCase):
             "local file": (within(second, Answer(302, {"Location": "file:///etc/passwd"})), "no web address"),
             "around": (within(second, Answer(302, {"Location": "/model/model-00002-of-00003.safetensors"})), "again"),
             "never whole": (within(second, Cut(0, reset=True)), second),
+            "one byte in each answer": (within(second, Cut(1e-5)), second),
             "byte by byte": (lambda request: Trickle() if second in request.path else None, second, "timed out"),
             "for others": (lambda request: Answer(401), INDEX, "HTTP 401", "--header"),
         }
@@ -513,7 +518,8 @@ class Fails(WebCase):
     def test_the_error_of_one_ends_what_others_wait_for(self):
         web = self.serve(lambda request: within("00001", Answer(403))(request) or within("00002", Slow(25))(request))
         begin = time.monotonic()
-        self.assert_fails(self.load(f"{web.url}/model", self.work / "saved", ranks=2, timeout=100), "HTTP 403")
+        result = self.load(f"{web.url}/model", self.work / "saved", "--assign", "striped", ranks=2, timeout=100)
+        self.assert_fails(result, "HTTP 403")
         self.assertLess(time.monotonic() - begin, 15)
 
     def test_nothing_is_written_to_urls(self):

@@ -21,6 +21,7 @@ constexpr unsigned most_renewals = 4;
 constexpr std::chrono::milliseconds least_stall{1000};
 constexpr std::size_t least_bytes_per_millisecond = 64;
 constexpr std::size_t hopeless_bytes_per_millisecond = 1;
+constexpr std::size_t least_progress = 4096;  // bytes of an answer that broke off
 constexpr std::chrono::milliseconds first_pause{100};
 constexpr std::chrono::milliseconds longest_pause{5000};
 constexpr double megabyte = 1e6;
@@ -70,9 +71,11 @@ std::uint64_t hopeless_bytes(const HttpRequest& request) {
   return static_cast<std::uint64_t>(request.most.count()) * hopeless_bytes_per_millisecond;
 }
 
-bool succeeded(const HttpResponse& response) {
+// Also in part, where the rest can be asked for.
+bool succeeded(const HttpResponse& response, std::size_t asked) {
   if (response.failure.empty()) return response.status >= 200 && response.status < 300;
-  return response.status == 206 && response.bytes > 0 && response.may_recover;
+  const std::size_t least = std::clamp<std::size_t>(asked, 1, least_progress);
+  return response.status == 206 && response.bytes >= least && response.may_recover;
 }
 
 bool is_worth_repeating(const HttpResponse& response) {
@@ -226,23 +229,28 @@ HttpResponse HttpClient::fetch(const std::function<HttpRequest()>& make, std::sp
     if (all_its_time.expired() && response.bytes < hopeless_bytes(request)) {
       response.may_recover = false;
     }
-    if (succeeded(response)) return response;
+    if (succeeded(response, to.size())) return response;
     if (renew && renewals < most_renewals && renew(request, response)) {
       ++renewals;
       continue;
     }
-    if (!is_worth_repeating(response) || attempt + 1 == most_attempts || patience.expired() ||
-        is_interrupted_) {
+    const bool is_last = attempt + 1 >= (was_answered() ? most_attempts : most_first_attempts);
+    if (!is_worth_repeating(response) || is_last || patience.expired() || is_interrupted_) {
+      response.may_recover = false;
       return response;
     }
     const auto pause = pause_before(attempt, response, patience.remaining());
     {
       const std::scoped_lock lock(mutex_);
-      if (!was_answered_ && attempt + 1 == most_first_attempts) return response;
       ++requests_.repeated;
     }
     this->pause(pause);
   }
+}
+
+bool HttpClient::was_answered() const {
+  const std::scoped_lock lock(mutex_);
+  return was_answered_;
 }
 
 void HttpClient::pause(std::chrono::milliseconds time) const {

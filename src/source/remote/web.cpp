@@ -48,7 +48,9 @@ class Web final : public Store {
       return names;
     }
     const HttpResponse single = get(path_of(single_name), "HEAD");
-    if (single.status == 200 || single.status == 405 || single.status == 501) return {single_name};
+    // Some servers answer only GET.
+    const bool may_be_there = single.status != 404 && single.status != answer.status;
+    if (single.status == 200 || may_be_there) return {single_name};
     if (answer.status != 404) raise_answer(*this, path_of(index_name), answer);
     if (single.status != 404) raise_answer(*this, path_of(single_name), single);
     throw IoError(ErrorRecord{
