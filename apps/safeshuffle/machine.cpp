@@ -76,9 +76,15 @@ MachineModel default_machine(DeviceKind device, std::uint32_t world, const std::
   return machine;
 }
 
+MachineModel probed_machine(const std::string& probe, const std::string& path) {
+  MachineModel machine = read_machine(probe);
+  if (source::is_url(path)) machine.costs = with_defaults(machine.costs, default_remote_costs());
+  return machine;
+}
+
 MachineModel this_machine(DeviceKind device, std::uint32_t world, const std::string& path) try {
   if (device == DeviceKind::host) {
-    if (const auto probe = kept_probe(world, path)) return read_machine(probe->path);
+    if (const auto probe = kept_probe(world, path)) return probed_machine(probe->path, path);
   }
   return default_machine(device, world, path);
 } catch (const Error& error) {
@@ -113,7 +119,7 @@ void add_machine_options(CLI::App& parser, MachineOptions& options) {
 
 Place select_place(const MachineOptions& options, const Checkpoint& checkpoint,
                    const std::string& path, std::uint32_t world) {
-  if (source::is_url(path) && options.cache != CacheState::now) {
+  if (options.machine.empty() && options.cache != CacheState::now && source::is_url(path)) {
     throw ConfigError("--cache is of files on this machine, and '" + path + "' is not on it");
   }
   Place place{options.machine.empty() ? this_machine(options.device, world, path)

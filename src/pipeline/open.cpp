@@ -223,9 +223,11 @@ Opened open_from_place(const source::Source& source, const std::vector<std::stri
                 options.plan.site.costs, options.plan.site.costs_origin};
     const std::string& first = found.listing.files.front();
     found.reads_directly = reads_directly(source, first, options);
-    if (source.is_remote(first)) {
+    if (source::is_url(first)) {
       if (found.costs_origin.empty()) found.costs_origin = "defaults for URLs";
       found.costs = with_defaults(found.costs, default_remote_costs());
+    } else {
+      found.costs.request_seconds = 0;  // of a URL, of which files are here
     }
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = core::to_wire(found); });

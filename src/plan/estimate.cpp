@@ -149,7 +149,8 @@ class Estimate {
   double cold_seconds(const RankSummary& rank, double of_node) const {
     const double bytes = cold_bytes(rank);
     if (bytes <= 0) return 0;
-    const double waiting = reads_.waiting[shard_index(schedule_, rank.rank)];
+    const double waiting =
+        (1 - site_.cached_share) * reads_.waiting[shard_index(schedule_, rank.rank)];
     return rates_.costs().request_seconds +
            std::max(seconds_for(bytes + waiting, rates_.cold().rank), of_node);
   }

@@ -223,9 +223,7 @@ class Kept {
       attempt([&content = *file.content] { content.finish(); });
     }
     attempt([&] {
-      const fs::path locks = root_ / ".locks";  // which the hub's own tools pass over
-      fs::create_directories(locks);
-      const core::PosixFile lock = open_locked((locks / "safeshuffle").string());
+      const core::PosixFile lock = open_locked((root_ / ".safeshuffle-lock").string());
       for (const auto& [link, file] : files_) {
         attempt([&path = link, &blob = file.blob, bytes = file.bytes] {
           if (is_there(blob) && !leads_to(path, blob, bytes)) make_link(path, blob);

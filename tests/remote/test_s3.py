@@ -137,7 +137,7 @@ class Credentials(WebCase):
         self.assert_signed("ASIAWEB", token=TOKEN)
         said = b"<Code>ExpiredTokenException</Code><Message>the.secret.jwt ended</Message>"
         sts.fault = lambda _: Answer(400, {}, said)
-        self.assert_fails(command.run("inspect", f"s3://model/{INDEX}"), "ExpiredTokenException: *** ended")
+        self.assert_fails(command.run("inspect", f"s3://model/{INDEX}"), sts.url, "ExpiredTokenException: *** ended")
 
     def test_a_bucket_in_another_region(self):
         os.environ |= {"AWS_ACCESS_KEY_ID": "AKIDENV", "AWS_SECRET_ACCESS_KEY": SECRET}

@@ -207,14 +207,16 @@ std::shared_ptr<const AwsKeys> AwsCredentials::by_web_identity(
   std::string session = variable("AWS_ROLE_SESSION_NAME");
   if (session.empty()) session = "safeshuffle";
   const std::string given = aws_setting(profile_, {"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"}, "");
+  const std::string token = content_of(token_file);
   const HttpRequest request{
       .url = given.empty() ? "https://sts." + region_ + aws_domain(region_) + "/" : given,
       .method = "POST",
       .content = "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=" +
                  percent_encoded(role) + "&RoleSessionName=" + percent_encoded(session) +
-                 "&WebIdentityToken=" + percent_encoded(content_of(token_file))};
+                 "&WebIdentityToken=" + percent_encoded(token),
+      .secret = token};
   const HttpResponse answer = client_.fetch([&] { return request; });
-  const std::string what = "the security token service does not accept the web identity";
+  const std::string what = request.url + " does not accept the web identity";
   if (!is_good(answer)) fail(what, answer);
   const auto part = [&](const std::string& name) {
     return between(answer.body, "<" + name + ">", "</" + name + ">");

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <functional>
 #include <random>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -21,34 +21,46 @@ constexpr unsigned most_renewals = 4;
 constexpr std::chrono::milliseconds least_stall{1000};
 constexpr std::size_t least_bytes_per_millisecond = 64;
 constexpr std::size_t hopeless_bytes_per_millisecond = 1;
-constexpr std::size_t least_progress = 4096;  // bytes of an answer that broke off
 constexpr std::chrono::milliseconds first_pause{100};
 constexpr std::chrono::milliseconds longest_pause{5000};
 constexpr double megabyte = 1e6;
 constexpr long least_error = 400;
 
 // Of what says how fast a server is: those of headers and listings are mostly latency.
-constexpr std::uint64_t least_measured = std::uint64_t{1} << 20;
+constexpr std::uint64_t least_measured = std::uint64_t{128} << 10;
 
-std::vector<std::string> words_of(const std::string& text, char separator) {
-  std::vector<std::string> words;
-  std::istringstream in(text);
-  for (std::string word; std::getline(in, word, separator);) words.push_back(word);
+std::vector<std::string> words_of(std::string_view text) {
+  constexpr std::string_view separators = " \t:;,=\"'";
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    if (separators.find(c) == std::string_view::npos) {
+      words.back() += c;
+    } else {
+      words.emplace_back();
+    }
+  }
   return words;
 }
 
-// Also of the token in "Bearer TOKEN"; "KEY:SECRET" are two. Content is NAME=VALUE&NAME=VALUE.
+// Also the token in "Bearer TOKEN", and both of "KEY:SECRET"; the longest first, which others may
+// be parts of.
 std::vector<std::string> secrets_of(const HttpRequest& request) {
-  constexpr std::size_t shortest = 8;
-  std::vector<std::string> secrets = words_of(request.user, ':');
-  const auto add = [&](std::string word) { secrets.push_back(std::move(word)); };
+  constexpr std::size_t shortest = 4;
+  constexpr std::size_t shortest_part = 8;
+  std::vector<std::string> values{request.user, request.secret};
   for (const std::string& header : request.secrets) {
-    std::ranges::for_each(words_of(header.substr(header.find(':') + 1), ' '), add);
+    const std::size_t value = header.find_first_not_of(" \t", header.find(':') + 1);
+    if (value != std::string::npos) values.push_back(header.substr(value));
   }
-  for (const std::string& field : words_of(request.content, '&')) {
-    add(field.substr(field.find('=') + 1));
+  std::vector<std::string> secrets;
+  const auto add = [&](std::string text, std::size_t least) {
+    if (text.size() >= least) secrets.push_back(std::move(text));
+  };
+  for (const std::string& value : values) {
+    for (std::string& word : words_of(value)) add(std::move(word), shortest_part);
+    add(value, shortest);
   }
-  std::erase_if(secrets, [](const std::string& word) { return word.size() < shortest; });
+  std::ranges::sort(secrets, std::ranges::greater{}, &std::string::size);
   return secrets;
 }
 
@@ -71,11 +83,9 @@ std::uint64_t hopeless_bytes(const HttpRequest& request) {
   return static_cast<std::uint64_t>(request.most.count()) * hopeless_bytes_per_millisecond;
 }
 
-// Also in part, where the rest can be asked for.
-bool succeeded(const HttpResponse& response, std::size_t asked) {
+bool succeeded(const HttpResponse& response) {
   if (response.failure.empty()) return response.status >= 200 && response.status < 300;
-  const std::size_t least = std::clamp<std::size_t>(asked, 1, least_progress);
-  return response.status == 206 && response.bytes >= least && response.may_recover;
+  return response.status == 206 && response.bytes > 0 && response.may_recover;
 }
 
 bool is_worth_repeating(const HttpResponse& response) {
@@ -229,28 +239,23 @@ HttpResponse HttpClient::fetch(const std::function<HttpRequest()>& make, std::sp
     if (all_its_time.expired() && response.bytes < hopeless_bytes(request)) {
       response.may_recover = false;
     }
-    if (succeeded(response, to.size())) return response;
+    if (succeeded(response)) return response;
     if (renew && renewals < most_renewals && renew(request, response)) {
       ++renewals;
       continue;
     }
-    const bool is_last = attempt + 1 >= (was_answered() ? most_attempts : most_first_attempts);
-    if (!is_worth_repeating(response) || is_last || patience.expired() || is_interrupted_) {
-      response.may_recover = false;
+    if (!is_worth_repeating(response) || attempt + 1 == most_attempts || patience.expired() ||
+        is_interrupted_) {
       return response;
     }
     const auto pause = pause_before(attempt, response, patience.remaining());
     {
       const std::scoped_lock lock(mutex_);
+      if (!was_answered_ && attempt + 1 == most_first_attempts) return response;
       ++requests_.repeated;
     }
     this->pause(pause);
   }
-}
-
-bool HttpClient::was_answered() const {
-  const std::scoped_lock lock(mutex_);
-  return was_answered_;
 }
 
 void HttpClient::pause(std::chrono::milliseconds time) const {

@@ -100,7 +100,6 @@ class HttpClient {
   std::unique_ptr<HttpConnection> take();
   void give_back(std::unique_ptr<HttpConnection> connection);
 
-  bool was_answered() const;
   void pause(std::chrono::milliseconds time) const;
 
   const ClientOptions options_;

@@ -24,6 +24,7 @@ struct HttpRequest {
                              ///< Of content, only that there is none can be signed
   std::string user = {};     ///< with it: "KEY:SECRET"
   std::string content = {};  ///< that is sent
+  std::string secret = {};   ///< that the content has
   bool with_netrc = false;   ///< name and password from ~/.netrc
   bool through_proxy = true;
   std::chrono::milliseconds stall = std::chrono::seconds(15);  ///< longest time without a byte

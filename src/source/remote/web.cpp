@@ -1,6 +1,8 @@
 // http:// and https://
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "safeshuffle/error.hpp"
@@ -47,10 +49,9 @@ class Web final : public Store {
       std::ranges::sort(names);
       return names;
     }
-    const HttpResponse single = get(path_of(single_name), "HEAD");
-    // Some servers answer only GET.
-    const bool may_be_there = single.status != 404 && single.status != answer.status;
-    if (single.status == 200 || may_be_there) return {single_name};
+    std::array<std::byte, 1> beginning;
+    const HttpResponse single = get(path_of(single_name), beginning);
+    if (single.status == 206 || single.status == 200) return {single_name};
     if (answer.status != 404) raise_answer(*this, path_of(index_name), answer);
     if (single.status != 404) raise_answer(*this, path_of(single_name), single);
     throw IoError(ErrorRecord{
@@ -61,12 +62,16 @@ class Web final : public Store {
   }
 
  private:
-  HttpResponse get(const std::string& path, const std::string& method = "GET") const {
-    HttpResponse answer = client_.fetch([&] {
-      HttpRequest made = request(path);
-      made.method = method;
-      return made;
-    });
+  // Of a range, its beginning.
+  HttpResponse get(const std::string& path, std::span<std::byte> to = {}) const {
+    HttpResponse answer = client_.fetch(
+        [&] {
+          HttpRequest made = request(path);
+          if (!to.empty())
+            made.headers.push_back("Range: bytes=0-" + std::to_string(to.size() - 1));
+          return made;
+        },
+        to);
     if (!answer.failure.empty()) raise_answer(*this, path, answer);
     return answer;
   }
