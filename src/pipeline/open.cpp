@@ -227,7 +227,7 @@ Opened open_from_place(const source::Source& source, const std::vector<std::stri
       if (found.costs_origin.empty()) found.costs_origin = "defaults for URLs";
       found.costs = with_defaults(found.costs, default_remote_costs());
     } else {
-      found.costs.request_seconds = 0;  // of a URL, of which files are here
+      found.costs.request_seconds = 0;  // probed for a URL, whose files are in the cache
     }
     std::string encoded;
     comm::beat_during(beat, [&] { encoded = core::to_wire(found); });

@@ -88,7 +88,7 @@ class RemoteHandle final : public Handle {
   }
 
  private:
-  // If answers break off again and again after a few bytes, so many are enough.
+  // Answers may break off, but not again and again after a few bytes.
   std::size_t read_some_of(std::uint64_t offset, std::span<std::byte> to) const {
     constexpr std::size_t few = 4096;
     constexpr unsigned most_answers = 12;
