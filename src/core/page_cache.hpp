@@ -20,7 +20,8 @@ std::optional<std::uint64_t> cached_bytes_by_mincore(int descriptor, std::uint64
 /// An estimate of the same, for when the system does not tell: one byte for each MiB, but at most
 /// four, is read at a random place unless that would have to wait for storage (RWF_NOWAIT). As soon
 /// as more than a quarter would, no others are. The system may bring the pages of these into the
-/// page cache. Empty if the filesystem cannot read without waiting.
+/// page cache, and from quick storage before the read ends, which then counts them as cached. Empty
+/// if the filesystem cannot read without waiting.
 std::optional<std::uint64_t> sampled_cached_bytes(int descriptor, std::uint64_t offset,
                                                   std::uint64_t bytes);
 

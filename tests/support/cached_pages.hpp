@@ -1,16 +1,20 @@
 // What the page cache has of files, for tests on the filesystem of the temporary directory.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include "safeshuffle/error.hpp"
 
 #include "core/arithmetic.hpp"
+#include "core/deadline.hpp"
 #include "core/page_cache.hpp"
 #include "core/posix_file.hpp"
 
@@ -28,6 +32,18 @@ inline bool make_cold(const std::string& path) {
   file.sync();
   core::drop_cached(file.descriptor(), 0, file.identity().size);
   return core::cached_bytes(file.descriptor(), 0, file.identity().size) == 0;
+}
+
+/// Whether `holds` is true of a cold file, of which it may read. Tried again for some seconds: a
+/// read without waiting asks for what it does not find, and storage can be quick enough for it
+/// then.
+inline bool holds_when_cold(const std::string& path, const std::function<bool()>& holds) {
+  const core::Deadline deadline(std::chrono::seconds(20));
+  while (!(make_cold(path) && holds())) {
+    if (deadline.expired()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
 }
 
 /// Reads a range into the page cache, and nothing ahead of it.

@@ -171,7 +171,9 @@ TEST_CASE("a sample of the pages tells what is cached", "[page_cache]") {
     return;
   }
   CHECK(core::sampled_cached_bytes(file.value(), half_file, half_file) == half_file);
-  CHECK(core::sampled_cached_bytes(file.value(), 0, half_file) == 0);
+  CHECK(testing::holds_when_cold(directory.file("x"), [&file] {
+    return core::sampled_cached_bytes(file.value(), 0, half_file) == 0;
+  }));
 }
 
 TEST_CASE("a sample brings few pages into the page cache", "[page_cache]") {

@@ -776,13 +776,16 @@ TEST_CASE("a cold file of somebody else is read directly", "[io]") {
                                        << " keeps its pages, or cannot read without waiting");
     return;
   }
-  CHECK(testing::in_ending_process([&bench] {
+  const auto is_read_directly = [&bench] {
     testing::become_nobody();
     bench.read_really();
     const io::IoPath path = bench.reader->path();
     const bool chosen =
         path.choices.contains({true, "likely cold"}) || path.choices.contains({true, "cold"});
     ::_exit(bench.intact() && chosen ? EXIT_SUCCESS : EXIT_FAILURE);
+  };
+  CHECK(testing::holds_when_cold(bench.file.path, [&is_read_directly] {
+    return testing::in_ending_process(is_read_directly);
   }));
 }
 
