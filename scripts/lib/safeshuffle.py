@@ -11,7 +11,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPTS = ROOT / "scripts"
 COMMAND = ROOT / "build" / "bin" / "safeshuffle"
-LIBRARY = ROOT / "build" / "src" / "c_api" / "libsafeshuffle_c.so"
+LIBRARY = ROOT / "build" / "bin" / "libsafeshuffle_c.so"
 
 
 def launcher(ranks):

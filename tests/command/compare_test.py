@@ -97,7 +97,7 @@ class Compare(unittest.TestCase):
         done, result = self.compare("--environment", PEERS, "--dtype", "f16", "--skip", "cached-read")
         others = ["safetensors-mmap", "safetensors-pread", "fastsafetensors", "fastsafetensors-sharded", "runai",
                   "runai-each"]
-        if Path(os.environ["SCRIPTS"], "../build/src/c_api/libsafeshuffle_c.so").exists():
+        if Path(os.environ["SCRIPTS"], "../build/bin/libsafeshuffle_c.so").exists():
             others.append("safeshuffle-python")
         equal = {"ranks": 2, "dtype": "f16", "tensors": 2 * 723}
         self.assertEqual(result["proofs"], [{"system": name} | equal for name in others], done.stdout)
