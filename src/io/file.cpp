@@ -73,27 +73,33 @@ void File::note_cached(std::uint64_t offset, std::uint64_t bytes) const {
   cached_end_ = offset + bytes;
 }
 
+// Not by std::call_once, which hangs after an exception under ThreadSanitizer.
 const source::Handle* File::direct() {
-  std::call_once(direct_opened_, [this] {
-    try {
-      auto handle = source_.open(info_.path, source::Access::direct);
-      require_identity(info_, handle->identity(), source_);
-      direct_ = std::move(handle);
-    } catch (const IoError& error) {
-      if (!refuses_direct_reads(error.record().code)) throw;
-      refuse_direct("open: " + std::generic_category().message(error.record().code));
-    }
-  });
-  return direct_obstacle().empty() ? direct_.get() : nullptr;
+  const std::scoped_lock lock(opening_direct_);
+  if (!direct_obstacle().empty()) return nullptr;
+  if (!direct_) open_direct();
+  return direct_.get();
+}
+
+void File::open_direct() {
+  try {
+    auto handle = source_.open(info_.path, source::Access::direct);
+    require_identity(info_, handle->identity(), source_);
+    direct_ = std::move(handle);
+  } catch (const IoError& error) {
+    if (!refuses_direct_reads(error.record().code)) throw;
+    refuse_direct("open: " + std::generic_category().message(error.record().code));
+  }
 }
 
 const device::DeviceFile* File::on_device() {
-  if (device_ != nullptr) std::call_once(on_device_opened_, [this] { open_on_device(); });
+  if (device_ == nullptr) return nullptr;
+  const source::Handle* const handle = direct();
+  std::call_once(on_device_opened_, [&] { open_on_device(handle); });
   return on_device_.get();
 }
 
-void File::open_on_device() {
-  const source::Handle* const handle = direct();
+void File::open_on_device(const source::Handle* handle) {
   if (handle == nullptr) {
     device_obstacle_ = "no direct I/O: " + direct_obstacle();
   } else if (handle->descriptor() == -1) {

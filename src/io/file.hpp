@@ -51,7 +51,8 @@ class File {
   const std::string& device_obstacle() const noexcept { return device_obstacle_; }
 
  private:
-  void open_on_device();
+  void open_direct();
+  void open_on_device(const source::Handle* handle);
   AccessChoice choose_automatically(std::uint64_t offset, std::uint64_t bytes) const;
   bool is_known_cached(std::uint64_t offset, std::uint64_t bytes) const;
   void note_cached(std::uint64_t offset, std::uint64_t bytes) const;
@@ -62,8 +63,8 @@ class File {
   PathRecorder& recorder_;
   device::DeviceReads* const device_;
   const std::unique_ptr<source::Handle> buffered_;
-  std::once_flag direct_opened_;
-  std::unique_ptr<source::Handle> direct_;
+  std::mutex opening_direct_;
+  std::unique_ptr<source::Handle> direct_;  // set under opening_direct_, once
   std::once_flag on_device_opened_;
   std::unique_ptr<device::DeviceFile> on_device_;  // reads from the descriptor of `direct_`
   std::string device_obstacle_;                    // written before `on_device_opened_` is set
